@@ -1,0 +1,257 @@
+#include "bench/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+#include "base/hash.h"
+#include "bench/clock.h"
+#include "bench/cores.h"
+#include "bench/dataset.h"
+
+namespace loch::bench {
+namespace {
+
+constexpr double share_quiet = 0.97;
+
+Result<std::unique_ptr<Subject>> make_subject(const std::string& name, const std::string& folder,
+                                              const Dataset& own, const Dataset& of_peers) {
+  if (name == "loch") return make_loch(folder, name, own);
+  if (name == "lmdb") return make_lmdb(folder, of_peers);
+  if (name == "redis") return make_redis(folder, of_peers);
+  if (name == "memcached") return make_memcached(folder, of_peers);
+  return fail(Errc::invalid_argument, "bench",
+              fmt::format("no subject is called {}; there are loch, lmdb, redis and memcached", name));
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double Series::rate() const { return median(rates); }
+
+double rate_ratio(const Series& one, const Series& other) {
+  std::vector<double> ratios;
+  for (std::size_t round = 0; round < std::min(one.rates.size(), other.rates.size()); ++round) {
+    if (one.rates[round] > 0) ratios.push_back(other.rates[round] / one.rates[round]);
+  }
+  return median(std::move(ratios));
+}
+
+Result<Bench> Bench::make(const Settings& settings) {
+  Report report;
+  report.settings = settings;
+  report.machine = describe_machine(settings.directory);
+  report.build = describe_build();
+  if (!built_for_speed())
+    report.notes.emplace_back("this build is not made for speed: its figures mean nothing");
+
+  const std::uint64_t peer_items = settings.peer_items == 0 ? settings.items : settings.peer_items;
+  const auto own = Dataset::make(settings.items, settings.key_bytes, settings.value_bytes);
+  if (!own) return std::unexpected(own.error());
+  const auto of_peers = Dataset::make(peer_items, settings.key_bytes, settings.value_bytes);
+  if (!of_peers) return std::unexpected(of_peers.error());
+  const auto large = Dataset::make(settings.large_items, settings.key_bytes, settings.large_value_bytes);
+  if (!large) return std::unexpected(large.error());
+
+  auto folder = TempFolder::make(settings.directory);
+  if (!folder) return std::unexpected(std::move(folder.error()));
+  Subjects subjects;
+  for (const std::string& name : settings.subjects) {
+    auto subject = make_subject(name, folder->path(), *own, *of_peers);
+    if (subject) {
+      subjects.push_back(std::move(*subject));
+    } else if (settings.subjects_given) {
+      return std::unexpected(std::move(subject.error()));
+    } else {
+      report.notes.push_back(fmt::format("{} is left out: {}", name, subject.error().detail));
+    }
+  }
+  if (std::ranges::find(settings.subjects, "loch") != settings.subjects.end()) {
+    auto subject = make_loch(folder->path(), "loch-large", *large);
+    if (!subject) return std::unexpected(std::move(subject.error()));
+    subjects.push_back(std::move(*subject));
+  }
+  auto pool = Pool::make(settings.processes, [&] { return make_work(subjects, folder->path()); });
+  if (!pool) return std::unexpected(std::move(pool.error()));
+  return Bench(std::move(report), std::move(*folder), std::move(subjects), std::move(*pool));
+}
+
+Bench::Bench(Report report, TempFolder folder, Subjects subjects, Pool pool)
+    : report_(std::move(report)),
+      folder_(std::move(folder)),
+      subjects_(std::move(subjects)),
+      confined_(subjects_.size(), false),
+      pool_(std::move(pool)) {
+  for (const auto& subject : subjects_) next_ids_.push_back(subject->dataset().items());
+}
+
+void Bench::tell(const std::string& line) {
+  fmt::print(stderr, "{}\n", line);
+  std::fflush(stderr);
+}
+
+std::optional<std::uint32_t> Bench::subject(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(subjects_, [&](const auto& subject) { return subject->name() == name; });
+  if (found == subjects_.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - subjects_.begin());
+}
+
+std::vector<std::uint32_t> Bench::peers() const {
+  std::vector<std::uint32_t> chosen;
+  for (std::uint32_t i = 0; i < subjects_.size(); ++i) {
+    if (!subjects_[i]->name().starts_with("loch")) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+Result<void> Bench::start(std::uint32_t subject) { return subjects_[subject]->start(); }
+
+Result<void> Bench::load(std::uint32_t subject, std::uint64_t first, std::uint64_t last) {
+  Task loading = task(Act::load, subject);
+  loading.first = first;
+  loading.last = last;
+  const std::uint64_t start_ns = now_ns();
+  const auto outcomes = pool_.run(loading, pool_.size());
+  if (!outcomes) return std::unexpected(outcomes.error());
+  say("loaded {} items into {} in {:.1f} s", last - first, at(subject).name(),
+      static_cast<double>(now_ns() - start_ns) / 1e9);
+  return {};
+}
+
+void Bench::stop(std::uint32_t subject) {
+  std::ignore = pool_.run(task(Act::close, subject), pool_.size());
+  subjects_[subject]->stop();
+}
+
+Result<MemoryUse> Bench::memory(std::uint32_t subject) {
+  const auto outcomes = pool_.run(task(Act::memory, subject));
+  if (!outcomes) return std::unexpected(outcomes.error());
+  return outcomes->front().memory;
+}
+
+Result<MemoryUse> Bench::make_floor(std::uint64_t bytes, bool large) {
+  Task making = task(Act::floor_create);
+  making.floor_bytes = bytes;
+  making.large_floor = large;
+  say("making the floor's memory of {} MiB", bytes >> 20);
+  const auto outcomes = pool_.run(making);
+  if (!outcomes) return std::unexpected(outcomes.error());
+  return outcomes->front().memory;
+}
+
+Result<void> Bench::remove_floor(bool large) {
+  Task removing = task(Act::floor_close);
+  removing.large_floor = large;
+  const auto outcomes = pool_.run(removing, pool_.size());
+  if (!outcomes) return std::unexpected(outcomes.error());
+  return {};
+}
+
+Task Bench::task(Act act, std::uint32_t subject) const {
+  Task made;
+  made.act = act;
+  made.subject = subject;
+  made.seconds = settings().seconds;
+  made.seed = settings().seed;
+  if (subject != no_subject) {
+    made.items = at(subject).dataset().items();
+    made.batch = static_cast<std::uint32_t>(at(subject).batch());
+  }
+  return made;
+}
+
+Result<std::vector<Series>> Bench::alternate(std::span<const Planned> planned) {
+  std::vector<Series> series(planned.size());
+  for (std::uint64_t round = 0; round < settings().rounds; ++round) {
+    if (auto done = run_round(planned, round, series); !done) return std::unexpected(std::move(done.error()));
+  }
+  return series;
+}
+
+Result<std::span<const Outcome>> Bench::run(const Task& task, std::size_t processes) {
+  const pid_t server = task.subject == no_subject ? 0 : at(task.subject).server();
+  if (server != 0) confine(server, task.confined);
+  return pool_.run(task, processes);
+}
+
+Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t round,
+                              std::vector<Series>& series) {
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    Task task = planned[i].task;
+    task.seed = base::mix(settings().seed + round);  // other items in every round, the same in every run
+    const auto outcomes = run(task, planned[i].processes);
+    if (!outcomes) return std::unexpected(outcomes.error());
+    double rate = 0;
+    for (const Outcome& outcome : *outcomes) {
+      const double ns = outcome.lap.ns_per_operation();
+      rate += ns > 0 ? 1e9 / ns : 0;
+    }
+    note_share(task, *outcomes);
+    series[i].rates.push_back(rate);
+  }
+  return {};
+}
+
+// A task that waits for nobody uses the processor all the time, unless others want it too.
+void Bench::note_share(const Task& task, std::span<const Outcome> outcomes) {
+  if (task.subject != no_subject && at(task.subject).server() != 0) return;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.lap.elapsed_ns == 0) continue;
+    shares_.push_back(static_cast<double>(outcome.processor_ns) /
+                      static_cast<double>(outcome.lap.elapsed_ns));
+  }
+}
+
+void Bench::conclude() {
+  const double share = median(shares_);
+  const std::string load = describe_machine(settings().directory).load;
+  report_.machine.load += fmt::format(", after the run {}", load);
+  if (shares_.empty() || share >= share_quiet) return;
+  report_.notes.push_back(
+      fmt::format("others use this machine: a measured process had a processor for {:.0f} % of its time "
+                  "(median), so the times "
+                  "are too long and the ratios uncertain",
+                  share * 100));
+}
+
+Result<Bench::Mixed> Bench::mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes,
+                                  double seconds, bool latencies) {
+  Task mixing = task(Act::mix, subject);
+  mixing.mix = mix;
+  mixing.seconds = seconds;
+  mixing.latencies = latencies;
+  mixing.insert_base = next_ids_[subject];
+  mixing.confined = confined_[subject];
+  const auto outcomes = run(mixing, processes);
+  if (!outcomes) return std::unexpected(outcomes.error());
+  Mixed result;
+  std::uint64_t inserted_most = 0;
+  for (const Outcome& outcome : *outcomes) {
+    const double ns = outcome.lap.ns_per_operation();
+    result.rate += ns > 0 ? 1e9 / ns : 0;
+    result.reads.merge(outcome.reads);
+    result.writes.merge(outcome.writes);
+    inserted_most = std::max(inserted_most, outcome.inserted);
+  }
+  next_ids_[subject] += inserted_most * processes;
+  return result;
+}
+
+Result<std::uint64_t> Bench::idle_processor_ns(std::uint32_t subject, double seconds) {
+  if (subject == no_subject) return processor_time_asleep_ns(seconds);
+  Task idling = task(Act::idle, subject);
+  idling.seconds = seconds;
+  const auto outcomes = pool_.run(idling);
+  if (!outcomes) return std::unexpected(outcomes.error());
+  return outcomes->front().processor_ns;
+}
+
+}  // namespace loch::bench

@@ -1,0 +1,116 @@
+// bench/bench: one run of the benchmark: its subjects, worker processes and floor, and how measurements are
+// taken.
+//
+// Machines drift, and others run on them. So what is compared is measured in alternating rounds: each round
+// measures every member of the comparison once, a ratio is taken within a round, and the median of the rounds
+// is the figure.
+#pragma once
+
+#include <cstdint>
+#include <fmt/format.h>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <loch/error.h>
+
+#include "bench/figure.h"
+#include "bench/pool.h"
+#include "bench/temp_folder.h"
+#include "bench/worker.h"
+
+namespace loch::bench {
+
+// With `task.confined` the subject's server is confined to the same core.
+struct Planned {
+  Task task;
+  std::uint32_t processes = 1;
+};
+
+// The rates of one measurement, round by round, in operations a second of all its processes together.
+struct Series {
+  std::vector<double> rates;
+
+  [[nodiscard]] double rate() const;  // the median
+  [[nodiscard]] double ns() const { return rate() <= 0 ? 0 : 1e9 / rate(); }
+};
+
+// The median over the rounds of: how many times the rate of `other` is that of `one`.
+double rate_ratio(const Series& one, const Series& other);
+double median(std::vector<double> values);
+
+class Bench {
+ public:
+  static Result<Bench> make(const Settings& settings);
+
+  [[nodiscard]] const Settings& settings() const { return report_.settings; }
+  [[nodiscard]] Report& report() { return report_; }
+  [[nodiscard]] std::uint64_t peer_items() const {
+    return settings().peer_items == 0 ? settings().items : settings().peer_items;
+  }
+
+  // The place of a subject in the list; none when it takes no part in this run.
+  [[nodiscard]] std::optional<std::uint32_t> subject(std::string_view name) const;
+  [[nodiscard]] const Subject& at(std::uint32_t subject) const { return *subjects_[subject]; }
+  [[nodiscard]] std::vector<std::uint32_t> peers() const;
+
+  // Starts a subject and puts items `first` to `last` into it, by all workers together.
+  Result<void> start(std::uint32_t subject);
+  Result<void> load(std::uint32_t subject, std::uint64_t first, std::uint64_t last);
+  void stop(std::uint32_t subject);
+  Result<MemoryUse> memory(std::uint32_t subject);
+
+  // The floor's memory, as large as a store.
+  Result<MemoryUse> make_floor(std::uint64_t bytes, bool large = false);
+  Result<void> remove_floor(bool large = false);
+
+  // A task of the settings' length on a subject.
+  [[nodiscard]] Task task(Act act, std::uint32_t subject = no_subject) const;
+
+  // `settings().rounds` alternating rounds of all that is planned; the result is in the same order.
+  Result<std::vector<Series>> alternate(std::span<const Planned> planned);
+
+  // One run of `mix`, with the items that it inserts kept apart from those of other runs.
+  struct Mixed {
+    double rate = 0;
+    Histogram reads;
+    Histogram writes;
+  };
+  Result<Mixed> mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
+                      bool latencies);
+
+  // Whether a mix runs with the subject's server and its clients on one core; unless told, it does not.
+  void set_confined(std::uint32_t subject, bool confined) { confined_[subject] = confined; }
+
+  // Processor time of a process that sleeps and has a session of `subject`, or never had any (`no_subject`).
+  Result<std::uint64_t> idle_processor_ns(std::uint32_t subject, double seconds);
+
+  // To be called when all is measured: adds to the report what is known only then.
+  void conclude();
+
+  // A line on standard error about what goes on.
+  template <class... Values>
+  void say(fmt::format_string<Values...> text, Values&&... values) const {
+    if (!settings().quiet) tell(fmt::format(text, std::forward<Values>(values)...));
+  }
+
+ private:
+  Bench(Report report, TempFolder folder, Subjects subjects, Pool pool);
+  static void tell(const std::string& line);
+  Result<std::span<const Outcome>> run(const Task& task, std::size_t processes);
+  void note_share(const Task& task, std::span<const Outcome> outcomes);
+  Result<void> run_round(std::span<const Planned> planned, std::uint64_t round, std::vector<Series>& series);
+
+  Report report_;
+  TempFolder folder_;
+  Subjects subjects_;
+  std::vector<bool> confined_;           // for each subject
+  std::vector<double> shares_;           // of its time that a measured process had a processor
+  std::vector<std::uint64_t> next_ids_;  // of each subject: the number of the next item to insert
+  Pool pool_;                            // ends before the subjects do, since its workers use them
+};
+
+}  // namespace loch::bench

@@ -1,0 +1,157 @@
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "bench/report.h"
+#include "bench/server_process.h"
+
+namespace loch::bench {
+namespace {
+
+constexpr std::chrono::seconds plot_timeout{30};
+
+struct Style {
+  const char* subject;
+  const char* color;
+};
+
+constexpr std::array<Style, 4> styles = {
+    {{"loch", "#1b6ca8"}, {"lmdb", "#8bb174"}, {"redis", "#d1603d"}, {"memcached", "#b8a9c9"}}};
+
+constexpr std::array<const char*, 4> operations = {"get", "multi_get", "put", "multi_put"};
+constexpr std::array<const char*, 5> workloads = {"a", "b", "c", "d", "f"};
+
+// The first figure of a section whose name is `name` or goes on after it.
+const Figure* first_of(const Report& report, std::string_view section, std::string_view name,
+                       std::string_view subject) {
+  for (const Figure* figure : report.in(section)) {
+    const bool named = figure->name == name || figure->name.starts_with(fmt::format("{}:", name)) ||
+                       figure->name.starts_with(fmt::format("{},", name));
+    if (named && figure->subject == subject) return figure;
+  }
+  return nullptr;
+}
+
+std::string rate_cell(const Figure* figure) {
+  return figure == nullptr ? "NaN" : fmt::format("{:.6g}", figure->rate());
+}
+
+// Rows of operations or workloads, a column of rates for each subject.
+std::string rates_data(const Report& report, bool standard) {
+  std::string data = "$rates << EOD\n";
+  const auto add_row = [&](const std::string& label, auto&& cell) {
+    data += fmt::format("\"{}\"", label);
+    for (const Style& style : styles) data += " " + rate_cell(cell(style.subject));
+    data += "\n";
+  };
+  if (standard) {
+    for (const char* operation : operations) {
+      add_row(operation, [&](std::string_view subject) {
+        return first_of(report, subject == "loch" ? "loch" : "peers", operation, subject);
+      });
+    }
+  } else {
+    const std::string name = report.in("ycsb").front()->name;
+    add_row(name, [&](std::string_view subject) { return first_of(report, "ycsb", name, subject); });
+  }
+  return data + "EOD\n";
+}
+
+std::string rates_panel(const Report& report, bool standard) {
+  std::string script = rates_data(report, standard);
+  const Figure* floor = report.find("floor", "independent read", "machine");
+  script += fmt::format("set title \"Operations a second of one key ({} + {} B, {} items)\"\n",
+                        report.settings.key_bytes, report.settings.value_bytes, report.settings.items);
+  script += R"(set ylabel "operations a second"
+set yrange [1e3:*]
+set format y "%.0s%c"
+set style data histogram
+set style histogram clustered gap 1
+set style fill solid 0.9 noborder
+set boxwidth 0.9
+set key outside right top
+)";
+  script += "plot ";
+  for (std::size_t i = 0; i < styles.size(); ++i) {
+    script += fmt::format(R"($rates using {}:xtic(1) title "{}" lc rgb "{}", )", i + 2, styles[i].subject,
+                          styles[i].color);
+  }
+  if (floor != nullptr) {
+    script +=
+        fmt::format(R"({:.6g} with lines dt 2 lc rgb "#333333" title "floor: 64 B read")", floor->rate());
+  }
+  return script + "\n";
+}
+
+std::string latency_panel(const Report& report) {
+  std::string script = "$latencies << EOD\n";
+  for (const char* workload : workloads) {
+    const Figure* figure = first_of(report, "ycsb", workload, "loch");
+    if (figure == nullptr) continue;
+    for (const auto& [kind, latency] :
+         {std::pair{"reads", figure->reads}, std::pair{"writes", figure->writes}}) {
+      if (!latency) continue;
+      script += fmt::format("\"{} {}\" {} {} {}\n", workload, kind, latency->p50_ns, latency->p99_ns,
+                            latency->p999_ns);
+    }
+  }
+  script += R"(EOD
+set title "Latencies of Loch, YCSB, one process"
+set xtics rotate by -25
+set ylabel "nanoseconds"
+set yrange [10:*]
+plot $latencies using 2:xtic(1) title "p50" lc rgb "#1b6ca8", \
+  '' using 3 title "p99" lc rgb "#6fa8d6", '' using 4 title "p99.9" lc rgb "#c3dcf0"
+)";
+  return script;
+}
+
+}  // namespace
+
+std::string plot_script(const Report& report, const std::string& svg) {
+  const bool standard = report.settings.suite != "workload";
+  const bool latencies = standard && first_of(report, "ycsb", "a", "loch") != nullptr;
+  std::string quoted;
+  for (const char letter : svg) quoted += letter == '\'' ? std::string("''") : std::string(1, letter);
+  std::string script = fmt::format(
+      "set terminal svg size 1000,{} dynamic font \"sans-serif,13\" noenhanced background \"white\"\n",
+      latencies ? 900 : 480);
+  script += fmt::format("set output '{}'\nset logscale y\nset grid ytics lc rgb \"#dddddd\"\n", quoted);
+  script += "set border 3\nset tics nomirror\nset rmargin 22\nset bmargin 4\n";
+  if (latencies) script += "set multiplot layout 2,1\n";
+  script += rates_panel(report, standard);
+  if (latencies) script += latency_panel(report) + "unset multiplot\n";
+  return script;
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return fail(Errc::io, "bench", fmt::format("write {}: {}", path, std::strerror(errno)));
+  return {};
+}
+
+Result<void> draw_plot(const Report& report, const std::string& svg) {
+  const bool something = !report.in(report.settings.suite == "workload" ? "ycsb" : "loch").empty();
+  if (!something) return fail(Errc::invalid_argument, "bench", "there are no figures to plot");
+  const auto program = find_program("gnuplot", "gnuplot-nox");
+  if (!program) return std::unexpected(program.error());
+  // The script stays beside the plot, for whoever wants to change it.
+  const std::string script = svg + ".gnuplot";
+  const std::string log = svg + ".log";
+  if (auto written = write_file(script, plot_script(report, svg)); !written) return written;
+  auto drawn = run_to_end({*program, script}, log, plot_timeout);
+  std::error_code ignored;
+  std::filesystem::remove(log, ignored);
+  return drawn;
+}
+
+}  // namespace loch::bench

@@ -1,0 +1,186 @@
+#include "bench/pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <new>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "bench/clock.h"
+#include "bench/cores.h"
+#include "bench/interrupt.h"
+
+namespace loch::bench {
+namespace {
+
+constexpr std::uint64_t second_ns = 1'000'000'000;
+constexpr std::uint64_t look_around_ns =
+    100'000'000;  // between two looks whether a worker died or the user wants out
+constexpr std::uint64_t arrival_ns_max = 10 * second_ns;
+constexpr std::uint64_t quit_ns_max = 5 * second_ns;
+constexpr double task_seconds_max = 600;  // beyond the time that the task itself was given
+
+bool wait_until(sem_t& semaphore, std::uint64_t deadline_ns) {
+  const timespec deadline{.tv_sec = static_cast<time_t>(deadline_ns / second_ns),
+                          .tv_nsec = static_cast<long>(deadline_ns % second_ns)};
+  return sem_clockwait(&semaphore, CLOCK_MONOTONIC, &deadline) == 0;
+}
+
+}  // namespace
+
+struct Pool::Shared final : Gathering {
+  struct Slot {
+    sem_t go;
+    sem_t done;
+    bool quit = false;
+    Task task;
+    Outcome outcome;
+  };
+  struct alignas(64) Inserted {
+    std::atomic<std::uint64_t> count = 0;
+  };
+
+  bool arrive(std::uint32_t workers) override {
+    // acquire and release: whoever leaves sees what the others did before they came.
+    arrived.fetch_add(1, std::memory_order_acq_rel);
+    const std::uint64_t deadline_ns = now_ns() + arrival_ns_max;
+    while (arrived.load(std::memory_order_acquire) < workers) {
+      if (now_ns() > deadline_ns) return false;
+    }
+    return true;
+  }
+  void set_inserted(std::uint32_t worker, std::uint64_t count) override {
+    // release: pairs with the acquire below; the items were put before they are counted.
+    inserts[worker].count.store(count, std::memory_order_release);
+  }
+  [[nodiscard]] std::uint64_t inserted(std::uint32_t worker) const override {
+    return inserts[worker].count.load(std::memory_order_acquire);
+  }
+
+  std::atomic<std::uint32_t> arrived = 0;
+  std::array<Inserted, workers_max> inserts;
+  std::array<Slot, workers_max> slots;
+};
+
+Result<Pool> Pool::make(std::size_t workers, const std::function<Work()>& make_work) {
+  if (workers == 0 || workers > workers_max) {
+    return fail(Errc::invalid_argument, "bench", fmt::format("{} processes: 1 to {}", workers, workers_max));
+  }
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return fail(Errc::io, "bench", fmt::format("mmap: {}", std::strerror(errno)));
+  Pool pool;
+  pool.shared_ = new (memory) Shared;
+  pool.outcomes_.resize(workers);
+  const pid_t parent = getpid();
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    sem_init(&pool.shared_->slots[worker].go, 1, 0);
+    sem_init(&pool.shared_->slots[worker].done, 1, 0);
+    const pid_t child = fork();
+    if (child < 0) return fail(Errc::io, "bench", fmt::format("fork: {}", std::strerror(errno)));
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);  // the parent died before the line above
+      serve(*pool.shared_, worker, make_work());
+    }
+    pool.processes_.push_back(child);
+  }
+  return pool;
+}
+
+void Pool::serve(Shared& shared, std::size_t worker, const Work& made) {
+  Shared::Slot& slot = shared.slots[worker];
+  {
+    const Work work = made;
+    for (;;) {
+      // Without a deadline: the kernel ends this process when the one that gives the tasks ends.
+      while (sem_wait(&slot.go) != 0) {
+      }
+      if (slot.quit) break;
+      slot.outcome = Outcome{};
+      confine(0, slot.task.confined);
+      work(slot.task, shared, slot.outcome);
+      sem_post(&slot.done);
+    }
+  }
+  sem_post(&slot.done);
+  _exit(0);
+}
+
+Result<std::span<const Outcome>> Pool::run(const Task& task, std::size_t workers) {
+  shared_->arrived.store(0, std::memory_order_relaxed);
+  for (auto& inserts : shared_->inserts) inserts.count.store(0, std::memory_order_relaxed);
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    Task& given = shared_->slots[worker].task;
+    given = task;
+    given.worker = static_cast<std::uint32_t>(worker);
+    given.workers = static_cast<std::uint32_t>(workers);
+  }
+  for (std::size_t worker = 0; worker < workers; ++worker) sem_post(&shared_->slots[worker].go);
+  const auto budget_ns = static_cast<std::uint64_t>((task.seconds + task_seconds_max) * 1e9);
+  const std::uint64_t deadline_ns = now_ns() + budget_ns;
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    if (auto waited = wait_for(worker, deadline_ns); !waited)
+      return std::unexpected(std::move(waited.error()));
+    outcomes_[worker] = shared_->slots[worker].outcome;
+  }
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    if (outcomes_[worker].failed()) return fail(Errc::io, "bench", outcomes_[worker].failure.data());
+  }
+  return std::span<const Outcome>(outcomes_).first(workers);
+}
+
+Result<void> Pool::wait_for(std::size_t worker, std::uint64_t deadline_ns) {
+  while (!wait_until(shared_->slots[worker].done, now_ns() + look_around_ns)) {
+    if (interrupted()) return fail(Errc::cancelled, "bench", "interrupted");
+    for (pid_t& process : processes_) {
+      int status = 0;
+      if (process <= 0 || waitpid(process, &status, WNOHANG) != process) continue;
+      const pid_t ended = std::exchange(process, 0);
+      return fail(Errc::io, "bench",
+                  WIFSIGNALED(status)
+                      ? fmt::format("worker {} was killed by signal {}", ended, WTERMSIG(status))
+                      : fmt::format("worker {} ended with {}", ended, WEXITSTATUS(status)));
+    }
+    if (now_ns() > deadline_ns) {
+      return fail(Errc::timed_out, "bench", fmt::format("worker {} did not finish its task", worker));
+    }
+  }
+  return {};
+}
+
+Pool::Pool(Pool&& other) noexcept
+    : shared_(std::exchange(other.shared_, nullptr)),
+      processes_(std::exchange(other.processes_, {})),
+      outcomes_(std::move(other.outcomes_)) {}
+
+Pool::~Pool() {
+  if (shared_ == nullptr) return;
+  for (std::size_t worker = 0; worker < processes_.size(); ++worker) {
+    shared_->slots[worker].quit = true;
+    sem_post(&shared_->slots[worker].go);
+  }
+  const std::uint64_t deadline_ns = now_ns() + quit_ns_max;
+  for (std::size_t worker = 0; worker < processes_.size(); ++worker) {
+    const pid_t process = processes_[worker];
+    if (process <= 0) continue;
+    // A worker says that it is done just before it ends; one that does not in time, or at Ctrl-C, is killed.
+    bool ended = false;
+    while (!ended && !wait_until(shared_->slots[worker].done, now_ns() + look_around_ns)) {
+      if (interrupted() || now_ns() > deadline_ns) kill(process, SIGKILL);
+      ended = waitpid(process, nullptr, WNOHANG) != 0;
+    }
+    if (!ended) waitpid(process, nullptr, 0);
+  }
+  munmap(shared_, sizeof(Shared));
+}
+
+}  // namespace loch::bench

@@ -1,0 +1,76 @@
+// bench/subject: what is measured: Loch or one of its peers, behind one small interface, so that every driver
+// treats all of them alike.
+//
+// A Subject is made before the workers are forked and holds no connection. The process that runs the
+// benchmark starts and stops it; a worker opens a Session of its own. A Session belongs to one thread, and
+// ends before its subject stops.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+
+#include <loch/error.h>
+#include <loch/loch.h>
+
+#include "bench/dataset.h"
+
+namespace loch::bench {
+
+struct MemoryUse {
+  std::uint64_t held_bytes = 0;  // what the machine has given: files in memory, or a server's resident set
+  std::uint64_t used_bytes = 0;  // what the subject itself counts as in use, its index included
+  std::uint64_t huge_bytes = 0;  // of what is held, mapped in pages of 2 MiB (where that is known)
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  // One key, one answer. Errors: not_found, and what the subject reports.
+  virtual Result<void> get(std::string_view key, std::string& into) = 0;
+  virtual Result<void> put(std::string_view key, std::string_view value) = 0;
+
+  // Many keys at once, in the best way that the subject offers; each result stands in its element.
+  virtual void multi_get(std::span<Lookup> lookups) = 0;
+  virtual void multi_put(std::span<Assignment> assignments) = 0;
+
+  virtual Result<MemoryUse> memory() = 0;
+};
+
+// What multi_get and multi_put do: "pipeline of 64".
+struct Batches {
+  std::string_view gets;
+  std::string_view puts;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual Batches batches() const = 0;
+  [[nodiscard]] virtual std::size_t batch() const = 0;  // keys of one multi_get that is measured
+  [[nodiscard]] virtual const Dataset& dataset() const = 0;
+
+  virtual Result<void> start() = 0;
+  virtual Result<std::unique_ptr<Session>> open() = 0;
+  virtual void stop() noexcept = 0;  // may be called without a start, and twice
+
+  // The process id of a subject's server while it runs, 0 when there is none.
+  [[nodiscard]] virtual pid_t server() const { return 0; }
+};
+
+// Each keeps its files and sockets in `folder`, which lies in memory.
+// Errors: invalid_argument when the data set is not for this subject, not_found when its server is not
+// installed.
+Result<std::unique_ptr<Subject>> make_loch(const std::string& folder, std::string name,
+                                           const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_lmdb(const std::string& folder, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_redis(const std::string& folder, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_memcached(const std::string& folder, const Dataset& dataset);
+
+}  // namespace loch::bench

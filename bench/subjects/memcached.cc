@@ -1,0 +1,230 @@
+// memcached over a Unix socket with one worker thread, by its text protocol. A batch of reads is one `get` of
+// 64 keys, a batch of writes is a pipeline of 64.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <fmt/format.h>
+#include <iterator>
+#include <optional>
+#include <unistd.h>
+#include <utility>
+
+#include "bench/server_process.h"
+#include "bench/subject.h"
+#include "bench/unix_stream.h"
+
+namespace loch::bench {
+namespace {
+
+constexpr std::size_t pipeline = 64;
+constexpr int call_timeout_s = 10;
+
+std::unexpected<Error> unexpected_line(std::string_view wanted, std::string_view line) {
+  return fail(Errc::corrupt, "memcached", fmt::format("instead of {} came: {}", wanted, line.substr(0, 100)));
+}
+
+class MemcachedSession final : public Session {
+ public:
+  static Result<std::unique_ptr<MemcachedSession>> open(const std::string& socket) {
+    auto stream = UnixStream::connect(socket, call_timeout_s);
+    if (!stream) return std::unexpected(std::move(stream.error()));
+    return std::make_unique<MemcachedSession>(std::move(*stream));
+  }
+
+  explicit MemcachedSession(UnixStream stream) : stream_(std::move(stream)) {}
+
+  Result<void> get(std::string_view key, std::string& into) override {
+    Lookup lookup{.key = key, .value = std::move(into)};
+    multi_get({&lookup, 1});
+    into = std::move(lookup.value);
+    return std::move(lookup.result);
+  }
+
+  Result<void> put(std::string_view key, std::string_view value) override {
+    Assignment assignment{.key = key, .value = value};
+    multi_put({&assignment, 1});
+    return std::move(assignment.result);
+  }
+
+  void multi_get(std::span<Lookup> lookups) override {
+    while (!lookups.empty()) {
+      const auto part = lookups.first(std::min(pipeline, lookups.size()));
+      if (auto failed = get_some(part); !failed) {
+        for (Lookup& lookup : part) lookup.result = failed;
+      }
+      lookups = lookups.subspan(part.size());
+    }
+  }
+
+  void multi_put(std::span<Assignment> assignments) override {
+    while (!assignments.empty()) {
+      const auto part = assignments.first(std::min(pipeline, assignments.size()));
+      request_.clear();
+      for (const auto& [key, value, options, result] : part) {
+        fmt::format_to(std::back_inserter(request_), "set {} 0 0 {}\r\n", key, value.size());
+        request_.append(value).append("\r\n");
+      }
+      const auto sent = stream_.send(request_);
+      for (Assignment& assignment : part) {
+        if (sent) {
+          assignment.result = receive_stored();
+        } else {
+          assignment.result = sent;
+        }
+      }
+      assignments = assignments.subspan(part.size());
+    }
+  }
+
+  Result<MemoryUse> memory() override {
+    if (auto sent = stream_.send("stats\r\n"); !sent) return std::unexpected(std::move(sent.error()));
+    MemoryUse use;
+    for (;;) {
+      const auto line = stream_.receive_line();
+      if (!line) return std::unexpected(line.error());
+      if (*line == "END") return use;
+      if (const auto pid = number_of(*line, "pid")) use.held_bytes = resident_bytes(static_cast<pid_t>(*pid));
+      if (const auto bytes = number_of(*line, "bytes")) use.used_bytes += *bytes;
+      if (const auto bytes = number_of(*line, "hash_bytes")) use.used_bytes += *bytes;
+      if (const auto evicted = number_of(*line, "evictions"); evicted && *evicted != 0) {
+        return fail(Errc::no_space, "memcached", fmt::format("{} items were evicted", *evicted));
+      }
+    }
+  }
+
+  bool ping() {
+    if (!stream_.send("version\r\n")) return false;
+    const auto line = stream_.receive_line();
+    return line && line->starts_with("VERSION");
+  }
+
+ private:
+  // The number of a line "STAT name number".
+  static std::optional<std::uint64_t> number_of(std::string_view line, std::string_view name) {
+    const auto before = fmt::format("STAT {} ", name);
+    if (!line.starts_with(before)) return std::nullopt;
+    std::uint64_t number = 0;
+    std::from_chars(line.data() + before.size(), line.data() + line.size(), number);
+    return number;
+  }
+
+  // The server answers in the order of the keys and leaves out those that it has not.
+  Result<void> get_some(std::span<Lookup> lookups) {
+    request_ = "get";
+    for (Lookup& lookup : lookups) request_.append(" ").append(lookup.key);
+    request_.append("\r\n");
+    if (auto sent = stream_.send(request_); !sent) return sent;
+    std::size_t next = 0;
+    for (;;) {
+      const auto line = stream_.receive_line();
+      if (!line) return std::unexpected(line.error());
+      if (*line == "END") break;
+      const auto length_bytes = find_value(*line, lookups, next);
+      if (!length_bytes) return std::unexpected(length_bytes.error());
+      const auto data = stream_.receive(*length_bytes + 2);
+      if (!data) return std::unexpected(data.error());
+      lookups[next].value.assign(data->substr(0, *length_bytes));
+      lookups[next++].result = {};
+    }
+    for (; next < lookups.size(); ++next) lookups[next].result = fail(Errc::not_found, "memcached");
+    return {};
+  }
+
+  // Reads "VALUE <key> <flags> <bytes>", moves `next` on to that key, and returns the bytes.
+  static Result<std::size_t> find_value(std::string_view line, std::span<Lookup> lookups, std::size_t& next) {
+    constexpr std::string_view before = "VALUE ";
+    const auto end_of_key = line.find(' ', before.size());
+    const auto end_of_flags = end_of_key == line.npos ? line.npos : line.find(' ', end_of_key + 1);
+    if (!line.starts_with(before) || end_of_flags == line.npos) return unexpected_line("a value", line);
+    const auto key = line.substr(before.size(), end_of_key - before.size());
+    while (next < lookups.size() && lookups[next].key != key) {
+      lookups[next++].result = fail(Errc::not_found, "memcached");
+    }
+    std::size_t length_bytes = 0;
+    const auto parsed =
+        std::from_chars(line.data() + end_of_flags + 1, line.data() + line.size(), length_bytes);
+    if (next == lookups.size() || parsed.ec != std::errc{})
+      return unexpected_line("a value that was asked for", line);
+    return length_bytes;
+  }
+
+  Result<void> receive_stored() {
+    const auto line = stream_.receive_line();
+    if (!line) return std::unexpected(line.error());
+    if (*line == "STORED") return {};
+    if (line->starts_with("SERVER_ERROR out of memory"))
+      return fail(Errc::no_space, "memcached", std::string(*line));
+    return unexpected_line("STORED", *line);
+  }
+
+  UnixStream stream_;
+  std::string request_;
+};
+
+class MemcachedSubject final : public Subject {
+ public:
+  MemcachedSubject(std::string program, const std::string& folder, const Dataset& dataset)
+      : program_(std::move(program)),
+        socket_(folder + "/memcached.socket"),
+        log_(folder + "/memcached.log"),
+        dataset_(dataset) {}
+
+  [[nodiscard]] std::string_view name() const override { return "memcached"; }
+  [[nodiscard]] Batches batches() const override {
+    return {.gets = "get of 64 keys", .puts = "pipeline of 64"};
+  }
+  [[nodiscard]] std::size_t batch() const override { return pipeline; }
+  [[nodiscard]] const Dataset& dataset() const override { return dataset_; }
+
+  Result<void> start() override {
+    const auto ready = [this] {
+      auto session = MemcachedSession::open(socket_);
+      return session && (*session)->ping();
+    };
+    // A limit, not a reservation; it must never evict. An item takes up to twice its size in its slab class.
+    const std::size_t item_bytes = dataset_.key_bytes() + dataset_.value_bytes() + 64;
+    const std::size_t limit_mib = 256 + ((dataset_.items() * item_bytes * 3) >> 20);
+    const std::size_t item_kib_max = std::max<std::size_t>(1024, (item_bytes * 2) >> 10);
+    std::vector<std::string> arguments = {program_,
+                                          "-s",
+                                          socket_,
+                                          "-t",
+                                          "1",
+                                          "-m",
+                                          fmt::to_string(limit_mib),
+                                          "-I",
+                                          fmt::format("{}k", item_kib_max)};
+    if (geteuid() == 0) arguments.insert(arguments.end(), {"-u", "root"});
+    auto server = ServerProcess::start(arguments, log_, ready, std::chrono::seconds(20));
+    if (!server) return std::unexpected(std::move(server.error()));
+    server_.emplace(std::move(*server));
+    return {};
+  }
+
+  Result<std::unique_ptr<Session>> open() override { return MemcachedSession::open(socket_); }
+
+  void stop() noexcept override { server_.reset(); }
+  [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
+
+ private:
+  std::string program_;
+  std::string socket_;
+  std::string log_;
+  Dataset dataset_;
+  std::optional<ServerProcess> server_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Subject>> make_memcached(const std::string& folder, const Dataset& dataset) {
+  constexpr std::size_t key_bytes_most = 250;
+  if (dataset.key_bytes() > key_bytes_most) {
+    return fail(Errc::invalid_argument, "memcached",
+                fmt::format("keys of {} B: memcached takes at most {}", dataset.key_bytes(), key_bytes_most));
+  }
+  auto program = find_program("memcached", "memcached");
+  if (!program) return std::unexpected(std::move(program.error()));
+  return std::make_unique<MemcachedSubject>(std::move(*program), folder, dataset);
+}
+
+}  // namespace loch::bench

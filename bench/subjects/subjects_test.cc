@@ -1,0 +1,177 @@
+// Every subject answers alike: what the drivers rely on, tested on Loch and on each peer.
+#include <filesystem>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "bench/dataset.h"
+#include "bench/server_process.h"
+#include "bench/subject.h"
+#include "bench/temp_folder.h"
+
+namespace loch::bench {
+namespace {
+
+using Make = std::function<Result<std::unique_ptr<Subject>>(const std::string&, const Dataset&)>;
+
+struct Named {
+  const char* name;
+  Make make;
+
+  friend void PrintTo(const Named& named, std::ostream* out) { *out << named.name; }
+};
+
+class SubjectTest : public testing::TestWithParam<Named> {
+ protected:
+  void open(std::uint64_t items, std::uint64_t value_bytes) {
+    auto folder = TempFolder::make("/dev/shm");
+    ASSERT_TRUE(folder) << folder.error().detail;
+    folder_ = std::make_unique<TempFolder>(std::move(*folder));
+    dataset_ = std::make_unique<Dataset>(Dataset::make(items, 16, value_bytes).value());
+    auto subject = GetParam().make(folder_->path(), *dataset_);
+    ASSERT_TRUE(subject) << subject.error().detail;
+    subject_ = std::move(*subject);
+    const auto started = subject_->start();
+    ASSERT_TRUE(started) << started.error().detail;
+    auto session = subject_->open();
+    ASSERT_TRUE(session) << session.error().detail;
+    session_ = std::move(*session);
+  }
+
+  void TearDown() override {
+    session_.reset();
+    if (subject_) subject_->stop();
+  }
+
+  std::unique_ptr<TempFolder> folder_;
+  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<Subject> subject_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_P(SubjectTest, OneKeyAtATime) {
+  open(100, 64);
+  Room room(*dataset_, 1);
+  std::string value;
+  const auto absent = session_->get(room.key(0, 1), value);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().code, Errc::not_found);
+  for (std::uint64_t version = 1; version <= 3; ++version) {
+    for (std::uint64_t id = 0; id < 100; ++id) {
+      const auto put = session_->put(room.key(0, id), room.value(0, id, version));
+      ASSERT_TRUE(put) << put.error().detail;
+    }
+    for (std::uint64_t id = 0; id < 100; ++id) {
+      const auto got = session_->get(room.key(0, id), value);
+      ASSERT_TRUE(got) << got.error().detail;
+      ASSERT_EQ(value, room.value(0, id, version));
+    }
+  }
+}
+
+// Receive: a batch longer than a pipeline, every third key of it absent. Expect: each answer at its own
+// element.
+TEST_P(SubjectTest, ManyKeysAtOnce) {
+  open(1000, 64);
+  Room room(*dataset_, 200);
+  std::vector<Assignment> assignments;
+  std::vector<Lookup> lookups(200);
+  for (std::uint64_t id = 0; id < 200; ++id) {
+    lookups[id].key = room.key(id, id);
+    if (id % 3 != 0) assignments.push_back({.key = lookups[id].key, .value = room.value(id, id, 1)});
+  }
+  session_->multi_put(assignments);
+  for (const Assignment& assignment : assignments) {
+    ASSERT_TRUE(assignment.result) << assignment.result.error().detail;
+  }
+  for (int times = 0; times < 2; ++times) {
+    session_->multi_get(lookups);
+    for (std::uint64_t id = 0; id < 200; ++id) {
+      if (id % 3 == 0) {
+        ASSERT_FALSE(lookups[id].result) << id;
+        ASSERT_EQ(lookups[id].result.error().code, Errc::not_found);
+      } else {
+        ASSERT_TRUE(lookups[id].result) << id << ": " << lookups[id].result.error().detail;
+        ASSERT_TRUE(dataset_->check(id, lookups[id].value)) << id;
+      }
+    }
+  }
+}
+
+TEST_P(SubjectTest, LargeValues) {
+  open(100, 128 << 10);
+  Room room(*dataset_, 100);
+  std::vector<Assignment> assignments;
+  std::vector<Lookup> lookups(100);
+  for (std::uint64_t id = 0; id < 100; ++id) {
+    lookups[id].key = room.key(id, id);
+    assignments.push_back({.key = lookups[id].key, .value = room.value(id, id, 1)});
+  }
+  session_->multi_put(assignments);
+  session_->multi_get(lookups);
+  for (std::uint64_t id = 0; id < 100; ++id) {
+    ASSERT_TRUE(assignments[id].result) << assignments[id].result.error().detail;
+    ASSERT_TRUE(lookups[id].result) << lookups[id].result.error().detail;
+    ASSERT_EQ(lookups[id].value, assignments[id].value);
+  }
+}
+
+TEST_P(SubjectTest, MemoryIsAtLeastWhatWasStored) {
+  open(20'000, 64);
+  Room room(*dataset_, 1);
+  for (std::uint64_t id = 0; id < 20'000; ++id) {
+    ASSERT_TRUE(session_->put(room.key(0, id), room.value(0, id, 1)));
+  }
+  const auto memory = session_->memory();
+  ASSERT_TRUE(memory) << memory.error().detail;
+  EXPECT_GE(memory->held_bytes, 20'000u * 80);
+  EXPECT_GE(memory->used_bytes, 20'000u * 80);
+}
+
+TEST_P(SubjectTest, AnotherProcessSeesWhatWasPutAndStoppingLeavesNothing) {
+  open(10, 64);
+  Room room(*dataset_, 1);
+  ASSERT_TRUE(session_->put(room.key(0, 5), room.value(0, 5, 1)));
+  session_.reset();
+  const pid_t child = fork();
+  if (child == 0) {
+    auto session = subject_->open();
+    std::string value;
+    const bool found = session && (*session)->get(room.key(0, 5), value) && dataset_->check(5, value);
+    _exit(found ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  subject_->stop();
+  subject_->stop();
+  const std::string path = folder_->path();
+  subject_.reset();
+  folder_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SubjectTest,
+    testing::Values(Named{"loch", [](const auto& folder,
+                                     const auto& data) { return make_loch(folder, "loch", data); }},
+                    Named{"lmdb", make_lmdb}, Named{"redis", make_redis}, Named{"memcached", make_memcached}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Subjects, KeysThatAPeerCanNotTakeAreRefusedByName) {
+  const auto dataset = Dataset::make(10, 512, 64).value();
+  const auto lmdb = make_lmdb("/dev/shm", dataset);
+  ASSERT_FALSE(lmdb);
+  EXPECT_NE(lmdb.error().detail.find("511"), std::string::npos);
+  const auto memcached = make_memcached("/dev/shm", dataset);
+  ASSERT_FALSE(memcached);
+  EXPECT_NE(memcached.error().detail.find("250"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace loch::bench

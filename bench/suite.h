@@ -1,0 +1,28 @@
+// bench/suite: which measurements a run takes, and which targets they have to meet.
+#pragma once
+
+#include <loch/error.h>
+
+#include "bench/bench.h"
+
+namespace loch::bench {
+
+// The suite that the settings name; its figures go to the bench's report. Errors: of the first measurement
+// that failed.
+Result<void> run_suite(Bench& bench);
+
+// The sections of the standard suite, in this order. All but the first need the first.
+Result<void> run_loch(Bench& bench);       // loading, the floor, one process of Loch, memory
+Result<void> run_large(Bench& bench);      // large values against a copy
+Result<void> run_idle(Bench& bench);       // a store that is open and not used
+Result<void> run_peers(Bench& bench);      // each peer against Loch, its memory and its YCSB figures
+Result<void> run_processes(Bench& bench);  // several processes against one
+Result<void> run_ycsb(Bench& bench);
+
+// Throughput and latencies of one mix on one subject, as a figure of the section "ycsb".
+Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes);
+
+// Adds the figures of a subject's memory for `items` items.
+void report_memory(Bench& bench, std::string_view subject, std::uint64_t items, const MemoryUse& memory);
+
+}  // namespace loch::bench

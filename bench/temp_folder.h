@@ -1,0 +1,34 @@
+// bench/temp_folder: a private folder that is gone when the benchmark is, however it ends.
+#pragma once
+
+#include <string>
+
+#include <loch/error.h>
+
+namespace loch::bench {
+
+// While the folder lives its lock file is locked, by the process that made it and by those that it forked.
+// Whoever makes the next folder at the same place removes those whose lock nobody holds: their makers were
+// killed.
+class TempFolder {
+ public:
+  // `parent` is an existing folder, best in memory. Errors: io, naming the path.
+  static Result<TempFolder> make(const std::string& parent);
+
+  TempFolder(TempFolder&& other) noexcept;
+  TempFolder& operator=(TempFolder&&) = delete;
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder();  // removes the folder, in the process that made it
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  TempFolder(std::string path, int lock);
+
+  std::string path_;
+  int lock_;
+  int maker_;  // its process id
+};
+
+}  // namespace loch::bench

@@ -1,0 +1,94 @@
+#include "bench/temp_folder.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <optional>
+#include <signal.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace loch::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TempFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/loch-folder-test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    parent_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(parent_); }
+
+  [[nodiscard]] std::ptrdiff_t entries() const {
+    return std::distance(fs::directory_iterator(parent_), fs::directory_iterator());
+  }
+
+  std::string parent_;
+};
+
+TEST_F(TempFolderTest, IsGoneWithEverythingInIt) {
+  {
+    const auto folder = TempFolder::make(parent_);
+    ASSERT_TRUE(folder) << folder.error().detail;
+    std::ofstream(folder->path() + "/file") << "bytes";
+    EXPECT_EQ(entries(), 1);
+  }
+  EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(TempFolderTest, TheFolderOfAKilledProcessIsRemovedByTheNext) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto folder = TempFolder::make(parent_);
+    if (folder) kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(entries(), 1);
+  const auto folder = TempFolder::make(parent_);
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(entries(), 1);
+  EXPECT_TRUE(fs::exists(folder->path()));
+}
+
+TEST_F(TempFolderTest, TheFolderOfALivingProcessStays) {
+  const auto first = TempFolder::make(parent_);
+  const auto second = TempFolder::make(parent_);
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->path(), second->path());
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(TempFolderTest, AForkedChildDoesNotRemoveIt) {
+  std::optional<TempFolder> folder;
+  {
+    auto made = TempFolder::make(parent_);
+    ASSERT_TRUE(made);
+    folder.emplace(std::move(*made));
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    folder.reset();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(TempFolderTest, AnAbsentParentIsNamed) {
+  const auto folder = TempFolder::make(parent_ + "/absent");
+  ASSERT_FALSE(folder);
+  EXPECT_NE(folder.error().detail.find("absent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace loch::bench

@@ -1,0 +1,104 @@
+#include "bench/unix_stream.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+namespace loch::bench {
+namespace {
+
+std::unexpected<Error> socket_failure(const char* step, int number) {
+  const bool late = number == EAGAIN || number == EWOULDBLOCK;
+  return fail(late ? Errc::timed_out : Errc::io, "bench", fmt::format("{}: {}", step, std::strerror(number)));
+}
+
+}  // namespace
+
+Result<UnixStream> UnixStream::connect(const std::string& path, int timeout_s) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(Errc::invalid_argument, "bench", fmt::format("socket path {} is too long", path));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  UnixStream stream(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (stream.socket_ < 0) return socket_failure("socket", errno);
+  const timeval timeout{.tv_sec = timeout_s, .tv_usec = 0};
+  setsockopt(stream.socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(stream.socket_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  if (::connect(stream.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return socket_failure(fmt::format("connect to {}", path).c_str(), errno);
+  }
+  return stream;
+}
+
+Result<void> UnixStream::send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      return socket_failure("send", errno);
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return {};
+}
+
+Result<std::string_view> UnixStream::receive_line() {
+  std::size_t searched = 0;
+  for (;;) {
+    const auto at = unread().find('\n', searched);
+    if (at != std::string_view::npos) {
+      const auto line = unread().substr(0, at > 0 && unread()[at - 1] == '\r' ? at - 1 : at);
+      begin_ += at + 1;
+      return line;
+    }
+    searched = unread().size();
+    if (auto more = receive_more(); !more) return std::unexpected(std::move(more.error()));
+  }
+}
+
+Result<std::string_view> UnixStream::receive(std::size_t length_bytes) {
+  while (unread().size() < length_bytes) {
+    if (auto more = receive_more(); !more) return std::unexpected(std::move(more.error()));
+  }
+  const auto bytes = unread().substr(0, length_bytes);
+  begin_ += length_bytes;
+  return bytes;
+}
+
+Result<void> UnixStream::receive_more() {
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (end_ == buffer_.size() && begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (end_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
+  for (;;) {
+    const ssize_t received = recv(socket_, buffer_.data() + end_, buffer_.size() - end_, 0);
+    if (received > 0) {
+      end_ += static_cast<std::size_t>(received);
+      return {};
+    }
+    if (received == 0) return fail(Errc::unavailable, "bench", "the server closed the connection");
+    if (errno != EINTR) return socket_failure("receive", errno);
+  }
+}
+
+UnixStream::UnixStream(UnixStream&& other) noexcept
+    : socket_(std::exchange(other.socket_, -1)),
+      buffer_(std::move(other.buffer_)),
+      begin_(other.begin_),
+      end_(other.end_) {}
+
+UnixStream::~UnixStream() {
+  if (socket_ >= 0) close(socket_);
+}
+
+}  // namespace loch::bench

@@ -1,0 +1,216 @@
+#include "examples/packages/crew.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <new>
+#include <poll.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+#include "bench/clock.h"
+
+namespace loch::demo {
+namespace {
+
+constexpr int exit_failed = 1;
+
+// Runs one operation on the store, and notes its time.
+template <class Operation>
+auto timed(Slot& slot, Operation operation) {
+  const std::uint64_t before_ns = bench::now_ns();
+  auto result = operation();
+  const std::uint64_t after_ns = bench::now_ns();
+  slot.latency.record(after_ns - before_ns);
+  slot.ended_ns.store(after_ns, std::memory_order_relaxed);
+  return result;
+}
+
+// Opens the store for a process; says in the slot why not.
+std::optional<Store> open_store(const Scene& scene, Slot& slot) {
+  auto store = Store::open(scene.url, scene.options);
+  if (!store) {
+    slot.fail(store.error().message());
+    return std::nullopt;
+  }
+  slot.began_ns.store(bench::now_ns(), std::memory_order_relaxed);
+  return std::move(*store);
+}
+
+bool put_record(Store& store, Slot& slot, const Package& package) {
+  const auto stored = timed(slot, [&] { return store.put(package.key, package.stanza); });
+  if (!stored) {
+    slot.fail(fmt::format("{}: {}", package.key, stored.error().message()));
+    return false;
+  }
+  slot.operations.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+std::size_t part_index(std::size_t record, std::size_t records) {
+  return record < part_of(0, records).end ? 0 : 1;
+}
+
+}  // namespace
+
+void Slot::fail(std::string_view what) {
+  const std::size_t length = std::min(what.size(), error.size() - 1);
+  std::memcpy(error.data(), what.data(), length);
+  error[length] = '\0';
+}
+
+Part part_of(std::size_t writer, std::size_t records) {
+  return {.index = writer,
+          .begin = records * writer / writer_count,
+          .end = records * (writer + 1) / writer_count};
+}
+
+int write_records(const Scene& scene, Slot& slot, Part part, bool tell_half) {
+  auto store = open_store(scene, slot);
+  if (!store) return exit_failed;
+  std::atomic<std::uint64_t>& acknowledged = scene.board.acknowledged[part.index];
+  // acquire: whoever restarts a writer goes on from where the dead one was.
+  for (std::size_t done = acknowledged.load(std::memory_order_acquire); done < part.size(); ++done) {
+    if (!put_record(*store, slot, scene.packages[part.begin + done])) return exit_failed;
+    // release: pairs with the readers' acquire; the value is in the store before it is counted (I1).
+    acknowledged.store(done + 1, std::memory_order_release);
+    if (tell_half && done + 1 == (part.size() + 1) / 2 && ::write(scene.half_done, "", 1) != 1) {
+      slot.fail(fmt::format("cannot tell that half is done: {}", std::strerror(errno)));
+      return exit_failed;
+    }
+  }
+  // Then the same records again and again, for the readers to meet changes.
+  std::mt19937_64 random(part.index);
+  while (!scene.board.stop.load(std::memory_order_relaxed)) {
+    const std::size_t record = part.begin + random() % part.size();
+    if (!put_record(*store, slot, scene.packages[record])) return exit_failed;
+  }
+  return 0;
+}
+
+int read_records(const Scene& scene, Slot& slot, std::uint64_t seed) {
+  auto store = open_store(scene, slot);
+  if (!store) return exit_failed;
+  std::mt19937_64 random(seed);
+  std::string value;
+  while (!scene.board.stop.load(std::memory_order_relaxed)) {
+    const std::size_t record = random() % scene.packages.size();
+    const Package& package = scene.packages[record];
+    const Part part = part_of(part_index(record, scene.packages.size()), scene.packages.size());
+    // acquire: pairs with the writer's release; what is counted now must be found below.
+    const std::uint64_t acknowledged = scene.board.acknowledged[part.index].load(std::memory_order_acquire);
+    const auto got = timed(slot, [&] { return store->get(package.key, value); });
+    if (got && value == package.stanza) {
+      slot.operations.fetch_add(1, std::memory_order_relaxed);
+    } else if (got) {
+      slot.fail(fmt::format("{}: {} bytes were read that are not its stanza", package.key, value.size()));
+      return exit_failed;
+    } else if (got.error().code != Errc::not_found) {
+      slot.fail(fmt::format("{}: {}", package.key, got.error().message()));
+      return exit_failed;
+    } else if (record - part.begin < acknowledged) {
+      slot.fail(fmt::format("{}: not there, although its put had succeeded", package.key));
+      return exit_failed;
+    } else {
+      slot.misses.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  return 0;
+}
+
+int check_acknowledged(const Scene& scene, Slot& slot, Part part) {
+  auto store = open_store(scene, slot);
+  if (!store) return exit_failed;
+  std::string value;
+  const std::uint64_t acknowledged = scene.board.acknowledged[part.index].load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < acknowledged; ++i) {
+    const Package& package = scene.packages[part.begin + i];
+    const auto got = timed(slot, [&] { return store->get(package.key, value); });
+    if (!got || value != package.stanza) {
+      slot.fail(fmt::format("{}: {}", package.key, got ? "not its stanza" : got.error().message()));
+      return exit_failed;
+    }
+    slot.operations.fetch_add(1, std::memory_order_relaxed);
+  }
+  return 0;
+}
+
+Result<Process> Process::start(const std::function<int()>& work) {
+  const pid_t maker = ::getpid();
+  const pid_t id = ::fork();
+  if (id < 0) return loch::fail(Errc::io, "fork", std::strerror(errno));
+  if (id == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != maker) ::_exit(exit_failed);
+    ::signal(SIGINT, SIG_IGN);  // the main process ends the others
+    ::_exit(work());
+  }
+  const auto handle = static_cast<int>(::syscall(SYS_pidfd_open, id, 0));
+  Process process(id, handle);
+  if (handle < 0) return loch::fail(Errc::io, "pidfd_open", std::strerror(errno));
+  return process;
+}
+
+Process::Process(Process&& other) noexcept
+    : id_(std::exchange(other.id_, -1)), handle_(std::exchange(other.handle_, -1)) {}
+
+Process& Process::operator=(Process&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Process::~Process() { kill(); }
+
+int Process::reap() {
+  int status = 0;
+  while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) {
+  }
+  id_ = -1;
+  if (handle_ >= 0) ::close(std::exchange(handle_, -1));
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void Process::kill() {
+  if (id_ < 0) return;
+  ::kill(id_, SIGKILL);
+  reap();
+}
+
+Result<int> Process::wait(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    pollfd ended{.fd = handle_, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&ended, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready > 0) return reap();
+    if (ready == 0) {
+      kill();
+      return loch::fail(Errc::timed_out, "wait",
+                        fmt::format("a process did not end in {} ms", timeout.count()));
+    }
+    if (errno != EINTR) return loch::fail(Errc::io, "poll", std::strerror(errno));
+  }
+}
+
+void Unmap::operator()(Board* board) const {
+  board->~Board();
+  ::munmap(board, sizeof(Board));
+}
+
+Result<SharedBoard> make_board() {
+  void* memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return loch::fail(Errc::io, "mmap", std::strerror(errno));
+  return SharedBoard(new (memory) Board());
+}
+
+}  // namespace loch::demo

@@ -1,0 +1,103 @@
+// demo/crew: the processes of the demonstration, and the memory in which they say what they did.
+//
+// I1 What a writer counts in `acknowledged` it has had a success for; it counts before it goes on. So whoever
+// sees a
+//    record counted must find it in the store, whatever happens to the writer.
+// I2 The main process opens no store while it still forks: a store does not cross a fork.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+
+#include <loch/loch.h>
+
+#include "bench/histogram.h"
+#include "examples/packages/packages.h"
+
+namespace loch::demo {
+
+inline constexpr std::size_t writer_count = 2;
+inline constexpr std::size_t slot_count = 6;
+
+// What one process says. Written by it alone, read by others while it runs (the atomics) or when it has
+// ended.
+struct Slot {
+  std::atomic<std::uint64_t> operations{0};  // that found or stored a value
+  std::atomic<std::uint64_t> misses{0};      // reads of what nobody had stored yet
+  std::atomic<std::uint64_t> began_ns{0};
+  std::atomic<std::uint64_t> ended_ns{0};  // of its last operation
+  bench::Histogram latency;
+  std::array<char, 512> error{};  // empty: none
+
+  void fail(std::string_view what);
+};
+
+struct Board {
+  std::atomic<bool> stop{false};
+  std::array<std::atomic<std::uint64_t>, writer_count> acknowledged{};  // records of each writer's part
+  std::array<Slot, slot_count> slots;
+};
+
+// The part of the records that a writer stores: [begin, end).
+struct Part {
+  std::size_t index = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  [[nodiscard]] std::size_t size() const { return end - begin; }
+};
+Part part_of(std::size_t writer, std::size_t records);
+
+// Everything that a process of the demonstration needs.
+struct Scene {
+  const Packages& packages;
+  Board& board;
+  std::string url;
+  Options options;
+  int half_done;  // a pipe's end: a writer that was told to says there when half of its part is stored
+};
+
+// What the processes do; each returns an exit code, and says in its slot what went wrong.
+int write_records(const Scene& scene, Slot& slot, Part part, bool tell_half);  // from where the part stands
+int read_records(const Scene& scene, Slot& slot, std::uint64_t seed);          // until the board says stop
+int check_acknowledged(const Scene& scene, Slot& slot, Part part);
+
+// A forked process. It dies with the one that made it; the destructor kills it.
+class Process {
+ public:
+  static Result<Process> start(const std::function<int()>& work);
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&& other) noexcept;
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();
+
+  // Ends it at once, at whatever instruction it is (SIGKILL), and waits until it is gone.
+  void kill();
+  // Waits for its end; its exit code (128 + n for signal n). Errors: timed_out, after which it has been
+  // killed.
+  Result<int> wait(std::chrono::milliseconds timeout);
+
+ private:
+  Process(pid_t id, int handle) : id_(id), handle_(handle) {}
+  int reap();
+
+  pid_t id_ = -1;
+  int handle_ = -1;  // a pidfd: readable when the process has ended
+};
+
+// A Board in memory that forked processes share.
+struct Unmap {
+  void operator()(Board* board) const;
+};
+using SharedBoard = std::unique_ptr<Board, Unmap>;
+Result<SharedBoard> make_board();
+
+}  // namespace loch::demo

@@ -1,0 +1,276 @@
+// loch-demo: loads the package index of this machine into a fresh store from two processes while two others
+// read, kills one writer half way and restarts it, checks every record against the source, and prints what it
+// took.
+//
+// Exit codes: 0 done and everything was right, 1 failed, 2 usage.
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <tuple>
+#include <unistd.h>
+
+#include "bench/interrupt.h"
+#include "bench/machine.h"
+#include "bench/temp_folder.h"
+#include "examples/packages/crew.h"
+#include "examples/packages/measure.h"
+#include "examples/packages/tables.h"
+
+namespace loch::demo {
+namespace {
+
+constexpr std::chrono::milliseconds step_timeout = std::chrono::seconds(60);
+constexpr const char* store_name = "packages";
+
+struct Settings {
+  std::string source;
+  std::string directory = "/dev/shm";
+  double seconds = 4;        // that the processes work together
+  double alone_seconds = 1;  // for each measurement of one process alone
+  bool peers = true;
+};
+
+void say(std::string_view text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+// A pipe's reading end, on which a writer tells that half of its part is stored.
+Result<void> await_half(int reading_end, Process& writer, const Slot& slot) {
+  pollfd told{.fd = reading_end, .events = POLLIN, .revents = 0};
+  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
+  while (std::chrono::steady_clock::now() < deadline && !bench::interrupted()) {
+    if (::poll(&told, 1, 100) > 0) return {};
+    if (slot.error[0] != '\0') return fail(Errc::io, "writer", slot.error.data());
+  }
+  writer.kill();
+  return fail(Errc::timed_out, "writer", "half of the records were not stored in time");
+}
+
+Result<void> await_success(Process& process, const Slot& slot, const char* role) {
+  const auto code = process.wait(step_timeout);
+  if (!code) return std::unexpected(code.error());
+  if (*code != 0 || slot.error[0] != '\0') {
+    return fail(Errc::io, role, fmt::format("ended with {}: {}", *code, slot.error.data()));
+  }
+  return {};
+}
+
+// Waits until every record has been stored, then lets all go on until the time is over.
+Result<void> await_load(const Board& board, std::size_t records, std::chrono::steady_clock::time_point end) {
+  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
+  while (true) {
+    std::uint64_t acknowledged = 0;
+    for (const auto& count : board.acknowledged) acknowledged += count.load(std::memory_order_acquire);
+    for (const Slot& slot : board.slots) {
+      if (slot.error[0] != '\0') return fail(Errc::io, "load", slot.error.data());
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (acknowledged == records && now >= end) return {};
+    if (bench::interrupted()) return fail(Errc::cancelled, "load", "interrupted");
+    if (now >= deadline) {
+      return fail(Errc::timed_out, "load",
+                  fmt::format("{} of {} records were stored", acknowledged, records));
+    }
+    ::poll(nullptr, 0, 20);
+  }
+}
+
+// The whole of what the processes do together; fills the board.
+Result<Together> run_together(const Scene& scene, int half_told, const Settings& settings) {
+  Board& board = scene.board;
+  const std::size_t records = scene.packages.size();
+  const Part first = part_of(0, records);
+  const Part second = part_of(1, records);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int>(settings.seconds * 1000));
+  const auto start = [](auto work) { return Process::start(work); };
+  auto reader_1 = start([&] { return read_records(scene, board.slots[reader_1_slot], 11); });
+  auto reader_2 = start([&] { return read_records(scene, board.slots[reader_2_slot], 12); });
+  auto writer_1 = start([&] { return write_records(scene, board.slots[writer_1_slot], first, false); });
+  auto killed = start([&] { return write_records(scene, board.slots[killed_slot], second, true); });
+  for (const auto* each : {&reader_1, &reader_2, &writer_1, &killed}) {
+    if (!*each) return std::unexpected(each->error());
+  }
+
+  if (auto half = await_half(half_told, *killed, board.slots[killed_slot]); !half)
+    return std::unexpected(half.error());
+  killed->kill();
+  Together together;
+  together.acknowledged_at_kill = board.acknowledged[second.index].load(std::memory_order_acquire);
+  say(fmt::format("killed writer 2 after {} of its {} records", together.acknowledged_at_kill,
+                  second.size()));
+
+  auto checker = start([&] { return check_acknowledged(scene, board.slots[checker_slot], second); });
+  if (!checker) return std::unexpected(checker.error());
+  if (auto right = await_success(*checker, board.slots[checker_slot], "checker"); !right) {
+    return std::unexpected(right.error());
+  }
+  say(fmt::format("all {} are there and whole; restarted it", together.acknowledged_at_kill));
+  auto restarted = start([&] { return write_records(scene, board.slots[restarted_slot], second, false); });
+  if (!restarted) return std::unexpected(restarted.error());
+  if (auto loaded = await_load(board, records, end); !loaded) return std::unexpected(loaded.error());
+
+  board.stop.store(true, std::memory_order_relaxed);
+  const std::tuple<Process&, std::size_t, const char*> crew[] = {{*reader_1, reader_1_slot, "reader 1"},
+                                                                 {*reader_2, reader_2_slot, "reader 2"},
+                                                                 {*writer_1, writer_1_slot, "writer 1"},
+                                                                 {*restarted, restarted_slot, "writer 2"}};
+  for (const auto& [process, slot, role] : crew) {
+    if (auto ended = await_success(process, board.slots[slot], role); !ended)
+      return std::unexpected(ended.error());
+  }
+  return together;
+}
+
+// Every record against the source, and nothing besides; then the store's own accounts.
+Result<void> check_everything(const Scene& scene) {
+  auto store = Store::open(scene.url, scene.options);
+  if (!store) return std::unexpected(store.error());
+  std::string value;
+  for (std::size_t i = 0; i < scene.packages.size(); ++i) {
+    const Package& package = scene.packages[i];
+    const auto got = store->get(package.key, value);
+    if (!got)
+      return fail(got.error().code, "check", fmt::format("{}: {}", package.key, got.error().message()));
+    if (value != package.stanza) return fail(Errc::corrupt, "check", package.key + " is not its source");
+  }
+  const auto count = store->count();
+  if (!count) return std::unexpected(count.error());
+  if (*count != scene.packages.size()) {
+    return fail(Errc::corrupt, "check", fmt::format("{} items instead of {}", *count, scene.packages.size()));
+  }
+  const auto collected = store->collect();
+  if (!collected) return std::unexpected(collected.error());
+  const auto report = store->check();
+  if (!report) return std::unexpected(report.error());
+  if (report->items_corrupt + report->slots_corrupt + report->items_unaccounted > 0) {
+    return fail(
+        Errc::corrupt, "check",
+        fmt::format("{} corrupt items, {} corrupt slots, {} items unaccounted for{}{}", report->items_corrupt,
+                    report->slots_corrupt, report->items_unaccounted, report->findings.empty() ? "" : "; ",
+                    report->findings.empty() ? "" : report->findings.front()));
+  }
+  say(fmt::format(
+      "all {} records equal their source, and there is nothing else; the store accounts for everything",
+      scene.packages.size()));
+  return {};
+}
+
+using MakeSubject = Result<std::unique_ptr<bench::Subject>> (*)(const std::string&, const bench::Dataset&);
+
+// Loch in a second store that one process fills, as the peers are filled; then the peers that are installed.
+Result<Alone> run_alone(const Packages& packages, const std::string& folder, const Settings& settings) {
+  Alone alone;
+  const std::size_t record_bytes = packages.bytes() / packages.size();
+  auto floor = measure_floor(folder, packages.bytes(), record_bytes, settings.alone_seconds);
+  if (!floor) return std::unexpected(floor.error());
+  alone.floor = *floor;
+
+  // A server takes its limits from a data set of this size.
+  const auto sizes = bench::Dataset::make(packages.size(), 32, record_bytes + 1024);
+  if (!sizes) return std::unexpected(sizes.error());
+  std::vector<MakeSubject> subjects{[](const std::string& place, const bench::Dataset& data) {
+    return bench::make_loch(place, "loch", data);
+  }};
+  if (settings.peers)
+    subjects.insert(subjects.end(), {bench::make_redis, bench::make_memcached, bench::make_lmdb});
+  for (const MakeSubject make : subjects) {
+    auto subject = make(folder, *sizes);
+    if (!subject) {
+      alone.notes.push_back("not measured: " + subject.error().detail);
+      continue;
+    }
+    say(fmt::format("measuring {}", (*subject)->name()));
+    auto measured = measure(**subject, packages, settings.alone_seconds);
+    if (bench::interrupted()) return fail(Errc::cancelled, "measure", "interrupted");
+    if (!measured && alone.subjects.empty()) return std::unexpected(measured.error());  // Loch itself
+    if (measured) {
+      alone.subjects.push_back(std::move(*measured));
+    } else {
+      alone.notes.push_back(
+          fmt::format("not measured: {}: {}", (*subject)->name(), measured.error().message()));
+    }
+  }
+  return alone;
+}
+
+Result<void> run_demo(const Settings& settings) {
+  auto folder = bench::TempFolder::make(settings.directory);
+  if (!folder) return std::unexpected(folder.error());
+  auto text =
+      settings.source.empty() ? read_available_packages(folder->path()) : read_index_file(settings.source);
+  if (!text) return std::unexpected(text.error());
+  const Packages packages(std::move(*text));
+  if (packages.size() < writer_count)
+    return fail(Errc::not_found, "read", "there are no packages in the index");
+  say(fmt::format("{} packages, {:.1f} MiB; into a fresh store in {}", packages.size(),
+                  static_cast<double>(packages.bytes()) / (1 << 20), folder->path()));
+
+  auto board = make_board();
+  if (!board) return std::unexpected(board.error());
+  std::array<int, 2> half{};
+  if (::pipe2(half.data(), O_CLOEXEC) != 0) return fail(Errc::io, "pipe", std::strerror(errno));
+  Options options;
+  options.directory = folder->path();
+  options.timeout = std::chrono::seconds(10);
+  const Scene scene{.packages = packages,
+                    .board = **board,
+                    .url = std::string("shm://") + store_name,
+                    .options = options,
+                    .half_done = half[1]};
+
+  const auto together = run_together(scene, half[0], settings);
+  for (const int end : half) ::close(end);
+  if (!together) return std::unexpected(together.error());
+  if (auto right = check_everything(scene); !right) return right;
+  const auto alone = run_alone(packages, folder->path(), settings);
+  if (!alone) return std::unexpected(alone.error());
+  say("");
+  say(together_text(**board, *together, packages.size()));
+  say(alone_text(*alone, packages, bench::describe_machine(settings.directory), bench::built_for_speed()));
+  return {};
+}
+
+int run(int count, char** arguments) {
+  Settings settings;
+  bool no_peers = false;
+  CLI::App app(
+      "Loads this machine's package index into Loch from several processes, kills one, checks everything.",
+      "loch-demo");
+  app.add_option("--source", settings.source,
+                 "A package index to read instead of what apt-cache dumpavail prints")
+      ->check(CLI::ExistingFile);
+  app.add_option("--directory", settings.directory, "Where the store is for the time being")
+      ->capture_default_str();
+  app.add_option("--seconds", settings.seconds, "How long the processes work together, at least")
+      ->check(CLI::Range(0.1, 30.0))
+      ->capture_default_str();
+  app.add_option("--alone-seconds", settings.alone_seconds, "Time of each measurement of one process alone")
+      ->check(CLI::Range(0.01, 5.0))
+      ->capture_default_str();
+  app.add_flag("--no-peers", no_peers, "Do not measure Redis, memcached and LMDB");
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  settings.peers = !no_peers;
+  bench::catch_interrupts();
+  ::signal(SIGPIPE, SIG_IGN);
+  if (const auto done = run_demo(settings); !done) {
+    std::fflush(stdout);
+    fmt::print(stderr, "loch-demo: {}\n", done.error().message());
+    return 1;
+  }
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace loch::demo
+
+int main(int count, char** arguments) { return loch::demo::run(count, arguments); }

@@ -1,0 +1,63 @@
+// The awaitable form of the calls, for programs that are coroutines themselves.
+//
+//   loch::coro::Task<> swap(loch::Async& store) {
+//     auto a = co_await store.get("a");
+//     ...
+//   }
+//   auto async = loch::Async::open(store);
+//   async->run(swap(*async));
+//
+// An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
+// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <loch/coro/task.h>
+#include <loch/loch.h>
+
+namespace loch {
+
+class Async {
+ public:
+  // Errors: no_space (too many sessions), io.
+  static Result<Async> open(Store& store);
+
+  Async(Async&&) noexcept;
+  Async& operator=(Async&&) noexcept;
+  Async(const Async&) = delete;
+  Async& operator=(const Async&) = delete;
+  ~Async();
+
+  // As the calls of Store by these names.
+  coro::Task<Result<std::string>> get(std::string_view key);
+  coro::Task<Result<Item>> read(std::string_view key);
+  coro::Task<Result<bool>> exists(std::string_view key);
+  coro::Task<Result<void>> put(std::string_view key, std::string_view value, PutOptions options = {});
+  coro::Task<Result<void>> insert(std::string_view key, std::string_view value, PutOptions options = {});
+  coro::Task<Result<Version>> replace(std::string_view key, std::string_view value, Version expected,
+                                      PutOptions options = {});
+  coro::Task<Result<void>> remove(std::string_view key);
+  coro::Task<void> multi_get(std::span<Lookup> lookups);
+  coro::Task<void> multi_put(std::span<Assignment> assignments);
+
+  // Runs `task` to its end, and what else is ready meanwhile.
+  template <class T>
+  T run(coro::Task<T> task) {
+    task.start();
+    while (!task.done()) step();
+    return task.take();
+  }
+  // One step of progress for the calls that wait; waits a moment if there is none to make.
+  void step();
+
+ private:
+  struct State;
+  explicit Async(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace loch

@@ -1,0 +1,233 @@
+// Loch: a key-value store in memory that any number of processes share, and read and change themselves.
+//
+//   auto store = loch::Store::open("shm://sessions");
+//   store->put("user:17", "ada");
+//   auto value = store->get("user:17");          // Result<std::string>
+//
+// A store on one host is a set of files in memory that every process maps; there is no server. Whoever may
+// open the files may use the store, and whoever comes next clears up after processes that died (docs/hash.md,
+// docs/memory.md).
+//
+// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes.
+// Threads: a Store may be used by any number of threads; each gets a session of its own on first use.
+// Time: every call ends by `Options::timeout` in success or an Error; nothing waits without a deadline.
+// Processes: a Store does not cross fork(); open it again in the child.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <loch/error.h>
+#include <loch/stats.h>
+
+namespace loch {
+
+inline constexpr std::size_t key_bytes_max = 4096;
+inline constexpr std::size_t value_bytes_max = std::size_t{128} << 20;
+
+// How a store is opened. What stands under "Geometry" is fixed when the store is created; an attach that asks
+// for another geometry than the store has is an Errc::incompatible.
+struct Options {
+  enum class Mode { attach_or_create, attach, create };
+  Mode mode = Mode::attach_or_create;
+
+  // Geometry.
+  std::optional<std::uint32_t> candidates;  // slots a key may stand in, 2 to 4; 3 unless told
+  std::optional<std::uint64_t>
+      max_bytes;  // of items and index together; unless told, what the file system gives
+  std::optional<std::chrono::milliseconds>
+      expiry;  // how long unlinked memory rests; 1 s unless told, 50 ms to 60 s
+
+  // Access, on creation: as chmod and chgrp would set them on the store's files.
+  std::uint32_t file_mode = 0600;
+  std::string group;  // empty: the process's own
+
+  // This client.
+  std::string directory = "/dev/shm";       // where the files are; shm:///some/folder/name says the same
+  std::chrono::milliseconds timeout{1000};  // of one call, 1 ms to 1 h
+  bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
+  std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
+};
+
+// Names one item that was read: `replace` succeeds only while that very item is the key's value.
+struct Version {
+  std::uint64_t token = 0;
+  bool operator==(const Version&) const = default;
+};
+
+// What a `read` found.
+struct Item {
+  std::string value;
+  Version version;
+  std::optional<std::chrono::milliseconds> time_to_live;  // what is left of it; none: lives until removed
+};
+
+struct PutOptions {
+  std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed
+};
+
+// A value in the store's own memory, without a copy. The memory is not reused while the View lives; keep it
+// short: what other clients unlink meanwhile rests too. Not to be handed to another thread.
+class View {
+ public:
+  View() = default;
+  View(View&&) noexcept;
+  View& operator=(View&&) noexcept;
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  ~View();
+
+  [[nodiscard]] std::string_view value() const { return value_; }
+  [[nodiscard]] Version version() const { return version_; }
+
+ private:
+  friend class Store;
+  struct Pin;
+  std::string_view value_;
+  Version version_;
+  std::unique_ptr<Pin> pin_;
+};
+
+// One key of a multi_get. `value` keeps its capacity from call to call.
+struct Lookup {
+  std::string_view key;
+  std::string value;
+  Result<void> result{};
+};
+
+// One key of a multi_put.
+struct Assignment {
+  std::string_view key;
+  std::string_view value;
+  PutOptions options{};
+  Result<void> result{};
+};
+
+// One item of an iteration; valid during the visit.
+struct Entry {
+  std::string_view key;
+  std::string_view value;
+  Version version;
+  std::optional<std::chrono::milliseconds> time_to_live;
+};
+
+// What a store is, as `loch stat` prints it.
+struct Info {
+  std::string name;
+  std::string directory;
+  std::uint32_t format_version = 0;
+  std::uint32_t candidates = 0;
+  std::uint64_t index_slots = 0;
+  bool index_growing = false;
+  std::uint64_t index_bytes = 0;
+  std::uint64_t control_bytes = 0;
+  std::uint64_t data_bytes = 0;  // of the data files, in use or not
+  std::uint64_t block_bytes = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t blocks_free = 0;
+  std::uint64_t blocks_leased = 0;  // to live clients, being filled
+  std::uint64_t clients = 0;        // live sessions of all processes
+  std::uint64_t max_bytes = 0;
+  std::uint64_t huge_page_bytes = 0;  // of this process's mapping
+  std::chrono::milliseconds expiry{};
+  Stats totals;  // of all clients since the store was created, the dead among them
+};
+
+// What a collection got back; see Store::collect.
+struct Collected {
+  std::uint64_t sessions_reaped = 0;  // of clients that died
+  std::uint64_t items_reclaimed =
+      0;                            // that dead clients wrote but never linked, or unlinked but never retired
+  std::uint64_t items_expired = 0;  // whose time to live had passed
+  std::uint64_t blocks_freed = 0;
+  std::uint64_t slots_repaired = 0;  // words of unfinished inserts and moves
+};
+
+// What a check of the whole store found; see Store::check.
+struct Report {
+  std::uint64_t items = 0;              // reachable
+  std::uint64_t items_resting = 0;      // unlinked, waiting for their expiry or for reuse
+  std::uint64_t items_unaccounted = 0;  // neither reachable, free, resting, nor held by a live client
+  std::uint64_t items_corrupt = 0;
+  std::uint64_t slots_used = 0;
+  std::uint64_t slots_pending = 0;    // inserts and moves in progress, or left by the dead
+  std::uint64_t slots_corrupt = 0;    // point outside the store, or at no item
+  std::vector<std::string> findings;  // a line each, at most 100
+};
+
+class Store {
+ public:
+  // Opens "shm://name", creating the store unless `options.mode` says otherwise. A name has 1 to 64
+  // characters out of letters, digits, '.', '_' and '-'. Errors: invalid_argument, not_found (attach), exists
+  // (create), incompatible, permission, no_space, io.
+  static Result<Store> open(std::string_view url, const Options& options = {});
+
+  // Removes the store's files. Clients that have it open go on with what they mapped. Errors: not_found,
+  // permission.
+  static Result<void> destroy(std::string_view url, const Options& options = {});
+
+  // The names of the stores in `options.directory`, sorted.
+  static Result<std::vector<std::string>> list(const Options& options = {});
+
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
+  // Reads. Errors: not_found, corrupt, timed_out, invalid_argument.
+  Result<std::string> get(std::string_view key);
+  Result<void> get(std::string_view key, std::string& into);  // reuses the capacity of `into`
+  Result<Item> read(std::string_view key);                    // with its version and time to live
+  Result<View> view(std::string_view key);                    // in place
+  Result<bool> exists(std::string_view key);
+
+  // Writes. A returned success is visible to every client. Errors: no_space, timed_out (the write may or may
+  // not have happened), invalid_argument, corrupt.
+  Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
+  Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
+  Result<Version> replace(std::string_view key, std::string_view value,
+                          Version expected,  // changed, not_found
+                          PutOptions options = {});
+  Result<void> remove(std::string_view key);  // not_found
+
+  // Many keys at once; their memory misses overlap. The result of each key stands in its element.
+  void multi_get(std::span<Lookup> lookups);
+  void multi_put(std::span<Assignment> assignments);
+
+  // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
+  // exactly once if it was not changed meanwhile. Memory unlinked during the iteration rests until it ends.
+  Result<void> for_each(const std::function<bool(const Entry&)>& visit);
+
+  // How many items there are: exact while nobody writes.
+  Result<std::uint64_t> count();
+
+  // Counters of this process's sessions of this store.
+  [[nodiscard]] Stats stats() const;
+  Result<Info> info();
+
+  // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this
+  // themselves in small steps when they need memory; this does all of it now.
+  Result<Collected> collect();
+
+  // Walks everything and accounts for every item, block and slot. Changes nothing.
+  Result<Report> check();
+
+  // The awaitable form of the calls, for programs that are coroutines themselves: <loch/async.h>.
+  class Impl;
+  [[nodiscard]] Impl& impl() { return *impl_; }
+
+ private:
+  explicit Store(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace loch

@@ -1,0 +1,78 @@
+# bash completion for loch: commands, options, stores (of the directory in effect) and files.
+
+_loch() {
+  local commands="put get remove exists scan-all count load dump create ls stat inspect rm gc check doctor bench"
+  local globals="--directory --timeout --json --yes --quiet --help"
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+  local command="" word i positionals=0 skip=0
+  local -a directory=()
+  COMPREPLY=()
+
+  # What stands before the word being typed: the command, how many positionals, the directory.
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if ((skip)); then
+      skip=0
+      continue
+    fi
+    case $word in
+      -d | --directory)
+        directory=(--directory "${COMP_WORDS[i + 1]}")
+        skip=1
+        ;;
+      --directory=*) directory=("$word") ;;
+      --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
+        --candidates | --max-bytes | --expiry | --mode | --group) skip=1 ;;
+      -*) ;;
+      *) if [[ -z $command ]]; then command=$word; else ((positionals++)); fi ;;
+    esac
+  done
+  [[ $command == bench ]] && return
+
+  case $previous in
+    -d | --directory)
+      mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      return
+      ;;
+    -f | --file)
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      return
+      ;;
+    --format)
+      mapfile -t COMPREPLY < <(compgen -W "tsv jsonl" -- "$current")
+      return
+      ;;
+    --group)
+      mapfile -t COMPREPLY < <(compgen -g -- "$current")
+      return
+      ;;
+    --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --candidates | --max-bytes | \
+      --expiry | --mode) return ;;
+  esac
+
+  if [[ $current == -* ]]; then
+    local options=""
+    case $command in
+      "") options="--version" ;;
+      put) options="--file --ttl --if-absent --if-version --no-create --hex --hex-key --hex-value" ;;
+      get) options="--hex --hex-key --hex-value" ;;
+      remove) options="--all --hex --hex-key" ;;
+      exists | inspect) options="--hex --hex-key" ;;
+      scan-all) options="--keys --limit --format" ;;
+      load) options="--format --ttl --continue-on-error --no-create" ;;
+      dump) options="--format" ;;
+      create) options="--candidates --max-bytes --expiry --mode --group --no-huge-pages" ;;
+      ls) options="--long" ;;
+      stat) options="--watch --times" ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$options $globals" -- "$current")
+  elif [[ -z $command ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+  elif ((positionals == 0)) && [[ $command != ls && $command != doctor && $command != create ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)" -- "$current")
+  elif ((positionals == 1)) && [[ $command == load || $command == dump ]]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+  fi
+}
+
+complete -o bashdefault -F _loch loch

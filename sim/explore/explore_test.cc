@@ -1,0 +1,104 @@
+// Every interleaving of the small scenarios and of those of growth, and that the explorer's own parts can
+// tell wrong from right.
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "sim/explore/explorer.h"
+#include "sim/explore/monitor.h"
+
+namespace loch::explore {
+namespace {
+
+void explore_all(const std::string& file) {
+  const auto lines = read_scenarios(std::string(LOCH_EXPLORE_SCENARIOS "/") + file);
+  ASSERT_TRUE(lines.has_value()) << lines.error().message();
+  ASSERT_FALSE(lines->empty());
+  for (const std::string& line : *lines) {
+    const auto scenario = parse_scenario(line);
+    ASSERT_TRUE(scenario.has_value()) << scenario.error().message();
+    const Findings found = explore(*scenario, {.seconds_max = 100});
+    EXPECT_TRUE(found.violation.empty()) << tell(*scenario, found.choices);
+    EXPECT_TRUE(found.exhaustive) << line << ": " << found.summary();
+    EXPECT_GT(found.states, 50U) << line;
+    EXPECT_GT(found.ends, 0U) << line;
+  }
+}
+
+TEST(Explore, SmallScenarios) { explore_all("small.txt"); }
+TEST(Explore, Growth) { explore_all("growth.txt"); }
+
+TEST(Explore, RunsOfTheDeepScenarios) {
+  const auto lines = read_scenarios(LOCH_EXPLORE_SCENARIOS "/deep.txt");
+  ASSERT_TRUE(lines.has_value());
+  for (const std::string& line : *lines) {
+    const auto scenario = parse_scenario(line);
+    ASSERT_TRUE(scenario.has_value()) << scenario.error().message();
+    const Findings found = wander(*scenario, 1, {.states_max = 200});
+    EXPECT_TRUE(found.violation.empty()) << tell(*scenario, found.choices);
+  }
+}
+
+TEST(Explore, ARunIsRepeatedByItsChoices) {
+  const auto scenario = parse_scenario("ops=P0;M0;G0 keys=0-1- init=0@0 crashes=1");
+  ASSERT_TRUE(scenario.has_value());
+  const Findings found = wander(*scenario, 7, {.states_max = 1});
+  World world(*scenario);
+  std::vector<Choice> choices;
+  std::vector<std::uint64_t> hashes;
+  for (;;) {
+    const auto next = world.choices();
+    if (next.empty()) break;
+    choices.push_back(next[choices.size() % next.size()]);
+    world.take(choices.back());
+    hashes.push_back(world.hash());
+  }
+  EXPECT_GT(choices.size(), 10U);
+  const auto decoded = decode(encode(choices));
+  ASSERT_TRUE(decoded.has_value());
+  world.reset();
+  for (std::size_t i = 0; i < decoded->size(); ++i) {
+    world.take((*decoded)[i]);
+    EXPECT_EQ(world.hash(), hashes[i]) << "step " << i;
+  }
+}
+
+TEST(Monitor, AnswersThatNoOrderExplains) {
+  Monitor monitor;
+  monitor.begin(0, Act::put, 0, 1);
+  EXPECT_TRUE(monitor.respond(0, {.kind = Answer::Kind::ok}));
+  monitor.begin(1, Act::get, 0, 0);
+  EXPECT_FALSE(Monitor(monitor).respond(1, {.kind = Answer::Kind::not_found}));
+  EXPECT_FALSE(Monitor(monitor).respond(1, {.kind = Answer::Kind::value, .value = 2}));
+  EXPECT_TRUE(monitor.respond(1, {.kind = Answer::Kind::value, .value = 1}));
+}
+
+TEST(Monitor, WhoNeverEndedMayHaveTakenEffectOrNot) {
+  Monitor monitor;
+  monitor.set_initial(0, 9);
+  monitor.begin(0, Act::remove, 0, 0);  // never ends
+  monitor.begin(1, Act::get, 0, 0);
+  EXPECT_TRUE(Monitor(monitor).respond(1, {.kind = Answer::Kind::value, .value = 9}));
+  ASSERT_TRUE(monitor.respond(1, {.kind = Answer::Kind::not_found}));
+  monitor.begin(1, Act::get, 0, 0);
+  EXPECT_FALSE(monitor.respond(1, {.kind = Answer::Kind::value, .value = 9}));  // it does not come back
+}
+
+TEST(Monitor, OneInsertOfTwoWins) {
+  Monitor monitor;
+  monitor.begin(0, Act::insert, 0, 1);
+  monitor.begin(1, Act::insert, 0, 2);
+  ASSERT_TRUE(monitor.respond(0, {.kind = Answer::Kind::ok}));
+  EXPECT_FALSE(monitor.respond(1, {.kind = Answer::Kind::ok}));
+}
+
+TEST(Scenario, WhatIsNotUnderstoodIsNamed) {
+  for (const char* text :
+       {"ops=X0 keys=0-1-", "ops=P0", "keys=0-1-", "ops=P1 keys=0-1-", "ops=P0 keys=0-1-/0-",
+        "ops=P0 keys=0-1- init=0@2", "ops=P0 keys=0-1- retries=10", "ops=S0 keys=0-1-", "P0"}) {
+    EXPECT_FALSE(parse_scenario(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace loch::explore

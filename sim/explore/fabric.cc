@@ -1,0 +1,78 @@
+#include "sim/explore/fabric.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "fabric/endpoint.h"
+#include "memory/layout.h"
+
+namespace loch::explore {
+
+using fabric::Operation;
+
+std::unique_ptr<fabric::Port> ExploredFabric::connect() {
+  auto port = std::make_unique<ExploredPort>(*this);
+  last_port_ = port.get();
+  return port;
+}
+
+Result<fabric::Mapping> ExploredPort::map(fabric::RegionId region) {
+  auto mapping = fabric_.map(region);
+  if (mapping && region == memory::index_region) mapping->base = nullptr;
+  return mapping;
+}
+
+void ExploredPort::post(std::span<Operation> batch, base::Nanos /*deadline*/, fabric::Completion& done) {
+  LOCH_CHECK(done_ == nullptr);
+  batch_ = batch;
+  done_ = &done;
+  waiting_ = 0;
+  if (on_post) on_post(batch);
+  for (unsigned i = 0; i < batch.size(); ++i) {
+    if (fabric_.waits(batch[i])) {
+      waiting_ |= 1U << i;
+    } else {
+      carry_out(batch[i]);
+    }
+  }
+  finish_if_done();
+}
+
+void ExploredPort::poll(base::Nanos /*wait_ns*/) { LOCH_CHECK(false); }
+
+void ExploredPort::execute(unsigned index) {
+  LOCH_CHECK((waiting_ >> index & 1) != 0);
+  waiting_ &= ~(1U << index);
+  carry_out(batch_[index]);
+  finish_if_done();
+}
+
+void ExploredPort::finish_if_done() {
+  if (waiting_ != 0) return;
+  if (on_complete) on_complete(batch_);
+  batch_ = {};
+  done_->complete(*std::exchange(done_, nullptr), {});
+}
+
+void ExploredPort::carry_out(Operation& operation) {
+  const auto mapping = fabric_.map(operation.at.region);
+  operation.bad_address =
+      !mapping || operation.at.offset_bytes + sizeof(std::uint64_t) > mapping->length_bytes;
+  if (operation.bad_address) return;
+  std::byte* at = mapping->base + operation.at.offset_bytes;
+  const std::uint64_t word = fabric::load_word(at);
+  switch (operation.kind) {
+    case Operation::Kind::read:
+      std::memcpy(operation.local, &word, sizeof word);
+      break;
+    case Operation::Kind::compare_swap:
+      operation.result = word;
+      if (word == operation.compare) fabric::store_word(at, operation.operand);
+      break;
+    case Operation::Kind::write:
+    case Operation::Kind::fetch_add:
+      LOCH_CHECK(false);  // no slot is ever changed so
+  }
+}
+
+}  // namespace loch::explore

@@ -1,0 +1,64 @@
+// The explorer's way to the store: control and data are mapped, so what is done to them happens at once; the
+// index is not, so every operation on a slot is posted, and waits in its port until the explorer carries it
+// out, word by word.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "fabric/testing/memory_store.h"
+
+namespace loch::explore {
+
+class ExploredPort;
+
+class ExploredFabric final : public fabric::fake::MemoryFabric {
+ public:
+  // `waits`: whether an operation at a byte offset of the index waits for the explorer; the others happen
+  // when posted.
+  ExploredFabric(std::shared_ptr<fabric::fake::MemoryStore> store, std::function<bool(std::uint64_t)> waits)
+      : MemoryFabric(std::move(store)), waits_(std::move(waits)) {}
+
+  std::unique_ptr<fabric::Port> connect() override;
+  // The port that was made last; lives as long as its endpoint.
+  [[nodiscard]] ExploredPort* last_port() const { return last_port_; }
+  [[nodiscard]] bool waits(const fabric::Operation& operation) const {
+    return waits_(operation.at.offset_bytes);
+  }
+
+ private:
+  std::function<bool(std::uint64_t)> waits_;
+  ExploredPort* last_port_ = nullptr;
+};
+
+class ExploredPort final : public fabric::Port {
+ public:
+  explicit ExploredPort(ExploredFabric& fabric) : fabric_(fabric) {}
+
+  Result<fabric::Mapping> map(fabric::RegionId region) override;
+  void post(std::span<fabric::Operation> batch, base::Nanos deadline, fabric::Completion& done) override;
+  void poll(base::Nanos wait_ns) override;
+
+  // The batch that waits (empty if none), and which of its operations are still to be carried out.
+  [[nodiscard]] std::span<fabric::Operation> batch() const { return batch_; }
+  [[nodiscard]] std::uint32_t waiting() const { return waiting_; }
+  // The last batch that was completed, until the next one is posted.
+  void execute(unsigned index);
+  // Told of each batch before its coroutine goes on.
+  std::function<void(std::span<const fabric::Operation>)> on_complete;
+  // Told of each batch when it is posted.
+  std::function<void(std::span<const fabric::Operation>)> on_post;
+
+ private:
+  void carry_out(fabric::Operation& operation);
+  void finish_if_done();
+
+  ExploredFabric& fabric_;
+  std::span<fabric::Operation> batch_;
+  fabric::Completion* done_ = nullptr;
+  std::uint32_t waiting_ = 0;
+};
+
+}  // namespace loch::explore

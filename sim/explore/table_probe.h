@@ -1,0 +1,45 @@
+// The steps of growth and displacement that a client takes only when its index is full, one at a time.
+#pragma once
+
+#include "hash/table.h"
+
+namespace loch::hash {
+
+class TableProbe {
+ public:
+  // Begins a growth if there is none.
+  static coro::Task<Result<void>> begin_growth(Table* table) { co_return co_await table->start_growth(); }
+
+  // Splits the row of a candidate of `key_hash`; nothing to do while no growth is going on.
+  static coro::Task<Result<bool>> split(Table* table, std::uint64_t key_hash, unsigned candidate) {
+    const Directory d = table->directory();
+    if (!d.growing) co_return false;
+    co_return co_await table->split_slot(Locations::of(key_hash, d, table->candidates_).slot[candidate], d);
+  }
+
+  static coro::Task<Result<void>> finish(Table* table) {
+    const Directory d = table->directory();
+    if (!d.growing) co_return Result<void>{};
+    co_return co_await table->finish_growth(d);
+  }
+
+  // One move of a displacement: the item of `key` goes to the first open and empty slot of another candidate,
+  // or of `candidate` alone.
+  static coro::Task<Result<bool>> displace(Table* table, Key key, unsigned candidate) {
+    Table::KeyCollect seen;
+    if (auto read = co_await table->collect(key, seen); !read)
+      co_return std::unexpected(std::move(read.error()));
+    const int from = committed_location(seen);
+    if (from < 0) co_return false;
+    const auto source = static_cast<unsigned>(from);
+    for (unsigned i = 0; i < seen.at.candidates; ++i) {
+      if (candidate < seen.at.candidates && i != candidate) continue;
+      const unsigned j = open_location(seen, i);
+      if (j == source || !seen.word[j].is(SlotType::empty)) continue;
+      co_return co_await table->move(seen.word[source].item(), seen.at.slot[source], seen.at.slot[j]);
+    }
+    co_return false;
+  }
+};
+
+}  // namespace loch::hash

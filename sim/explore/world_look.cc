@@ -1,0 +1,211 @@
+// What a World looks like: for the hash of a state, the rules that hold in every state, and for people.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "fabric/endpoint.h"
+#include "sim/explore/world.h"
+
+namespace loch::explore {
+
+using hash::Directory;
+using hash::SlotNumber;
+using hash::SlotType;
+using hash::SlotWord;
+
+namespace {
+
+constexpr unsigned cursor_level_shift = 48;
+
+// Words as they look when nonces are numbered in the order of their appearance, and items named by their
+// values.
+class Canon {
+ public:
+  void add(std::uint64_t number) { hash_ = base::mix(hash_ ^ number) + 0x9e3779b97f4a7c15ULL; }
+  void add_word(SlotWord word, ValueId value) {
+    if (word.is(SlotType::empty)) {
+      const std::uint64_t nonce = word.raw >> 5;
+      auto at = std::ranges::find(nonces_, nonce);
+      if (at == nonces_.end()) at = nonces_.insert(nonces_.end(), nonce);
+      add((word.raw & 31) | static_cast<std::uint64_t>(at - nonces_.begin()) << 5);
+    } else if (word.names_item()) {
+      const std::uint64_t state =
+          word.raw &
+          ~(SlotWord::link({}, {.region = 0x7f, .unit = (1U << 30) - 1, .size_class = 31}, 0, 0, 0).raw);
+      add(state | std::uint64_t{value} << 34);
+    } else {
+      add(word.raw);
+    }
+  }
+  [[nodiscard]] std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0x123456789;
+  std::vector<std::uint64_t> nonces_;
+};
+
+}  // namespace
+
+Directory World::directory() const {
+  return Directory::decode(fabric::load_word(store_->at(hash::directory_address)));
+}
+
+SlotWord World::slot(SlotNumber number) const {
+  return {fabric::load_word(store_->at(hash::slot_address(number)))};
+}
+
+SlotNumber World::slot_count() const {
+  return directory().rows() * scenario_.candidates() * (directory().growing ? 2 : 1);
+}
+
+ValueId World::value_of(SlotWord word) const {
+  if (!word.names_item()) return 0;
+  hash::ItemView view;
+  const std::byte* item = store_->at(word.item().address());
+  return view.parse(item, 64, word.item()) ? static_cast<ValueId>(view.value()[0]) : ValueId{0};
+}
+
+int World::key_of(SlotWord word) const {
+  if (!word.names_item()) return -1;
+  hash::ItemView view;
+  const std::byte* item = store_->at(word.item().address());
+  if (!view.parse(item, 64, word.item())) return -1;
+  const auto key = std::ranges::find(key_names_, view.key());
+  return key == key_names_.end() ? -1 : static_cast<int>(key - key_names_.begin());
+}
+
+// What clients read of a growth without an operation on a slot: the directory, and which rows are left to
+// help with.
+std::uint64_t World::growth_word() const {
+  const std::uint64_t cursor = fabric::load_word(store_->at(hash::split_cursor_address));
+  const std::uint64_t chunk = cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
+  // Behind the last row all are alike until the next one who looks whether the growth can be finished.
+  constexpr std::uint64_t finishes = 1;
+  constexpr std::uint64_t nothing = 2;
+  const std::uint64_t left = chunk <= finishes ? chunk : nothing;
+  return directory().encode() | left << 16 | (cursor >> cursor_level_shift) << 24;
+}
+
+std::uint64_t World::presence_bits() const {
+  std::uint64_t bits = 0;
+  for (const auto& actor : actors_) {
+    bits = bits << 2 | std::uint64_t{actor->status() == Actor::Status::stopped} << 1 |
+           std::uint64_t{actor->status() == Actor::Status::running};
+  }
+  return bits;
+}
+
+std::uint64_t World::hash() const {
+  Canon canon;
+  canon.add(growth_word());
+  const SlotNumber slots = slot_count();
+  for (SlotNumber i = 0; i < slots; ++i) canon.add_word(slot(i), value_of(slot(i)));
+  for (const auto& actor : actors_) {
+    canon.add(static_cast<std::uint64_t>(actor->status()) | actor->position() << 8);
+    if (actor->status() != Actor::Status::running) continue;
+    for (const std::uint64_t word : actor->memory()) canon.add_word({word}, value_of({word}));
+    const std::uint32_t waiting = actor->port().waiting();
+    canon.add(waiting);
+    const auto batch = actor->port().batch();
+    for (unsigned i = 0; i < batch.size(); ++i) {
+      if ((waiting >> i & 1) != 0) continue;
+      std::uint64_t word = batch[i].result;
+      if (batch[i].kind == fabric::Operation::Kind::read) std::memcpy(&word, batch[i].local, sizeof word);
+      canon.add_word({word}, value_of({word}));
+    }
+  }
+  canon.add(static_cast<std::uint64_t>(just_begun_ + 1) << 8 | crashes_);
+  canon.add(monitor_.hash());
+  return canon.hash();
+}
+
+void World::check_state() {
+  for (unsigned k = 0; k < scenario_.keys.size(); ++k) check_key(k);
+  check_moves();
+}
+
+// At most one item is the key's, and it is where the key is looked for.
+void World::check_key(unsigned key) {
+  hash::Collect seen;
+  seen.key_hash = hash::Key::of(key_names_[key], memory_->geometry().hash_seed).hash;
+  seen.at.set(seen.key_hash, directory(), scenario_.candidates());
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    seen.word[j] = slot(seen.at.slot[j]);
+    if (key_of(seen.word[j]) == static_cast<int>(key)) seen.mine |= static_cast<std::uint8_t>(1U << j);
+  }
+  unsigned current = 0;
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    if (seen.is_mine(j, SlotType::committed)) ++current;
+    if (seen.is_mine(j) && paired_destination(seen, j) >= 0) ++current;
+  }
+  if (current > 1) fail_with(fmt::format("key {} has {} current items", key, current));
+  const SlotNumber slots = slot_count();
+  for (SlotNumber i = 0; i < slots; ++i) {
+    const SlotWord word = slot(i);
+    if (!word.is(SlotType::committed) || key_of(word) != static_cast<int>(key)) continue;
+    if (std::find(seen.at.slot.begin(), seen.at.slot.begin() + seen.at.count, i) ==
+        seen.at.slot.begin() + seen.at.count) {
+      fail_with(fmt::format("key {} is committed in {}, where nobody looks for it", key, slot_text(i)));
+    }
+  }
+  if (directory().growing) {
+    for (unsigned j = 0; j < scenario_.candidates(); ++j) {
+      const bool split = seen.word[j].level() == (directory().level + 1U) % hash::level_modulus;
+      if (split && seen.at.high[j] >= 0 && seen.is_mine(j, SlotType::committed)) {
+        fail_with(fmt::format("key {} is committed in {}, which was split without it", key,
+                              slot_text(seen.at.slot[j])));
+      }
+    }
+  }
+}
+
+void World::check_moves() {
+  const SlotNumber slots = slot_count();
+  for (SlotNumber i = 0; i < slots; ++i) {
+    const SlotWord untouched = slot(i);
+    if (!untouched.is(SlotType::committed) || untouched.tag() != 0) continue;
+    for (SlotNumber j = 0; j < slots; ++j) {
+      const SlotWord other = slot(j);
+      if ((other.is(SlotType::placed) || other.is(SlotType::moved)) && other.item() == untouched.item()) {
+        fail_with(fmt::format("{} holds an item that was never moved, and {} says that it is being moved",
+                              slot_text(i), slot_text(j)));
+      }
+    }
+  }
+}
+
+// ---- for people
+// ----------------------------------------------------------------------------------------------------
+
+void World::say(const std::function<std::string()>& text) const {
+  if (trace) trace(text());
+}
+
+std::string World::slot_text(SlotNumber number) const {
+  return fmt::format("r{}.{}", number / scenario_.candidates(), number % scenario_.candidates());
+}
+
+std::string World::word_text(SlotWord word) const {
+  if (word.raw == 0) return "unborn";
+  if (word.is(SlotType::empty)) return fmt::format("E#{:x}/L{}", word.raw >> 5, word.level());
+  if (!word.names_item()) return fmt::format("damaged {:x}", word.raw);
+  constexpr std::array names{"", "", "C", "I", "A", "P", "M"};
+  std::string text =
+      fmt::format("{}(k{} x{}.{}", names[word.raw & 7], key_of(word), value_of(word), word.tag());
+  if (word.is(SlotType::placed))
+    text += fmt::format(" from {}:{}", word.ref().candidate, word.ref().level_parity);
+  if (word.is(SlotType::moved))
+    text += fmt::format(" to {}:{}", word.ref().candidate, word.ref().level_parity);
+  return text + fmt::format(")/L{}", word.level());
+}
+
+std::string World::describe() const {
+  std::string text = fmt::format("level {}{}:", directory().level, directory().growing ? " growing" : "");
+  const SlotNumber slots = slot_count();
+  for (SlotNumber i = 0; i < slots; ++i) {
+    if (i < waits_.size() && waits_[i]) text += fmt::format("  {}={}", slot_text(i), word_text(slot(i)));
+  }
+  return text;
+}
+
+}  // namespace loch::explore

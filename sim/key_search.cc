@@ -1,0 +1,340 @@
+#include "sim/key_search.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace loch::sim {
+namespace {
+
+using Done = KeyHistory::Done;
+using Loose = KeyHistory::Loose;
+
+bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
+
+// Whether it leaves every state as it was. (A put of a value that nobody read may leave state_other as it
+// was, and yet matter after a remove.)
+bool only_looks(const Done& done) {
+  return done.origin->kind == Kind::get || done.origin->kind == Kind::exists || done.outcome != Outcome::ok;
+}
+
+// The state after an operation that gave `done.outcome` in `state`; nothing if it could not have.
+std::optional<State> apply(const Done& done, State state) {
+  const bool present = state != state_absent;
+  const auto keep_if = [state](bool condition) { return condition ? std::optional(state) : std::nullopt; };
+  const auto become_if = [](bool condition, State after) {
+    return condition ? std::optional(after) : std::nullopt;
+  };
+  switch (done.origin->kind) {
+    case Kind::get:
+      return keep_if(done.outcome == Outcome::ok ? state == done.found : !present);
+    case Kind::exists:
+      return keep_if(done.outcome == Outcome::ok ? present : !present);
+    case Kind::put:
+      return done.written;
+    case Kind::insert:
+      return done.outcome == Outcome::ok ? become_if(!present, done.written) : keep_if(present);
+    case Kind::replace:
+      if (done.outcome == Outcome::ok) return become_if(state == done.expected, done.written);
+      return keep_if(done.outcome == Outcome::changed ? present && state != done.expected : !present);
+    case Kind::remove:
+      return done.outcome == Outcome::ok ? become_if(present, state_absent) : keep_if(!present);
+  }
+  return std::nullopt;
+}
+
+// The state after a write that nobody had an answer to.
+State apply(const Loose& loose, State state) {
+  switch (loose.kind) {
+    case Kind::put:
+      return loose.written;
+    case Kind::insert:
+      return state == state_absent ? loose.written : state;
+    case Kind::replace:
+      return state == loose.expected ? loose.written : state;
+    case Kind::remove:
+      return state_absent;
+    case Kind::get:
+    case Kind::exists:
+      break;
+  }
+  return state;
+}
+
+// The first two kinds of loose writes: of values that nobody asks about. The put can do whatever the insert
+// can.
+constexpr std::size_t loose_put = 0;
+constexpr std::size_t loose_insert = 1;
+
+// What it costs to use a loose write, so that a configuration never covers a cheaper one.
+std::uint32_t cost_of(std::size_t loose) { return loose == loose_put ? 2 : 1; }
+
+// Whether what is left over after `fewer` can do all that what is left over after `more` can.
+bool covers(const std::u32string& fewer, const std::u32string& more) {
+  if (fewer[loose_put] > more[loose_put]) return false;
+  if (fewer[loose_put] + fewer[loose_insert] > more[loose_put] + more[loose_insert]) return false;
+  for (std::size_t i = loose_insert + 1; i < fewer.size(); ++i) {
+    if (fewer[i] > more[i]) return false;
+  }
+  return true;
+}
+
+// Turns operations into Done and Loose.
+class Preparation {
+ public:
+  explicit Preparation(std::span<const Operation* const> operations) {
+    for (const Operation* operation : operations) {
+      if (operation->outcome == Outcome::failed) continue;
+      if (operation->outcome == Outcome::unknown) {
+        if (writes(operation->kind) || operation->kind == Kind::remove) pending_.push_back(operation);
+      } else {
+        answered_.push_back(operation);
+      }
+    }
+  }
+
+  KeyHistory make() {
+    find_writers();
+    find_seen();
+    name_values();
+    make_chains();
+    make_loose();
+    return std::move(result_);
+  }
+
+ private:
+  void find_writers() {
+    for (const Operation* operation : answered_) {
+      if (writes(operation->kind) && operation->outcome == Outcome::ok)
+        writers_[operation->written] = operation;
+    }
+    for (const Operation* operation : pending_) {
+      if (writes(operation->kind)) writers_[operation->written] = operation;
+    }
+  }
+
+  // Finds the writes whose value was seen, and by when. A write that was seen is answered: it did take
+  // effect. If it is a replace, it saw a value itself.
+  void find_seen() {
+    std::vector<std::pair<ValueId, std::uint64_t>> sightings;
+    for (const Operation* operation : answered_) {
+      if (operation->outcome != Outcome::ok) continue;
+      if (operation->kind == Kind::get) sightings.emplace_back(operation->found, operation->responded_ns);
+      if (operation->kind == Kind::replace)
+        sightings.emplace_back(operation->expected, operation->responded_ns);
+    }
+    while (!sightings.empty()) {
+      const auto [value, seen_ns] = sightings.back();
+      sightings.pop_back();
+      const auto writer = writers_.find(value);
+      // A value seen before it was asked for: left alone, the search will find that no order explains it.
+      if (writer == writers_.end() || seen_ns < writer->second->invoked_ns) continue;
+      const auto [known, added] = seen_by_.try_emplace(writer->second, seen_ns);
+      if (!added && known->second <= seen_ns) continue;
+      known->second = seen_ns;
+      if (writer->second->kind == Kind::replace) sightings.emplace_back(writer->second->expected, seen_ns);
+    }
+  }
+
+  void name_values() {
+    const auto add = [this](ValueId value) {
+      if (states_.try_emplace(value, state_named_first + static_cast<State>(result_.named.size())).second) {
+        result_.named.push_back(value);
+      }
+    };
+    for (const Operation* operation : answered_) {
+      if (operation->kind == Kind::get && operation->outcome == Outcome::ok) add(operation->found);
+      if (operation->kind == Kind::replace) add(operation->expected);
+    }
+    // A replace of unknown outcome that was seen is a sighting of what it replaced. Another one may hide a
+    // value that was there; where that may never have been there either, there is nothing to hide that could
+    // be missed.
+    for (const Operation* operation : pending_) {
+      if (operation->kind != Kind::replace) continue;
+      const auto writer = writers_.find(operation->expected);
+      const bool was_there = writer != writers_.end() &&
+                             (writer->second->outcome == Outcome::ok || seen_by_.contains(writer->second));
+      if (was_there || seen_by_.contains(operation)) add(operation->expected);
+    }
+  }
+
+  [[nodiscard]] State state_of(ValueId value) const {
+    const auto found = states_.find(value);
+    return found == states_.end() ? state_other : found->second;
+  }
+
+  [[nodiscard]] Done done(const Operation& operation) const {
+    const auto seen = seen_by_.find(&operation);
+    return {.origin = &operation,
+            .outcome = operation.outcome == Outcome::unknown ? Outcome::ok : operation.outcome,
+            .written = state_of(operation.written),
+            .expected = state_of(operation.expected),
+            .found = state_of(operation.found),
+            .responded_ns = seen == seen_by_.end() ? operation.responded_ns
+                                                   : std::min(operation.responded_ns, seen->second)};
+  }
+
+  void make_chains() {
+    std::vector<Done> all;
+    for (const Operation* operation : answered_) all.push_back(done(*operation));
+    for (const Operation* operation : pending_) {
+      if (seen_by_.contains(operation)) all.push_back(done(*operation));
+    }
+    std::ranges::sort(all, {}, [](const Done& d) { return std::pair(d.origin->invoked_ns, d.responded_ns); });
+    for (const Done& next : all) {
+      const auto chain = std::ranges::find_if(result_.chains, [&next](const std::vector<Done>& c) {
+        return c.back().responded_ns < next.origin->invoked_ns;
+      });
+      if (chain != result_.chains.end()) {
+        chain->push_back(next);
+      } else {
+        result_.chains.push_back({next});
+      }
+    }
+  }
+
+  void make_loose() {
+    loose_of(Kind::put, state_other, state_absent);
+    loose_of(Kind::insert, state_other, state_absent);
+    for (const Operation* operation : pending_) {
+      if (seen_by_.contains(operation)) continue;
+      const State written = operation->kind == Kind::remove ? state_absent : state_of(operation->written);
+      const State expected = operation->kind == Kind::replace ? state_of(operation->expected) : state_absent;
+      if (expected == state_other) continue;  // see name_values
+      loose_of(operation->kind, written, expected).invoked_ns.push_back(operation->invoked_ns);
+    }
+    for (Loose& loose : result_.loose) std::ranges::sort(loose.invoked_ns);
+  }
+
+  Loose& loose_of(Kind kind, State written, State expected) {
+    const auto [place, added] = loose_places_.try_emplace({kind, written, expected}, result_.loose.size());
+    if (added) result_.loose.push_back({.kind = kind, .written = written, .expected = expected});
+    return result_.loose[place->second];
+  }
+
+  std::vector<const Operation*> answered_;
+  std::vector<const Operation*> pending_;  // writes and removes of unknown outcome
+  std::unordered_map<ValueId, const Operation*> writers_;
+  std::unordered_map<const Operation*, std::uint64_t> seen_by_;  // the first response that showed its value
+  std::unordered_map<ValueId, State> states_;
+  std::map<std::tuple<Kind, State, State>, std::size_t> loose_places_;
+  KeyHistory result_;
+};
+
+}  // namespace
+
+std::string KeyHistory::state_text(State state) const {
+  if (state == state_absent) return "absent";
+  if (state == state_other) return "a value that nobody read";
+  return fmt::format("value {}", named[state - state_named_first]);
+}
+
+KeyHistory prepare(std::span<const Operation* const> operations) { return Preparation(operations).make(); }
+
+KeySearch::KeySearch(const KeyHistory& history, std::uint64_t configurations_max, const Operation* watched)
+    : history_(history), configurations_max_(configurations_max), watched_(watched) {}
+
+KeySearch::End KeySearch::run() {
+  open_[0].push_back({.positions = std::u32string(history_.chains.size() + 1, 0),
+                      .loose_used = std::u32string(history_.loose.size(), 0)});
+  while (!open_.empty()) {
+    const auto cheapest = open_.begin();
+    if (cheapest->second.empty()) {
+      open_.erase(cheapest);
+      continue;
+    }
+    if (++configurations_ > configurations_max_) return End::limit_reached;
+    cost_ = cheapest->first;
+    Configuration next = std::move(cheapest->second.back());
+    cheapest->second.pop_back();
+    while (take_looks(next)) {
+    }
+    if (finished_) return End::order_found;
+    if (watched_ != nullptr) note_refused(next);
+    if (!visit(next)) continue;
+    expand_loose(next);
+    expand(next);
+  }
+  return End::no_order;
+}
+
+const Done* KeySearch::next_of(const Configuration& from, std::size_t chain) const {
+  const auto& operations = history_.chains[chain];
+  const std::size_t position = from.positions[chain];
+  if (position == operations.size() || operations[position].origin->invoked_ns > frontier_ns_) return nullptr;
+  return &operations[position];
+}
+
+void KeySearch::find_frontier(const Configuration& from) {
+  frontier_ns_ = never_ns;
+  finished_ = true;
+  for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
+    const auto& operations = history_.chains[chain];
+    if (from.positions[chain] == operations.size()) continue;
+    finished_ = false;
+    frontier_ns_ = std::min(frontier_ns_, operations[from.positions[chain]].responded_ns);
+  }
+}
+
+// Takes the operations that may come next, fit, and change nothing; false if there was none.
+bool KeySearch::take_looks(Configuration& from) {
+  find_frontier(from);
+  bool took = false;
+  for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
+    for (const Done* next = next_of(from, chain); next != nullptr; next = next_of(from, chain)) {
+      if (!only_looks(*next) || !apply(*next, from.state)) break;
+      ++from.positions[chain];
+      took = true;
+    }
+  }
+  return took;
+}
+
+// False if a configuration was visited from which everything could be reached that can be from this one.
+bool KeySearch::visit(Configuration& from) {
+  from.positions.back() = from.state;
+  std::vector<std::u32string>& least = visited_[from.positions];
+  if (std::ranges::any_of(least, [&from](const auto& used) { return covers(used, from.loose_used); }))
+    return false;
+  least.push_back(from.loose_used);
+  return true;
+}
+
+void KeySearch::expand(const Configuration& from) {
+  for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
+    const Done* const next = next_of(from, chain);
+    const auto after = next == nullptr ? std::nullopt : apply(*next, from.state);
+    if (!after) continue;
+    Configuration& to = open_[cost_].emplace_back(from);
+    ++to.positions[chain];
+    to.state = *after;
+  }
+}
+
+void KeySearch::expand_loose(const Configuration& from) {
+  for (std::size_t i = 0; i < history_.loose.size(); ++i) {
+    const Loose& loose = history_.loose[i];
+    const State after = apply(loose, from.state);
+    if (after == from.state) continue;
+    // The oldest are used first, so the next one is there if any is.
+    const std::size_t used = from.loose_used[i];
+    if (used == loose.invoked_ns.size() || loose.invoked_ns[used] > frontier_ns_) continue;
+    // A replace needs no count: the value that it expects is there but once, and it ends that.
+    const bool counts = loose.kind != Kind::replace;
+    Configuration& to = open_[cost_ + (counts ? cost_of(i) : 0)].emplace_back(from);
+    if (counts) ++to.loose_used[i];
+    to.state = after;
+  }
+}
+
+void KeySearch::note_refused(const Configuration& from) {
+  for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
+    const Done* const next = next_of(from, chain);
+    if (next != nullptr && next->origin == watched_ && !apply(*next, from.state))
+      states_refused_.insert(from.state);
+  }
+}
+
+}  // namespace loch::sim

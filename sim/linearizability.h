@@ -1,0 +1,67 @@
+// Linearizability: is there one order of a history's operations, each taking effect at some instant between
+// its invocation and its response, in which a plain map would have given every answer?
+//
+// The method is Wing and Gong's search in Lowe's form, one key at a time (a history is linearizable if and
+// only if its part for each key is): linearize some operation that no other one must precede, go on from the
+// key's new state, try another one when stuck; never visit a configuration (operations linearized so far,
+// state) twice. What keeps it fast:
+// 1. The operations of a key are cut into chains, each in the order of real time, as few as were ever in
+// flight at
+//    once. What is linearized so far is then one position a chain, exactly, however long the history is.
+// 2. An operation that may come next and is answered by the present state without changing it is taken at
+// once: if any
+//    order works from here, then one that begins with it does.
+// 3. A write whose value somebody saw took effect before that one's response, whether or not its own outcome
+// is known.
+// 4. Writes of unknown outcome whose values nobody saw differ only in what they do to the state, so they are
+// counted,
+//    not told apart; and a configuration that used fewer of them covers the same one that used more. So
+//    thousands of killed clients do not make the search exponential.
+//
+// The state of a key is absent, or the id of its value:
+//   get      ok with the value, or not_found          insert   ok if absent, otherwise exists
+//   exists   ok if present, otherwise not_found       replace  ok if the value is the expected one, otherwise
+//   changed put      ok                                                if present, not_found if absent remove
+//   ok if present, otherwise not_found
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sim/history.h"
+
+namespace loch::sim {
+
+enum class Verdict : std::uint8_t {
+  linearizable,
+  not_linearizable,
+  undecided,  // the limit of configurations was reached
+  malformed,  // not a history of such a map: an id written twice, an answer that the operation can not give
+};
+
+std::string_view name(Verdict verdict);
+
+struct CheckOptions {
+  // Of one key's search; about 200 bytes each. Past it the verdict is `undecided`.
+  std::uint64_t configurations_max = 4'000'000;
+};
+
+struct CheckResult {
+  Verdict verdict = Verdict::linearizable;
+  std::string key{};  // the first one that is not linearizable; if there is none, the first without a verdict
+  // Empty if linearizable; otherwise lines for people. Of a violation: the first response that no order
+  // explains (what came before it has one), the states that the key can have been in, and the operations
+  // around it with their times.
+  std::string explanation{};
+  std::uint64_t configurations = 0;  // visited, of all keys
+
+  [[nodiscard]] bool linearizable() const { return verdict == Verdict::linearizable; }
+};
+
+// Checks a history in which every key is absent at first. The order of `history` does not matter; times that
+// are equal order nothing.
+CheckResult check_linearizability(std::span<const Operation> history, const CheckOptions& options = {});
+
+}  // namespace loch::sim

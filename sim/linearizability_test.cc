@@ -1,0 +1,263 @@
+#include "sim/linearizability.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace loch::sim {
+namespace {
+
+// Histories of one key: {kind, invoked, responded, outcome, written or found, expected}.
+Operation op(Kind kind, std::uint64_t invoked, std::uint64_t responded, Outcome outcome,
+             ValueId value = no_value, ValueId expected = no_value) {
+  return {.client = invoked,
+          .key = "k",
+          .kind = kind,
+          .written = kind == Kind::get ? no_value : value,
+          .expected = expected,
+          .outcome = outcome,
+          .found = kind == Kind::get ? value : no_value,
+          .invoked_ns = invoked,
+          .responded_ns = responded};
+}
+
+Operation put(std::uint64_t from, std::uint64_t to, ValueId value) {
+  return op(Kind::put, from, to, Outcome::ok, value);
+}
+Operation got(std::uint64_t from, std::uint64_t to, ValueId value) {
+  return op(Kind::get, from, to, Outcome::ok, value);
+}
+Operation missed(std::uint64_t from, std::uint64_t to) { return op(Kind::get, from, to, Outcome::not_found); }
+Operation removed(std::uint64_t from, std::uint64_t to) { return op(Kind::remove, from, to, Outcome::ok); }
+Operation exists(std::uint64_t from, std::uint64_t to, bool yes) {
+  return op(Kind::exists, from, to, yes ? Outcome::ok : Outcome::not_found);
+}
+Operation insert(std::uint64_t from, std::uint64_t to, ValueId value, Outcome outcome = Outcome::ok) {
+  return op(Kind::insert, from, to, outcome, value);
+}
+Operation replace(std::uint64_t from, std::uint64_t to, ValueId expected, ValueId value,
+                  Outcome outcome = Outcome::ok) {
+  return op(Kind::replace, from, to, outcome, value, expected);
+}
+Operation lost(Operation operation) {
+  operation.outcome = Outcome::unknown;
+  operation.found = no_value;
+  operation.responded_ns = never_ns;
+  return operation;
+}
+
+void expect_good(const std::vector<Operation>& history) {
+  const CheckResult result = check_linearizability(history);
+  EXPECT_EQ(result.verdict, Verdict::linearizable) << result.explanation;
+  EXPECT_EQ(result.explanation, "");
+}
+
+CheckResult expect_bad(const std::vector<Operation>& history) {
+  CheckResult result = check_linearizability(history);
+  EXPECT_EQ(result.verdict, Verdict::not_linearizable);
+  EXPECT_EQ(result.key, "k");
+  EXPECT_NE(result.explanation, "");
+  return result;
+}
+
+TEST(LinearizabilityTest, AnEmptyHistoryIsLinearizable) { expect_good({}); }
+
+TEST(LinearizabilityTest, OneAfterTheOther) {
+  expect_good({missed(1, 2), put(3, 4, 10), got(5, 6, 10), exists(7, 8, true), removed(9, 10), missed(11, 12),
+               op(Kind::remove, 13, 14, Outcome::not_found), insert(15, 16, 11),
+               insert(17, 18, 12, Outcome::exists), replace(19, 20, 11, 13),
+               replace(21, 22, 11, 14, Outcome::changed), got(23, 24, 13), removed(25, 26),
+               replace(27, 28, 13, 15, Outcome::not_found), exists(29, 30, false)});
+}
+
+TEST(LinearizabilityTest, AReadBesideAWriteMayGiveEither) {
+  expect_good({put(1, 2, 10), put(3, 8, 11), got(4, 5, 10)});
+  expect_good({put(1, 2, 10), put(3, 8, 11), got(4, 5, 11)});
+  expect_good({put(1, 2, 10), put(3, 8, 11), got(4, 5, 10), got(6, 7, 11)});
+}
+
+TEST(LinearizabilityTest, TwoReadsBesideAWriteKeepTheirOrder) {
+  expect_bad({put(1, 2, 10), put(3, 8, 11), got(4, 5, 11), got(6, 7, 10)});
+}
+
+TEST(LinearizabilityTest, AStaleReadIsFound) { expect_bad({put(1, 2, 10), put(3, 4, 11), got(5, 6, 10)}); }
+
+TEST(LinearizabilityTest, TimesThatAreEqualOrderNothing) {
+  expect_good({put(1, 2, 10), put(3, 5, 11), got(5, 6, 10)});
+}
+
+TEST(LinearizabilityTest, ALostUpdateIsFound) {
+  // Two replaces of one value both succeed.
+  expect_bad({put(1, 2, 10), replace(3, 6, 10, 11), replace(4, 7, 10, 12)});
+  // A put that was acknowledged is gone.
+  expect_bad({put(1, 2, 10), missed(3, 4)});
+}
+
+TEST(LinearizabilityTest, AValueResurrectedAfterARemoveIsFound) {
+  expect_bad({put(1, 2, 10), removed(3, 4), got(5, 6, 10)});
+  expect_bad({put(1, 2, 10), removed(3, 4), missed(5, 6), exists(7, 8, true)});
+}
+
+TEST(LinearizabilityTest, TwoInsertsThatSucceedAreFound) {
+  expect_bad({insert(1, 4, 10), insert(2, 5, 11)});
+  expect_good({insert(1, 4, 10), insert(2, 5, 11), removed(3, 6)});
+}
+
+TEST(LinearizabilityTest, AReadFromTheFutureIsFound) { expect_bad({got(1, 2, 10), put(3, 4, 10)}); }
+
+TEST(LinearizabilityTest, AValueThatWasNeverWrittenIsFound) {
+  const CheckResult result = expect_bad({put(1, 2, 10), got(3, 4, 77)});
+  EXPECT_NE(result.explanation.find("Nobody had begun to write value 77"), std::string::npos)
+      << result.explanation;
+}
+
+TEST(LinearizabilityTest, AFailedWriteHasNoEffect) {
+  expect_bad({op(Kind::put, 1, 2, Outcome::failed, 10), got(3, 4, 10)});
+  expect_good({op(Kind::put, 1, 2, Outcome::failed, 10), missed(3, 4)});
+}
+
+TEST(LinearizabilityTest, ARefusedInsertWritesNothing) {
+  expect_bad({put(1, 2, 10), insert(3, 6, 11, Outcome::exists), got(4, 5, 11)});
+}
+
+TEST(LinearizabilityTest, AnOrderThatIsNotThatOfTimeIsFound) {
+  // Would be fine with the two puts the other way round.
+  expect_bad({put(1, 2, 10), put(3, 4, 11), replace(5, 6, 10, 12)});
+}
+
+TEST(LinearizabilityTest, AReplaceOfAStaleVersionIsFound) {
+  expect_bad({put(1, 2, 10), put(3, 4, 11), replace(5, 6, 10, 12)});
+  expect_bad({put(1, 2, 10), replace(3, 4, 10, 11, Outcome::changed)});
+  expect_bad({put(1, 2, 10), replace(3, 4, 9, 11, Outcome::not_found)});
+  expect_good({put(1, 2, 10), put(3, 4, 11), replace(5, 6, 10, 12, Outcome::changed)});
+}
+
+TEST(LinearizabilityTest, AWriteOfUnknownOutcomeMayHaveHappenedOrNot) {
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), got(5, 6, 10)});
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), got(5, 6, 11)});
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), got(5, 6, 10), got(7, 8, 11)});
+}
+
+TEST(LinearizabilityTest, AWriteOfUnknownOutcomeHappensOnceAndAfterItsInvocation) {
+  expect_bad({put(1, 2, 10), lost(put(3, 0, 11)), got(5, 6, 11), got(7, 8, 10)});
+  expect_bad({put(1, 2, 10), got(3, 4, 11), lost(put(5, 0, 11))});
+  expect_bad({put(1, 2, 10), lost(put(3, 0, 11)), got(5, 6, 11), put(7, 8, 12), got(9, 10, 11)});
+}
+
+TEST(LinearizabilityTest, ARemoveOfUnknownOutcomeExplainsOneAbsence) {
+  expect_good({put(1, 2, 10), lost(op(Kind::remove, 3, 0, Outcome::ok)), missed(5, 6)});
+  expect_good({put(1, 2, 10), lost(op(Kind::remove, 3, 0, Outcome::ok)), got(5, 6, 10)});
+  expect_bad(
+      {put(1, 2, 10), lost(op(Kind::remove, 3, 0, Outcome::ok)), missed(5, 6), put(7, 8, 11), missed(9, 10)});
+  expect_good({put(1, 2, 10), lost(op(Kind::remove, 3, 0, Outcome::ok)), missed(5, 6), put(7, 8, 11),
+               lost(op(Kind::remove, 9, 0, Outcome::ok)), missed(11, 12)});
+}
+
+TEST(LinearizabilityTest, AWriteOfUnknownOutcomeThatNobodyReadStillExplainsPresence) {
+  expect_good({lost(put(1, 0, 10)), exists(3, 4, true)});
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), replace(5, 6, 10, 12, Outcome::changed), removed(7, 8)});
+  expect_bad({lost(replace(1, 0, 9, 10)), exists(3, 4, true)});
+  expect_good({put(1, 2, 9), lost(replace(3, 0, 9, 10)), replace(5, 6, 9, 11, Outcome::changed)});
+  expect_bad({put(1, 2, 9), lost(replace(3, 0, 8, 10)), replace(5, 6, 9, 11, Outcome::changed)});
+  expect_bad({put(1, 2, 10), lost(insert(3, 0, 11)), replace(5, 6, 10, 12, Outcome::changed)});
+  // The insert after the remove, both of killed clients.
+  expect_good({put(1, 2, 10), lost(insert(3, 0, 11)), lost(op(Kind::remove, 3, 0, Outcome::ok)),
+               replace(5, 6, 10, 12, Outcome::changed)});
+}
+
+TEST(LinearizabilityTest, AChainOfLostReplacesIsFollowed) {
+  expect_good({put(1, 2, 10), lost(replace(3, 0, 10, 11)), lost(replace(3, 0, 11, 12)), got(5, 6, 12)});
+  expect_bad({put(1, 2, 10), lost(replace(3, 0, 10, 11)), lost(replace(3, 0, 11, 12)), got(5, 6, 12),
+              got(7, 8, 11)});
+  expect_bad({put(1, 2, 10), lost(replace(3, 0, 11, 12)), got(5, 6, 12)});
+}
+
+TEST(LinearizabilityTest, AWriteThatIsStoppedForLongSpansEverythingMeanwhile) {
+  std::vector<Operation> history = {put(1, 100'000, 1)};
+  for (std::uint64_t t = 2; t < 99'000; t += 6) {
+    history.push_back(put(t, t + 1, t));
+    history.push_back(got(t + 2, t + 3, t == 49'994 ? 1 : t));
+  }
+  expect_good(history);
+  history.push_back(got(99'500, 99'501, 1));  // it can not happen twice
+  expect_bad(history);
+}
+
+TEST(LinearizabilityTest, KeysAreIndependent) {
+  Operation other = got(3, 4, 11);
+  other.key = "other";
+  std::vector<Operation> history = {put(1, 2, 10), got(3, 4, 10), other};
+  CheckResult result = check_linearizability(history);
+  EXPECT_EQ(result.verdict, Verdict::not_linearizable);
+  EXPECT_EQ(result.key, "other");
+  other = put(1, 2, 11);
+  other.key = "other";
+  history.push_back(other);
+  expect_good(history);
+}
+
+TEST(LinearizabilityTest, TheExplanationNamesTheResponseTheStatesAndTheOperations) {
+  std::vector<Operation> history;
+  for (std::uint64_t t = 1; t < 4000; t += 4) {
+    history.push_back(put(t, t + 1, t));
+    history.push_back(got(t + 2, t + 3, t == 2001 ? 1997 : t));
+  }
+  const CheckResult result = expect_bad(history);
+  EXPECT_NE(result.explanation.find("explains the first 1001 responses"), std::string::npos)
+      << result.explanation;
+  EXPECT_NE(result.explanation.find("client 2003: get k -> ok 1997"), std::string::npos)
+      << result.explanation;
+  EXPECT_NE(result.explanation.find("the key was: a value that nobody read"), std::string::npos)
+      << result.explanation;
+  EXPECT_NE(result.explanation.find("put k 1997"), std::string::npos) << result.explanation;
+  EXPECT_EQ(result.explanation.find("put k 2005"), std::string::npos) << "later than the violation";
+  EXPECT_LT(std::ranges::count(result.explanation, '\n'), 30);
+}
+
+TEST(LinearizabilityTest, PastTheLimitNothingIsDecided) {
+  // Writes all beside each other and reads that no order explains: every subset has to be looked at.
+  std::vector<Operation> history;
+  for (std::uint64_t i = 1; i <= 24; ++i) history.push_back(put(i, 1000 + i, i));
+  for (std::uint64_t i = 1; i <= 24; ++i) history.push_back(got(2000 + (2 * i), 2001 + (2 * i), i));
+  const CheckResult result = check_linearizability(history, {.configurations_max = 1000});
+  EXPECT_EQ(result.verdict, Verdict::undecided);
+  EXPECT_FALSE(result.linearizable());
+  EXPECT_NE(result.explanation.find("1000 configurations"), std::string::npos);
+}
+
+TEST(LinearizabilityTest, AViolationIsReportedBeforeAnUndecidedKey) {
+  std::vector<Operation> history = {put(1, 2, 10), missed(3, 4)};
+  for (std::uint64_t i = 1; i <= 24; ++i) history.push_back(put(i, 1000 + i, i));
+  for (std::uint64_t i = 1; i <= 24; ++i) history.push_back(got(2000 + (2 * i), 2001 + (2 * i), i));
+  for (std::size_t i = 2; i < history.size(); ++i) history[i].key = "a";
+  const CheckResult result = check_linearizability(history, {.configurations_max = 1000});
+  EXPECT_EQ(result.verdict, Verdict::not_linearizable);
+  EXPECT_EQ(result.key, "k");
+}
+
+TEST(LinearizabilityTest, WhatIsNoHistoryIsMalformed) {
+  const std::vector<std::vector<Operation>> malformed = {
+      {put(1, 2, 10), put(3, 4, 10)},
+      {put(1, 2, no_value)},
+      {got(1, 2, no_value)},
+      {got(2, 1, 10)},
+      {op(Kind::put, 1, 2, Outcome::not_found, 10)},
+      {op(Kind::get, 1, 2, Outcome::changed)},
+      {op(Kind::remove, 1, 2, Outcome::exists)},
+      {op(Kind::replace, 1, 2, Outcome::ok, 10, no_value)},
+  };
+  for (const auto& history : malformed) {
+    const CheckResult result = check_linearizability(history);
+    EXPECT_EQ(result.verdict, Verdict::malformed) << describe(history.back());
+    EXPECT_FALSE(result.linearizable());
+  }
+}
+
+}  // namespace
+}  // namespace loch::sim

@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+#include <set>
+#include <string>
+
+#include <loch/error.h>
+#include <loch/stats.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/hash.h"
+#include "base/random.h"
+
+namespace loch::base {
+namespace {
+
+TEST(Error, MessageNamesOperationCodeAndKey) {
+  const Error error{
+      .code = Errc::no_space, .operation = "put", .key_hash = 0x1f, .detail = "remove something"};
+  EXPECT_EQ(error.message(), "put: no_space (key hash 000000000000001f): remove something");
+}
+
+TEST(Stats, EveryCounterHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < counter_count; ++i) names.insert(name(static_cast<Counter>(i)));
+  EXPECT_EQ(names.size(), counter_count);
+  EXPECT_FALSE(names.contains(""));
+}
+
+TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
+  std::string bytes(100'000, 'x');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
+  for (const std::size_t length : {0UL, 1UL, 16UL, 240UL, 241UL, 4096UL, 100'000UL}) {
+    EXPECT_EQ(hash_bytes(bytes.data(), length, 7), XXH3_64bits_withSeed(bytes.data(), length, 7)) << length;
+  }
+}
+
+TEST(Random, IsRepeatedByItsSeedAndBounded) {
+  Random a(42);
+  Random b(42);
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t x = a.below(10);
+    EXPECT_EQ(x, b.below(10));
+    EXPECT_LT(x, 10U);
+    seen.insert(x);
+  }
+  EXPECT_EQ(seen.size(), 10U);
+}
+
+TEST(Clock, SimulatedTimeIsWhatItIsSetTo) {
+  std::atomic<Nanos> time{5};
+  const Clock clock(&time);
+  EXPECT_EQ(clock.now(), 5U);
+  time = 9;
+  EXPECT_EQ(clock.now(), 9U);
+  EXPECT_GT(Clock().now(), 0U);
+}
+
+TEST(Fault, PointsAreListedOnce) {
+  std::set<std::string_view> names(fault_points().begin(), fault_points().end());
+  EXPECT_EQ(names.size(), fault_points().size());
+}
+
+}  // namespace
+}  // namespace loch::base

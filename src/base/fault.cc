@@ -1,0 +1,79 @@
+#include "base/fault.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <signal.h>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+
+#include "base/check.h"
+
+namespace loch::base {
+namespace {
+
+constexpr std::array points = {
+    // memory
+    "alloc.item_claimed", "alloc.block_leased", "alloc.large_leased", "alloc.segment_added",
+    "retire.before_mark",
+    // hash: writes
+    "put.item_written", "put.before_update", "put.after_update", "put.before_home", "put.after_home",
+    "put.after_pending", "put.before_commit", "put.after_commit", "put.before_withdraw", "put.after_withdraw",
+    "remove.before_unlink", "remove.after_unlink",
+    // hash: moves
+    "resolve.before_cas", "resolve.after_cas", "move.before_announce", "move.after_announce",
+    "move.after_place", "move.after_mark", "move.after_commit",
+    // hash: growth
+    "grow.before_start", "grow.after_start", "split.after_birth", "split.before_flip", "split.after_flip",
+    "grow.before_finish", "grow.after_finish",
+    // sessions
+    "session.opened"};
+
+struct Armed {
+  std::string name;
+  int signal = 0;
+  std::atomic<int> countdown{0};
+
+  Armed() {
+    const char* text = std::getenv("LOCH_FAULT");
+    if (text == nullptr) return;
+    std::string_view spec(text);
+    const auto colon = spec.find(':');
+    name = spec.substr(0, colon);
+    std::string_view rest = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
+    const auto colon2 = rest.find(':');
+    const std::string_view action = rest.substr(0, colon2);
+    signal = action == "kill" ? SIGKILL : action == "stop" ? SIGSTOP : 0;
+    int nth = 1;
+    if (colon2 != std::string_view::npos) {
+      std::from_chars(rest.data() + colon2 + 1, rest.data() + rest.size(), nth);
+    }
+    if (signal == 0 || std::ranges::find(points, std::string_view(name)) == points.end() || nth < 1) {
+      std::fprintf(stderr, "loch: LOCH_FAULT='%s': want POINT:kill or POINT:stop, with :N for the Nth time\n",
+                   text);
+      std::exit(2);
+    }
+    countdown = nth;
+  }
+};
+
+void (*hook)(const char*) = nullptr;
+
+}  // namespace
+
+std::span<const char* const> fault_points() { return points; }
+
+void set_fault_hook(void (*new_hook)(const char*)) { hook = new_hook; }
+
+void fault_hit(const char* name) {
+  if (hook != nullptr) return hook(name);
+  static Armed armed;
+  if (armed.signal == 0 || armed.name != name) return;
+  if (armed.countdown.fetch_sub(1) == 1) kill(getpid(), armed.signal);
+}
+
+}  // namespace loch::base

@@ -1,0 +1,30 @@
+// Fault points: named places in the protocols where a test can kill, stop or fail the process.
+//
+//   LOCH_FAULT=put.before_link:kill        dies there by SIGKILL, the first time
+//   LOCH_FAULT=put.before_link:stop:5      stops there by SIGSTOP, the fifth time
+//
+// Compiled in by the option LOCH_FAULT_POINTS alone; a release has none. Every point is listed in fault.cc,
+// and a test reaches every one.
+#pragma once
+
+#include <span>
+
+namespace loch::base {
+
+// The names of all fault points.
+std::span<const char* const> fault_points();
+
+// Acts if the environment's LOCH_FAULT names this point. A name that is not listed is a bug.
+void fault_hit(const char* name);
+
+// Called at every point instead of the environment's action; a simulation sets it. Not synchronised: set it
+// before any client runs.
+void set_fault_hook(void (*hook)(const char* name));
+
+}  // namespace loch::base
+
+#ifdef LOCH_FAULT_POINTS
+#define LOCH_FAULT_POINT(name) ::loch::base::fault_hit(name)
+#else
+#define LOCH_FAULT_POINT(name) static_cast<void>(0)
+#endif

@@ -1,0 +1,341 @@
+#include "client/client.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <vector>
+
+#include "coro/scope.h"
+
+namespace loch::client {
+namespace {
+
+// How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work.
+constexpr std::size_t turns_max = 16;
+
+Result<void> check_key(std::string_view key, const char* operation) {
+  if (!key.empty() && key.size() <= key_bytes_max) [[likely]]
+    return {};
+  return fail(Errc::invalid_argument, operation,
+              fmt::format("a key has 1 to {} bytes, not {}", key_bytes_max, key.size()));
+}
+
+Result<void> check_value(std::string_view value, const char* operation) {
+  if (value.size() <= value_bytes_max) [[likely]]
+    return {};
+  return fail(Errc::invalid_argument, operation,
+              fmt::format("a value has at most {} bytes, not {}", value_bytes_max, value.size()));
+}
+
+std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, base::Nanos now) {
+  if (view.expires_at_ns() == 0) return std::nullopt;
+  const base::Nanos left = view.expires_at_ns() > now ? view.expires_at_ns() - now : 0;
+  return std::chrono::milliseconds((left + base::millisecond_ns - 1) / base::millisecond_ns);
+}
+
+void assign(std::string& into, std::string_view value) {
+  // The length that libstdc++ 12 passes may be larger than the one asked for.
+  into.resize_and_overwrite(value.size(), [value](char* buffer, std::size_t /*length*/) {
+    std::copy_n(value.data(), value.size(), buffer);
+    return value.size();
+  });
+}
+
+}  // namespace
+
+Client::Client(std::unique_ptr<memory::Session> session, const ClientOptions& options)
+    : session_(std::move(session)),
+      allocator_(*session_),
+      table_(*session_, allocator_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}) {}
+
+Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory> memory,
+                                             const ClientOptions& options) {
+  // An operation looks at the clock between its tries alone, and one try may be held up by the system.
+  constexpr base::Nanos op_limit_min_ns = 100 * base::millisecond_ns;
+  auto session = memory::Session::open(std::move(memory), std::max(2 * options.timeout_ns, op_limit_min_ns));
+  if (!session) return std::unexpected(std::move(session.error()));
+  const std::uint16_t number = (*session)->client();
+  const bool took_over = (*session)->took_over();
+  std::unique_ptr<Client> client(new Client(std::move(*session), options));
+  if (took_over) {
+    client->session_->count(Counter::sessions_reaped);
+    if (auto settled = client->run(client->allocator_.settle_blocks(number)); !settled) {
+      return std::unexpected(std::move(settled.error()));
+    }
+  }
+  return client;
+}
+
+coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
+  if (auto valid = check_key(key, "get"); !valid) co_return valid;
+  const DuringOperation during(*session_);
+  auto found = co_await table_.get(key_of(key));
+  if (!found) {
+    session_->count(Counter::get_miss);
+    co_return std::unexpected(std::move(found.error()));
+  }
+  session_->count(Counter::get_hit);
+  assign(*into, found->view.value());
+  co_return Result<void>{};
+}
+
+coro::Task<Result<Item>> Client::read(std::string_view key) {
+  if (auto valid = check_key(key, "read"); !valid) co_return std::unexpected(std::move(valid.error()));
+  const DuringOperation during(*session_);
+  auto found = co_await table_.get(key_of(key));
+  session_->count(found ? Counter::get_hit : Counter::get_miss);
+  if (!found) co_return std::unexpected(std::move(found.error()));
+  co_return Item{.value = std::string(found->view.value()),
+                 .version = {found->view.version()},
+                 .time_to_live = time_left(found->view, session_->now())};
+}
+
+coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
+  if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
+  const DuringOperation during(*session_);
+  auto found = co_await table_.get(key_of(key));
+  session_->count(found ? Counter::get_hit : Counter::get_miss);
+  co_return found;
+}
+
+coro::Task<Result<bool>> Client::exists(std::string_view key) {
+  if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
+  const DuringOperation during(*session_);
+  session_->count(Counter::exists);
+  auto found = co_await table_.get(key_of(key));
+  if (found) co_return true;
+  if (found.error().code == Errc::not_found) co_return false;
+  co_return std::unexpected(std::move(found.error()));
+}
+
+Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,
+                                              PutOptions options, const char* operation) const {
+  if (auto valid = check_key(key, operation); !valid) return std::unexpected(std::move(valid.error()));
+  if (auto valid = check_value(value, operation); !valid) return std::unexpected(std::move(valid.error()));
+  if (options.time_to_live.count() < 0) {
+    return fail(Errc::invalid_argument, operation,
+                "a time to live is not negative; 0 lives until it is removed");
+  }
+  hash::WriteRequest request{.key = key_of(key), .value = value};
+  if (options.time_to_live.count() != 0) {
+    request.expires_at_ns =
+        session_->now() + static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+  }
+  return request;
+}
+
+coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
+                                              PutOptions options, hash::Condition condition,
+                                              std::uint64_t version, const char* operation) {
+  auto request = request_of(key, value, options, operation);
+  if (!request) co_return std::unexpected(std::move(request.error()));
+  request->condition = condition;
+  request->version = version;
+  const DuringOperation during(*session_);
+  auto written = co_await table_.put(*request);
+  if (!written) {
+    written.error().operation = operation;
+    if (written.error().code == Errc::exists) session_->count(Counter::insert_exists);
+    if (written.error().code == Errc::changed) session_->count(Counter::replace_changed);
+  }
+  co_return written;
+}
+
+coro::Task<Result<void>> Client::remove(std::string_view key) {
+  if (auto valid = check_key(key, "remove"); !valid) co_return valid;
+  const DuringOperation during(*session_);
+  auto removed = co_await table_.remove(key_of(key));
+  session_->count(removed ? Counter::remove_hit : Counter::remove_miss);
+  co_return removed;
+}
+
+coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
+
+coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
+  auto request = request_of(assignment->key, assignment->value, assignment->options, "put");
+  if (!request) co_return std::unexpected(std::move(request.error()));
+  const DuringOperation during(*session_);
+  auto written = co_await table_.put(*request);
+  if (!written) co_return std::unexpected(std::move(written.error()));
+  co_return Result<void>{};
+}
+
+bool Client::get_here(std::string_view key, std::string& into) {
+  if (!table_.works_here() || key.empty() || key.size() > key_bytes_max) return false;
+  const DuringOperation during(*session_);
+  hash::Probe probe;
+  probe.key = key_of(key);
+  hash::Here& here = table_.here();
+  if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe) || !here.step3_compare_key(probe) ||
+      !table_.is_good(probe)) {
+    return false;
+  }
+  session_->count(Counter::get_hit);
+  assign(into, probe.item.value());
+  return true;
+}
+
+bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
+  if (!table_.works_here()) return false;
+  auto request = request_of(key, value, options, "put");
+  if (!request) return false;
+  const DuringOperation during(*session_);
+  hash::Probe probe;
+  probe.key = request->key;
+  hash::Here& here = table_.here();
+  if (!here.step1_find_slots(probe)) return false;
+  const auto item = table_.prepare_item_here(*request);
+  if (!item) return false;
+  const bool done = here.step2_match_filter(probe) && here.step3_compare_key(probe) &&
+                    table_.update_here(probe, *request, *item);
+  if (!done) table_.discard_here(*item);
+  return done;
+}
+
+// Up to turns_max keys: each step for all of them before the next.
+void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
+  if (!table_.works_here()) return;
+  const DuringOperation during(*session_);
+  hash::Here& here = table_.here();
+  std::array<hash::Probe, turns_max> probes;
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    const std::string_view key = lookups[i].key;
+    probes[i].key = key_of(key);
+    done[i] = !key.empty() && key.size() <= key_bytes_max && here.step1_find_slots(probes[i]);
+  }
+  for (std::size_t i = 0; i < lookups.size(); ++i) done[i] = done[i] && here.step2_match_filter(probes[i]);
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    done[i] = done[i] && here.step3_compare_key(probes[i]) && table_.is_good(probes[i]);
+    if (!done[i]) continue;
+    assign(lookups[i].value, probes[i].item.value());
+    lookups[i].result = {};
+  }
+  session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
+}
+
+void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
+  if (!table_.works_here()) return;
+  const DuringOperation during(*session_);
+  hash::Here& here = table_.here();
+  std::array<hash::Probe, turns_max> probes;
+  std::array<std::optional<memory::ItemRef>, turns_max> items;
+  std::array<hash::WriteRequest, turns_max> requests;
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    const Assignment& assignment = assignments[i];
+    auto request = request_of(assignment.key, assignment.value, assignment.options, "put");
+    if (!request) continue;
+    requests[i] = *request;
+    probes[i].key = request->key;
+    if (!here.step1_find_slots(probes[i])) continue;
+    items[i] = table_.prepare_item_here(*request);
+    done[i] = items[i].has_value();
+  }
+  for (std::size_t i = 0; i < assignments.size(); ++i)
+    done[i] = done[i] && here.step2_match_filter(probes[i]);
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    done[i] =
+        done[i] && here.step3_compare_key(probes[i]) && table_.update_here(probes[i], requests[i], *items[i]);
+    if (done[i]) assignments[i].result = {};
+    if (!done[i] && items[i]) table_.discard_here(*items[i]);
+  }
+}
+
+// What a batch could not do at once, as coroutines that take turns.
+coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
+  const fabric::Endpoint::Turns turns(session_->endpoint());
+  std::array<coro::Task<Result<void>>, turns_max> tasks;
+  for (std::size_t first = 0; first < lookups.size(); first += turns_max) {
+    const auto group = lookups.subspan(first, std::min(turns_max, lookups.size() - first));
+    std::array<bool, turns_max> done{};
+    multi_get_here(group, std::span(done).first(group.size()));
+    coro::Scope scope(session_->endpoint().queue());
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (done[i]) continue;
+      tasks[i] = get_one(&group[i]);
+      scope.start(tasks[i]);
+    }
+    co_await scope.join();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (!done[i]) group[i].result = tasks[i].take();
+    }
+  }
+}
+
+coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
+  const fabric::Endpoint::Turns turns(session_->endpoint());
+  std::array<coro::Task<Result<void>>, turns_max> tasks;
+  for (std::size_t first = 0; first < assignments.size(); first += turns_max) {
+    const auto group = assignments.subspan(first, std::min(turns_max, assignments.size() - first));
+    std::array<bool, turns_max> done{};
+    multi_put_here(group, std::span(done).first(group.size()));
+    coro::Scope scope(session_->endpoint().queue());
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (done[i]) continue;
+      tasks[i] = put_one(&group[i]);
+      scope.start(tasks[i]);
+    }
+    co_await scope.join();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (!done[i]) group[i].result = tasks[i].take();
+    }
+  }
+}
+
+coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {
+  const hash::Table::Visit visit_item = [this, visit](const hash::ItemView& view) {
+    return (*visit)(Entry{.key = view.key(),
+                          .value = view.value(),
+                          .version = {view.version()},
+                          .time_to_live = time_left(view, session_->now())});
+  };
+  co_return co_await table_.for_each(&visit_item);
+}
+
+coro::Task<Result<std::uint64_t>> Client::count() {
+  const DuringOperation during(*session_);
+  co_return co_await table_.count();
+}
+
+coro::Task<Result<Collected>> Client::collect() {
+  Result<Collected> collected;
+  {
+    const DuringOperation during(*session_);
+    collected = co_await table_.collect();
+  }
+  co_return collected;
+}
+
+coro::Task<Result<Report>> Client::check() {
+  const DuringOperation during(*session_);
+  co_return co_await table_.check();
+}
+
+void Client::describe(Info& info) {
+  memory::StoreMemory& memory = session_->memory();
+  fabric::Endpoint& endpoint = session_->endpoint();
+  info.format_version = memory::format_version;
+  info.candidates = memory.geometry().candidates;
+  const hash::Directory directory = table_.directory();
+  info.index_slots = directory.rows() * info.candidates * (directory.growing ? 2 : 1);
+  info.index_growing = directory.growing;
+  info.index_bytes = endpoint.length_bytes(memory::index_region);
+  info.control_bytes = endpoint.length_bytes(memory::control_region);
+  info.block_bytes = memory::block_bytes;
+  const memory::BlockNumber blocks = allocator_.block_count();
+  for (memory::BlockNumber block = 0; block < blocks; ++block) {
+    info.data_bytes += memory::block_bytes;
+    if (memory::holds_descriptors(block)) continue;
+    ++info.blocks;
+    const memory::LeaseWord lease = allocator_.lease_of(block);
+    if (lease.state == memory::BlockState::free) ++info.blocks_free;
+    if (lease.state == memory::BlockState::leased || lease.state == memory::BlockState::swept)
+      ++info.blocks_leased;
+  }
+  info.clients = session_->living();
+  info.max_bytes = memory.geometry().max_bytes;
+  info.huge_page_bytes = memory.fabric().huge_page_bytes();
+  info.expiry = std::chrono::milliseconds(memory.geometry().expiry_ns / base::millisecond_ns);
+  info.totals = session_->totals();
+}
+
+}  // namespace loch::client

@@ -1,0 +1,89 @@
+// Client: the calls of one session, as coroutines. Both public forms, blocking (Store) and awaitable (Async),
+// are made of these. One thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include <loch/coro/task.h>
+#include <loch/loch.h>
+
+#include "hash/table.h"
+#include "memory/allocator.h"
+#include "memory/session.h"
+
+namespace loch::client {
+
+struct ClientOptions {
+  base::Nanos timeout_ns = base::second_ns;
+  std::size_t cache_bytes = 0;
+};
+
+// While it lives, what the session has seen is not reused.
+class DuringOperation {
+ public:
+  explicit DuringOperation(memory::Session& session) : session_(session), start_(session.begin_operation()) {}
+  ~DuringOperation() { session_.end_operation(start_); }
+  DuringOperation(const DuringOperation&) = delete;
+  DuringOperation& operator=(const DuringOperation&) = delete;
+
+ private:
+  memory::Session& session_;
+  base::Nanos start_;
+};
+
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> open(std::shared_ptr<memory::StoreMemory> memory,
+                                              const ClientOptions& options);
+
+  // The plain cases, at once; false if it takes the coroutine of the same name.
+  bool get_here(std::string_view key, std::string& into);
+  bool put_here(std::string_view key, std::string_view value, const PutOptions& options);
+
+  coro::Task<Result<void>> get(std::string_view key, std::string* into);
+  coro::Task<Result<Item>> read(std::string_view key);
+  coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
+  coro::Task<Result<bool>> exists(std::string_view key);
+  coro::Task<Result<std::uint64_t>> put(std::string_view key, std::string_view value, PutOptions options,
+                                        hash::Condition condition, std::uint64_t version,
+                                        const char* operation);
+  coro::Task<Result<void>> remove(std::string_view key);
+  coro::Task<void> multi_get(std::span<Lookup> lookups);
+  coro::Task<void> multi_put(std::span<Assignment> assignments);
+  coro::Task<Result<void>> for_each(const std::function<bool(const Entry&)>* visit);
+  coro::Task<Result<std::uint64_t>> count();
+  coro::Task<Result<Collected>> collect();
+  coro::Task<Result<Report>> check();
+
+  // Fills in what a session knows of the store.
+  void describe(Info& info);
+
+  template <class T>
+  T run(coro::Task<T> task) {
+    return session_->endpoint().run(std::move(task));
+  }
+
+  [[nodiscard]] memory::Session& session() { return *session_; }
+  [[nodiscard]] hash::Table& table() { return table_; }
+
+ private:
+  Client(std::unique_ptr<memory::Session> session, const ClientOptions& options);
+
+  void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
+  void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
+  Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
+                                        const char* operation) const;
+  coro::Task<Result<void>> get_one(Lookup* lookup);
+  coro::Task<Result<void>> put_one(Assignment* assignment);
+  [[nodiscard]] hash::Key key_of(std::string_view key) const {
+    return hash::Key::of(key, session_->geometry().hash_seed);
+  }
+
+  std::unique_ptr<memory::Session> session_;
+  memory::Allocator allocator_;
+  hash::Table table_;
+};
+
+}  // namespace loch::client

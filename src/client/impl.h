@@ -1,0 +1,44 @@
+// Store::Impl: what one opened Store shares among the threads that use it. Each thread gets a Client of its
+// own on first use, which is kept for other threads when the thread ends.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <loch/loch.h>
+
+#include "client/client.h"
+
+namespace loch {
+
+class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
+ public:
+  Impl(std::string url, const Options& options, std::shared_ptr<memory::StoreMemory> memory);
+
+  // The calling thread's client. Errors: as Session::open.
+  Result<client::Client*> client();
+  // The same if this store is the one that the thread used last; else null.
+  [[nodiscard]] client::Client* client_at_hand() const;
+  // A client for the caller alone.
+  Result<std::unique_ptr<client::Client>> new_client();
+
+  [[nodiscard]] const std::string& url() const { return url_; }
+  [[nodiscard]] Stats stats();
+  [[nodiscard]] memory::StoreMemory& memory() { return *memory_; }
+
+ private:
+  friend struct ThreadClients;
+  Result<client::Client*> first_client_of_thread();
+
+  const std::uint64_t id_;  // of no other Impl of this process
+  const std::string url_;
+  const client::ClientOptions options_;
+  std::shared_ptr<memory::StoreMemory> memory_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<client::Client>> clients_;  // all
+  std::vector<client::Client*> idle_;                     // of threads that have ended
+};
+
+}  // namespace loch

@@ -1,0 +1,213 @@
+// Opening a store with right and wrong options, and a store that is full.
+#include <chrono>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <unistd.h>
+
+#include <loch/loch.h>
+
+namespace loch {
+namespace {
+
+using std::chrono::milliseconds;
+
+class OpenTest : public testing::Test {
+ protected:
+  OpenTest() {
+    options_.huge_pages = false;
+    options_.expiry = milliseconds(50);
+    url_ = fmt::format("shm://test.{}.{}", ::getpid(),
+                       testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+  ~OpenTest() override { [[maybe_unused]] const auto destroyed = Store::destroy(url_); }
+
+  Errc error_of(const Options& options) const {
+    const auto opened = Store::open(url_, options);
+    EXPECT_FALSE(opened.has_value());
+    if (opened) return Errc{};
+    EXPECT_FALSE(opened.error().detail.empty());
+    return opened.error().code;
+  }
+
+  Options options_;
+  std::string url_;
+};
+
+TEST_F(OpenTest, AbsurdOptionsAreErrors) {
+  const auto with = [this](auto change) {
+    Options options = options_;
+    change(options);
+    return error_of(options);
+  };
+  EXPECT_EQ(with([](Options& o) { o.candidates = 0; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.candidates = 1; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.candidates = 5; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.max_bytes = 1; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.expiry = milliseconds(0); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.expiry = milliseconds(49); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.expiry = milliseconds(60'001); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.expiry = milliseconds(-5); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.timeout = milliseconds(0); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.timeout = milliseconds::max(); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.timeout = milliseconds::min(); }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.file_mode = 0777; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.file_mode = 0; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.group = "no such group"; }), Errc::invalid_argument);
+  EXPECT_EQ(with([](Options& o) { o.directory = "/no/such/folder"; }), Errc::not_found);
+}
+
+TEST_F(OpenTest, WrongUrlsAreErrors) {
+  for (const std::string url : {"", "x", "shm:", "shm://", "shm://a b", "shm://../x", "shm://.hidden",
+                                "tcp://host/x", "shm://relative/x", "shm:///dev/shm/", "shm://x\ny"}) {
+    const auto opened = Store::open(url, options_);
+    ASSERT_FALSE(opened.has_value()) << url;
+    EXPECT_EQ(opened.error().code, Errc::invalid_argument) << url;
+    EXPECT_FALSE(Store::destroy(url).has_value()) << url;
+  }
+  EXPECT_FALSE(Store::open("shm://" + std::string(65, 'a'), options_).has_value());
+}
+
+TEST_F(OpenTest, ModesAttachAndCreate) {
+  options_.mode = Options::Mode::attach;
+  EXPECT_EQ(error_of(options_), Errc::not_found);
+  options_.mode = Options::Mode::create;
+  const auto created = Store::open(url_, options_);
+  ASSERT_TRUE(created.has_value()) << created.error().message();
+  EXPECT_EQ(error_of(options_), Errc::exists);
+  options_.mode = Options::Mode::attach;
+  EXPECT_TRUE(Store::open(url_, options_).has_value());
+  options_.mode = Options::Mode::attach_or_create;
+  EXPECT_TRUE(Store::open(url_, options_).has_value());
+  ASSERT_TRUE(Store::destroy(url_).has_value());
+  EXPECT_EQ(Store::destroy(url_).error().code, Errc::not_found);
+  options_.mode = Options::Mode::attach;
+  EXPECT_EQ(error_of(options_), Errc::not_found);
+}
+
+TEST_F(OpenTest, AnotherGeometryIsIncompatible) {
+  options_.candidates = 4;
+  options_.max_bytes = 32U << 20;
+  ASSERT_TRUE(Store::open(url_, options_).has_value());
+  EXPECT_TRUE(Store::open(url_, options_).has_value());
+  EXPECT_TRUE(Store::open(url_).has_value()) << "no geometry asked for";
+  const auto with = [this](auto change) {
+    Options options = options_;
+    change(options);
+    return error_of(options);
+  };
+  EXPECT_EQ(with([](Options& o) { o.candidates = 3; }), Errc::incompatible);
+  EXPECT_EQ(with([](Options& o) { o.expiry = milliseconds(51); }), Errc::incompatible);
+  EXPECT_EQ(with([](Options& o) { o.max_bytes = 33U << 20; }), Errc::incompatible);
+  EXPECT_EQ(Store::open(url_)->info()->candidates, 4U);
+}
+
+TEST_F(OpenTest, AnotherFolder) {
+  std::string folder = "/tmp/loch-store-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  options_.directory = folder;
+  {
+    auto store = Store::open("shm://name", options_);
+    ASSERT_TRUE(store.has_value()) << store.error().message();
+    ASSERT_TRUE(store->put("k", "v").has_value());
+    auto same = Store::open(fmt::format("shm://{}/name", folder));
+    ASSERT_TRUE(same.has_value()) << same.error().message();
+    EXPECT_EQ(same->get("k").value(), "v");
+    EXPECT_EQ(Store::list(options_).value(), std::vector<std::string>{"name"});
+  }
+  EXPECT_TRUE(Store::destroy("shm://name", options_).has_value());
+  EXPECT_TRUE(Store::list(options_)->empty());
+  EXPECT_EQ(::rmdir(folder.c_str()), 0) << "nothing is left behind";
+}
+
+TEST_F(OpenTest, ADestroyedStoreGoesOnForThoseWhoHaveIt) {
+  auto store = Store::open(url_, options_);
+  ASSERT_TRUE(store->put("k", "v").has_value());
+  ASSERT_TRUE(Store::destroy(url_).has_value());
+  EXPECT_EQ(store->get("k").value(), "v");
+  EXPECT_TRUE(store->put("k", "w").has_value());
+  EXPECT_EQ(store->get("k").value(), "w");
+  auto fresh = Store::open(url_, options_);
+  ASSERT_TRUE(fresh.has_value());
+  EXPECT_EQ(fresh->get("k").error().code, Errc::not_found) << "another store of the same name";
+}
+
+// ---- full
+// ----------------------------------------------------------------------------------------------------------
+
+TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
+  options_.max_bytes = 8U << 20;
+  auto store = Store::open(url_, options_);
+  ASSERT_TRUE(store.has_value());
+  for (const std::size_t length : {std::size_t{50}, std::size_t{10'000}, std::size_t{600'000}}) {
+    SCOPED_TRACE(length);
+    const std::string value(length, 'x');
+    std::vector<std::string> keys;
+    for (;;) {
+      std::string key = fmt::format("key{}", keys.size());
+      const auto put = store->put(key, value);
+      if (!put) {
+        EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+        EXPECT_NE(put.error().detail.find(store->info()->directory), std::string::npos)
+            << put.error().message();
+        break;
+      }
+      keys.push_back(std::move(key));
+      ASSERT_LT(keys.size() * length, 20U << 20);
+    }
+    EXPECT_GT(keys.size(), 5U);
+    for (const std::string& key : keys) ASSERT_EQ(store->get(key)->size(), length);
+    EXPECT_EQ(store->count().value(), keys.size());
+    EXPECT_TRUE(store->for_each([](const Entry&) { return true; }).has_value());
+    EXPECT_LE(store->info()->data_bytes + store->info()->index_bytes, 8U << 20);
+    for (const std::string& key : keys) {
+      const auto removed = store->remove(key);
+      ASSERT_TRUE(removed.has_value()) << removed.error().message();
+    }
+    // The memory rests for an expiry; then there is room again, for as much as before.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (const std::string& key : keys) {
+      Result<void> put = store->put(key, value);
+      while (!put && put.error().code == Errc::no_space && std::chrono::steady_clock::now() < until) {
+        put = store->put(key, value);
+      }
+      ASSERT_TRUE(put.has_value()) << key << " of " << keys.size() << ": " << put.error().message();
+    }
+    for (const std::string& key : keys) [[maybe_unused]]
+      const auto removed = store->remove(key);
+    const auto collected_by = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (store->info()->blocks_free + 2 < store->info()->blocks &&
+           std::chrono::steady_clock::now() < collected_by) {
+      ASSERT_TRUE(store->collect().has_value());
+    }
+    EXPECT_GE(store->info()->blocks_free + 2, store->info()->blocks);
+  }
+}
+
+// The thread sanitizer leaves too little address space for a thousand mappings of a store.
+#if !__has_feature(thread_sanitizer)
+TEST_F(OpenTest, MoreSessionsThanThereAreNumbersForIsAnError) {
+  auto store = Store::open(url_, options_);
+  ASSERT_TRUE(store.has_value());
+  std::vector<Store> others;
+  std::optional<Error> error;
+  while (!error && others.size() < 1'100) {
+    auto opened = Store::open(url_, options_);
+    if (opened) {
+      others.push_back(std::move(*opened));
+    } else {
+      error = opened.error();
+    }
+  }
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code, Errc::no_space);
+  EXPECT_EQ(others.size(), 1'022U);
+  EXPECT_TRUE(store->put("k", "v").has_value());
+  others.pop_back();
+  EXPECT_TRUE(Store::open(url_, options_).has_value());
+}
+#endif
+
+}  // namespace
+}  // namespace loch

@@ -1,0 +1,362 @@
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+
+#include <loch/loch.h>
+
+#include "client/impl.h"
+
+namespace loch {
+namespace {
+
+using client::Client;
+using client::ClientOptions;
+
+std::atomic<std::uint64_t> next_impl_id{1};
+
+base::Nanos nanos(std::chrono::milliseconds time) {
+  return static_cast<base::Nanos>(time.count()) * base::millisecond_ns;
+}
+
+fabric::Access access_of(const Options& options) {
+  return {.directory = options.directory,
+          .file_mode = options.file_mode,
+          .group = options.group,
+          .huge_pages = options.huge_pages};
+}
+
+Result<void> check_options(const Options& options) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  const auto wrong = [](std::string what) { return fail(Errc::invalid_argument, "open", std::move(what)); };
+  if (options.candidates && (*options.candidates < 2 || *options.candidates > hash::candidates_max)) {
+    return wrong(fmt::format("candidates is 2 to {}, not {}", hash::candidates_max, *options.candidates));
+  }
+  if (options.expiry && (*options.expiry < milliseconds(50) || *options.expiry > seconds(60))) {
+    return wrong(fmt::format("expiry is 50 ms to 60 s, not {} ms", options.expiry->count()));
+  }
+  if (options.timeout < milliseconds(1) || options.timeout > hours(1)) {
+    return wrong(fmt::format("timeout is 1 ms to 1 h, not {} ms", options.timeout.count()));
+  }
+  constexpr std::uint64_t max_bytes_min = 4 * memory::block_bytes;
+  if (options.max_bytes && *options.max_bytes != 0 && *options.max_bytes < max_bytes_min) {
+    return wrong(fmt::format("max_bytes is at least {}, not {}", max_bytes_min, *options.max_bytes));
+  }
+  if ((options.file_mode & ~0666U) != 0 || (options.file_mode & 0600U) != 0600U) {
+    return wrong(
+        fmt::format("file_mode {:o} is no mode of a store's files; use 600, 660 or 666", options.file_mode));
+  }
+  return {};
+}
+
+Result<void> check_geometry(const Options& options, const memory::Geometry& geometry,
+                            const std::string& location) {
+  const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t asked) {
+    return fail(
+        Errc::incompatible, "open",
+        fmt::format("{} was created with {} {}, not {}; open it without that option, or remove it first",
+                    location, what, has, asked));
+  };
+  if (options.candidates && *options.candidates != geometry.candidates) {
+    return differs("candidates", geometry.candidates, *options.candidates);
+  }
+  if (options.expiry && nanos(*options.expiry) != geometry.expiry_ns) {
+    return differs("an expiry in ms of", geometry.expiry_ns / base::millisecond_ns,
+                   static_cast<std::uint64_t>(options.expiry->count()));
+  }
+  if (options.max_bytes && *options.max_bytes != geometry.max_bytes) {
+    return differs("max_bytes", geometry.max_bytes, *options.max_bytes);
+  }
+  return {};
+}
+
+Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const Options& options) {
+  const memory::Geometry geometry{
+      .candidates = options.candidates.value_or(3),
+      .expiry_ns = nanos(options.expiry.value_or(std::chrono::milliseconds(1000))),
+      .max_bytes = options.max_bytes.value_or(0),
+      .hash_seed = base::system_seed()};
+  const fabric::Plan plan{
+      .regions = {{memory::control_region, memory::control_bytes},
+                  {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
+                  {memory::first_data_region, 2 * memory::block_bytes}},
+      .fill = [&](std::span<const fabric::Mapping> regions) {
+        memory::StoreMemory::initialize_control(regions[0].base, geometry);
+        hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+      }};
+  return fabric::create(url, access_of(options), plan);
+}
+
+Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, const Options& options) {
+  if (options.mode == Options::Mode::create) return create_store(url, options);
+  constexpr int rounds_max = 16;  // others may create and remove the store meanwhile
+  for (int round = 0;; ++round) {
+    auto attached = fabric::attach(url, access_of(options));
+    if (attached || attached.error().code != Errc::not_found || options.mode == Options::Mode::attach)
+      return attached;
+    auto created = create_store(url, options);
+    if (created || created.error().code != Errc::exists || round == rounds_max) return created;
+  }
+}
+
+}  // namespace
+
+// The clients of one thread, by the store they are of. They go back to their stores when the thread ends.
+struct ThreadClients {
+  struct Entry {
+    std::uint64_t id = 0;
+    Client* client = nullptr;
+    std::weak_ptr<Store::Impl> impl;
+  };
+  std::vector<Entry> entries;
+
+  ~ThreadClients() {
+    for (Entry& entry : entries) {
+      if (const auto impl = entry.impl.lock()) {
+        const std::scoped_lock lock(impl->mutex_);
+        impl->idle_.push_back(entry.client);
+      }
+    }
+  }
+};
+
+namespace {
+
+thread_local ThreadClients thread_clients;
+// The last one used: nearly always the one wanted.
+thread_local constinit std::uint64_t last_id = 0;
+thread_local constinit Client* last_client = nullptr;
+
+}  // namespace
+
+Store::Impl::Impl(std::string url, const Options& options, std::shared_ptr<memory::StoreMemory> memory)
+    : id_(next_impl_id.fetch_add(1)),
+      url_(std::move(url)),
+      options_{.timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes},
+      memory_(std::move(memory)) {}
+
+Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
+
+Result<Client*> Store::Impl::client() {
+  if (last_id == id_) [[likely]]
+    return last_client;
+  for (const ThreadClients::Entry& entry : thread_clients.entries) {
+    if (entry.id != id_) continue;
+    last_id = id_;
+    last_client = entry.client;
+    return entry.client;
+  }
+  return first_client_of_thread();
+}
+
+Result<Client*> Store::Impl::first_client_of_thread() {
+  Client* mine = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!idle_.empty()) {
+      mine = idle_.back();
+      idle_.pop_back();
+    }
+  }
+  if (mine == nullptr) {
+    auto opened = new_client();
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    mine = opened->get();
+    const std::scoped_lock lock(mutex_);
+    clients_.push_back(std::move(*opened));
+  }
+  std::erase_if(thread_clients.entries,
+                [](const ThreadClients::Entry& entry) { return entry.impl.expired(); });
+  thread_clients.entries.push_back({.id = id_, .client = mine, .impl = weak_from_this()});
+  last_id = id_;
+  last_client = mine;
+  return mine;
+}
+
+Result<std::unique_ptr<Client>> Store::Impl::new_client() { return Client::open(memory_, options_); }
+
+Stats Store::Impl::stats() {
+  const std::scoped_lock lock(mutex_);
+  Stats sum;
+  for (const auto& client : clients_) sum += client->session().stats();
+  return sum;
+}
+
+Store::Store(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+
+Result<Store> Store::open(std::string_view url, const Options& options) {
+  if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  auto fabric = attach_or_create(url, options);
+  if (!fabric) return std::unexpected(std::move(fabric.error()));
+  auto memory = memory::StoreMemory::attach(std::move(*fabric));
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (auto same = check_geometry(options, (*memory)->geometry(), (*memory)->fabric().location()); !same) {
+    return std::unexpected(std::move(same.error()));
+  }
+  auto impl = std::make_shared<Impl>(std::string(url), options, std::move(*memory));
+  // The first client now, so that a store that can not be used is an error of open.
+  if (auto client = impl->client(); !client) return std::unexpected(std::move(client.error()));
+  return Store(std::move(impl));
+}
+
+Result<void> Store::destroy(std::string_view url, const Options& options) {
+  return fabric::destroy(url, access_of(options));
+}
+
+Result<std::vector<std::string>> Store::list(const Options& options) {
+  return fabric::list(access_of(options));
+}
+
+Result<std::string> Store::get(std::string_view key) {
+  std::string value;
+  if (auto got = get(key, value); !got) return std::unexpected(std::move(got.error()));
+  return value;
+}
+
+Result<void> Store::get(std::string_view key, std::string& into) {
+  if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->get_here(key, into)) [[likely]]
+    return {};
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->get(key, &into));
+}
+
+Result<Item> Store::read(std::string_view key) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->read(key));
+}
+
+Result<bool> Store::exists(std::string_view key) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->exists(key));
+}
+
+Result<void> Store::put(std::string_view key, std::string_view value, PutOptions options) {
+  if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->put_here(key, value, options))
+    return {};
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  auto written = (*client)->run((*client)->put(key, value, options, hash::Condition::none, 0, "put"));
+  if (!written) return std::unexpected(std::move(written.error()));
+  return {};
+}
+
+Result<void> Store::insert(std::string_view key, std::string_view value, PutOptions options) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  auto written = (*client)->run((*client)->put(key, value, options, hash::Condition::absent, 0, "insert"));
+  if (!written) return std::unexpected(std::move(written.error()));
+  return {};
+}
+
+Result<Version> Store::replace(std::string_view key, std::string_view value, Version expected,
+                               PutOptions options) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  auto written = (*client)->run(
+      (*client)->put(key, value, options, hash::Condition::version, expected.token, "replace"));
+  if (!written) return std::unexpected(std::move(written.error()));
+  return Version{*written};
+}
+
+Result<void> Store::remove(std::string_view key) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->remove(key));
+}
+
+void Store::multi_get(std::span<Lookup> lookups) {
+  auto client = impl_->client();
+  if (!client) {
+    for (Lookup& lookup : lookups) lookup.result = std::unexpected(client.error());
+    return;
+  }
+  (*client)->run((*client)->multi_get(lookups));
+}
+
+void Store::multi_put(std::span<Assignment> assignments) {
+  auto client = impl_->client();
+  if (!client) {
+    for (Assignment& assignment : assignments) assignment.result = std::unexpected(client.error());
+    return;
+  }
+  (*client)->run((*client)->multi_put(assignments));
+}
+
+Result<void> Store::for_each(const std::function<bool(const Entry&)>& visit) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->for_each(&visit));
+}
+
+Result<std::uint64_t> Store::count() {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->count());
+}
+
+Stats Store::stats() const { return impl_->stats(); }
+
+Result<Info> Store::info() {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  Info info;
+  const auto parsed = fabric::parse_url(impl_->url());
+  if (parsed) info.name = parsed->name;
+  info.directory = impl_->memory().fabric().location();
+  (*client)->describe(info);
+  return info;
+}
+
+Result<Collected> Store::collect() {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->collect());
+}
+
+Result<Report> Store::check() {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  return (*client)->run((*client)->check());
+}
+
+// ---- View
+// ---------------------------------------------------------------------------------------------------------
+
+struct View::Pin {
+  std::shared_ptr<Store::Impl> impl;  // keeps the mapping
+  memory::Session& session;
+  base::Nanos start;
+  hash::Found found;
+
+  Pin(std::shared_ptr<Store::Impl> store, memory::Session& of)
+      : impl(std::move(store)), session(of), start(of.pin()) {}
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  ~Pin() { session.unpin(start); }
+};
+
+View::View(View&&) noexcept = default;
+View& View::operator=(View&&) noexcept = default;
+View::~View() = default;
+
+Result<View> Store::view(std::string_view key) {
+  auto client = impl_->client();
+  if (!client) return std::unexpected(std::move(client.error()));
+  View view;
+  view.pin_ = std::make_unique<View::Pin>(impl_, (*client)->session());
+  auto found = (*client)->run((*client)->find(key));
+  if (!found) return std::unexpected(std::move(found.error()));
+  view.pin_->found = std::move(*found);
+  view.value_ = view.pin_->found.view.value();
+  view.version_ = {view.pin_->found.view.version()};
+  return view;
+}
+
+}  // namespace loch

@@ -1,0 +1,381 @@
+// Store over shared memory: the calls, their limits and their errors.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <loch/loch.h>
+
+#include "base/random.h"
+
+namespace loch {
+namespace {
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.huge_pages = false;
+    options_.expiry = std::chrono::milliseconds(50);
+    url_ = fmt::format("shm://test.{}.{}", ::getpid(),
+                       testing::UnitTest::GetInstance()->current_test_info()->name());
+    options_.mode = Options::Mode::create;
+    auto opened = Store::open(url_, options_);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    store_.emplace(std::move(*opened));
+  }
+  void TearDown() override {
+    store_.reset();
+    auto destroyed = Store::destroy(url_);
+    EXPECT_TRUE(destroyed.has_value());
+  }
+
+  Options options_;
+  std::string url_;
+  std::optional<Store> store_;
+};
+
+TEST_F(StoreTest, WhatIsPutIsGotUntilItIsRemoved) {
+  EXPECT_EQ(store_->get("a").error().code, Errc::not_found);
+  ASSERT_TRUE(store_->put("a", "1").has_value());
+  EXPECT_EQ(store_->get("a").value(), "1");
+  ASSERT_TRUE(store_->put("a", "2").has_value());
+  EXPECT_EQ(store_->get("a").value(), "2");
+  ASSERT_TRUE(store_->remove("a").has_value());
+  EXPECT_EQ(store_->get("a").error().code, Errc::not_found);
+  EXPECT_EQ(store_->remove("a").error().code, Errc::not_found);
+}
+
+// A model test: random operations on the store and on a map, all answers compared.
+TEST_F(StoreTest, BehavesAsAMap) {
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
+  std::map<std::string, std::string> model;
+  for (int i = 0; i < 60'000; ++i) {
+    const std::string key = fmt::format("key{}", random.below(20'000));
+    switch (random.below(6)) {
+      case 0: {
+        const auto got = store_->get(key);
+        const auto it = model.find(key);
+        ASSERT_EQ(got.has_value(), it != model.end()) << key;
+        if (got) ASSERT_EQ(*got, it->second);
+        break;
+      }
+      case 1:
+      case 2:
+      case 3: {
+        const std::string value(random.below(random.below(20) == 0 ? 9000 : 200),
+                                static_cast<char>('a' + random.below(26)));
+        const auto put = store_->put(key, value);
+        ASSERT_TRUE(put.has_value()) << put.error().message();
+        model[key] = value;
+        break;
+      }
+      case 4: {
+        const auto inserted = store_->insert(key, "inserted");
+        ASSERT_EQ(inserted.has_value(), model.try_emplace(key, "inserted").second);
+        break;
+      }
+      case 5: {
+        const auto removed = store_->remove(key);
+        ASSERT_EQ(removed.has_value(), model.erase(key) == 1)
+            << key << (removed ? "" : removed.error().message());
+        break;
+      }
+    }
+  }
+  std::map<std::string, std::string> walked;
+  const auto done = store_->for_each([&](const Entry& entry) {
+    EXPECT_TRUE(walked.emplace(entry.key, entry.value).second) << "visited twice: " << entry.key;
+    return true;
+  });
+  ASSERT_TRUE(done.has_value()) << done.error().message();
+  EXPECT_EQ(walked, model);
+  EXPECT_EQ(store_->count().value(), model.size());
+  const auto report = store_->check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->items, model.size());
+  EXPECT_EQ(report->items_unaccounted, 0U);
+  EXPECT_EQ(report->slots_pending, 0U);
+  EXPECT_EQ(report->slots_corrupt, 0U);
+  EXPECT_EQ(report->items_corrupt, 0U);
+  for (const auto& finding : report->findings) ADD_FAILURE() << finding;
+}
+
+// ---- keys and values
+// -----------------------------------------------------------------------------------------------
+
+TEST_F(StoreTest, ValuesOfAllLengths) {
+  std::vector<std::size_t> lengths = {0, 1, 7, 8, 15, 16, 63, 64, 65, 1'000, 4'096, 65'536, 524'000, 524'288};
+  for (const std::size_t around : {std::size_t{1} << 20, std::size_t{3} << 20}) {
+    for (const std::size_t less : {0, 1, 48, 49, 52, 53, 100}) lengths.push_back(around - less);
+  }
+  lengths.push_back(value_bytes_max);
+  base::Random random(1);
+  for (const std::size_t length : lengths) {
+    SCOPED_TRACE(length);
+    std::string value(length, '\0');
+    for (std::size_t i = 0; i + 8 <= length; i += 8) {
+      const std::uint64_t word = random.next();
+      std::memcpy(value.data() + i, &word, sizeof word);
+    }
+    const auto put = store_->put("key", value);
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+    const auto got = store_->get("key");
+    ASSERT_TRUE(got.has_value()) << got.error().message();
+    EXPECT_TRUE(*got == value);
+  }
+  const auto longer = store_->put("key", std::string(value_bytes_max + 1, 'x'));
+  ASSERT_FALSE(longer.has_value());
+  EXPECT_EQ(longer.error().code, Errc::invalid_argument);
+}
+
+TEST_F(StoreTest, KeysAreAnyBytesOfOneTo4096) {
+  std::vector<std::string> keys = {std::string(1, '\0'),
+                                   std::string("\0\0", 2),
+                                   "\xff\xfe",
+                                   std::string(key_bytes_max, 'k'),
+                                   std::string(key_bytes_max - 1, 'k'),
+                                   "a\nb\tc"};
+  for (const std::string& key : keys) ASSERT_TRUE(store_->put(key, key + "!").has_value());
+  for (const std::string& key : keys) EXPECT_EQ(store_->get(key).value(), key + "!");
+  EXPECT_EQ(store_->count().value(), keys.size());
+  for (const std::string& bad : {std::string(), std::string(key_bytes_max + 1, 'k')}) {
+    EXPECT_EQ(store_->put(bad, "v").error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->get(bad).error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->remove(bad).error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->exists(bad).error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->view(bad).error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->insert(bad, "v").error().code, Errc::invalid_argument);
+    EXPECT_EQ(store_->replace(bad, "v", {}).error().code, Errc::invalid_argument);
+  }
+}
+
+TEST_F(StoreTest, ExistsAnswersWithoutTheValue) {
+  EXPECT_FALSE(store_->exists("k").value());
+  ASSERT_TRUE(store_->put("k", "").has_value());
+  EXPECT_TRUE(store_->exists("k").value());
+}
+
+TEST_F(StoreTest, InsertOnlyWhatIsAbsent) {
+  EXPECT_TRUE(store_->insert("k", "one").has_value());
+  const auto again = store_->insert("k", "two");
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, Errc::exists);
+  EXPECT_STREQ(again.error().operation, "insert");
+  EXPECT_NE(again.error().key_hash, 0U);
+  EXPECT_EQ(store_->get("k").value(), "one");
+}
+
+TEST_F(StoreTest, ReplaceOnlyWhatWasRead) {
+  ASSERT_TRUE(store_->put("k", "one").has_value());
+  const auto first = store_->read("k");
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->value, "one");
+  EXPECT_FALSE(first->time_to_live.has_value());
+  const auto second = store_->replace("k", "two", first->version);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_NE(*second, first->version);
+  EXPECT_EQ(store_->read("k")->version, *second);
+  EXPECT_EQ(store_->replace("k", "three", first->version).error().code, Errc::changed);
+  EXPECT_TRUE(store_->replace("k", "three", *second).has_value());
+  // The same bytes again are another item.
+  const auto before = store_->read("k");
+  ASSERT_TRUE(store_->put("k", "three").has_value());
+  EXPECT_EQ(store_->replace("k", "four", before->version).error().code, Errc::changed);
+  EXPECT_EQ(store_->replace("absent", "v", before->version).error().code, Errc::not_found);
+  EXPECT_EQ(store_->get("k").value(), "three");
+}
+
+TEST_F(StoreTest, ViewsPinTheirMemory) {
+  const std::string value(1'000, 'a');
+  ASSERT_TRUE(store_->put("k", value).has_value());
+  auto view = store_->view("k");
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(view->value(), value);
+  EXPECT_EQ(view->version(), store_->read("k")->version);
+  // The expiry is 50 ms; for four of them the memory is wanted.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+  int i = 0;
+  while (std::chrono::steady_clock::now() < until) {
+    ASSERT_TRUE(store_->put("k", std::string(1'000, static_cast<char>('b' + i++ % 20))).has_value());
+  }
+  EXPECT_EQ(view->value(), value);
+  View moved = std::move(*view);
+  EXPECT_EQ(moved.value(), value);
+  EXPECT_EQ(store_->view("absent").error().code, Errc::not_found);
+}
+
+TEST_F(StoreTest, AViewOutlivesItsStoreObject) {
+  ASSERT_TRUE(store_->put("k", "value").has_value());
+  auto view = store_->view("k");
+  ASSERT_TRUE(view.has_value());
+  store_.reset();
+  EXPECT_EQ(view->value(), "value");
+}
+
+// ---- many at once
+// --------------------------------------------------------------------------------------------------
+
+TEST_F(StoreTest, ManyAtOnceAnswerEachForItself) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1'000; ++i) keys.push_back(fmt::format("key{}", i));
+  std::vector<std::string> values;
+  for (int i = 0; i < 1'000; ++i)
+    values.push_back(std::string(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26)));
+  std::vector<Assignment> assignments;
+  for (std::size_t i = 0; i < keys.size(); ++i) assignments.push_back({.key = keys[i], .value = values[i]});
+  assignments.push_back({.key = "", .value = "no key"});
+  store_->multi_put(assignments);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(assignments[i].result.has_value()) << assignments[i].result.error().message();
+  }
+  EXPECT_EQ(assignments.back().result.error().code, Errc::invalid_argument);
+  std::vector<Lookup> lookups;
+  for (const std::string& key : keys) lookups.push_back({.key = key, .value = {}});
+  lookups.push_back({.key = "absent", .value = "as before"});
+  store_->multi_get(lookups);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(lookups[i].result.has_value()) << lookups[i].result.error().message();
+    ASSERT_EQ(lookups[i].value, values[i]);
+  }
+  EXPECT_EQ(lookups.back().result.error().code, Errc::not_found);
+  store_->multi_get({});
+  store_->multi_put({});
+}
+
+TEST_F(StoreTest, OneKeyManyTimesInAMultiPut) {
+  std::vector<std::string> values;
+  for (int i = 0; i < 64; ++i) values.push_back(fmt::format("value{}", i));
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Assignment> assignments;
+    for (const std::string& value : values) assignments.push_back({.key = "k", .value = value});
+    store_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) ASSERT_TRUE(assignment.result.has_value());
+    EXPECT_TRUE(std::ranges::find(values, store_->get("k").value()) != values.end());
+    ASSERT_TRUE(store_->remove("k").has_value());
+  }
+  EXPECT_EQ(store_->check()->items_unaccounted, 0U);
+}
+
+// Batches put, inserts off home and growth in turn, and a map tells what must be there.
+TEST_F(StoreTest, MultiPutsBehaveAsAMap) {
+  base::Random random(11);
+  std::map<std::string, std::string> model;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> keys;
+    for (int i = 0; i < 40; ++i) keys.push_back(fmt::format("key{}", random.below(9'000)));
+    std::ranges::sort(keys);
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    const std::string value = fmt::format("round {}", round);
+    std::vector<Assignment> assignments;
+    for (const std::string& key : keys) {
+      assignments.push_back({.key = key, .value = value});
+      model[key] = value;
+    }
+    store_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) {
+      ASSERT_TRUE(assignment.result.has_value()) << assignment.result.error().message();
+    }
+  }
+  std::vector<Lookup> lookups;
+  for (const auto& [key, value] : model) lookups.push_back({.key = key, .value = {}});
+  store_->multi_get(lookups);
+  for (const Lookup& lookup : lookups) {
+    ASSERT_TRUE(lookup.result.has_value()) << lookup.key << lookup.result.error().message();
+    EXPECT_EQ(lookup.value, model[std::string(lookup.key)]);
+  }
+  EXPECT_EQ(store_->count().value(), model.size());
+}
+
+TEST_F(StoreTest, GetIntoAStringKeepsItsCapacity) {
+  ASSERT_TRUE(store_->put("k", "short").has_value());
+  std::string into(10'000, 'x');
+  const std::size_t capacity = into.capacity();
+  ASSERT_TRUE(store_->get("k", into).has_value());
+  EXPECT_EQ(into, "short");
+  EXPECT_EQ(into.capacity(), capacity);
+}
+
+// ---- threads and sessions
+// ------------------------------------------------------------------------------------------
+
+TEST_F(StoreTest, SeveralStoresInOneThread) {
+  auto same = Store::open(url_);
+  ASSERT_TRUE(same.has_value()) << same.error().message();
+  Options other_options = options_;
+  const std::string other_url = url_ + ".other";
+  auto other = Store::open(other_url, other_options);
+  ASSERT_TRUE(other.has_value());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(store_->put("k", fmt::format("{}", i)).has_value());
+    EXPECT_EQ(same->get("k").value(), fmt::format("{}", i));
+    EXPECT_EQ(other->get("k").error().code, Errc::not_found);
+  }
+  EXPECT_EQ(store_->info()->clients, 2U);
+  Store moved = std::move(*same);
+  EXPECT_TRUE(moved.get("k").has_value());
+  EXPECT_TRUE(Store::destroy(other_url).has_value());
+}
+
+// ---- info, stats
+// ---------------------------------------------------------------------------------------------------
+
+TEST_F(StoreTest, InfoSaysWhatTheStoreIs) {
+  ASSERT_TRUE(store_->put("k", std::string(5'000'000, 'x')).has_value());
+  const auto info = store_->info();
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ("shm://" + info->name, url_);
+  EXPECT_NE(info->directory.find("/dev/shm"), std::string::npos);
+  EXPECT_EQ(info->candidates, 3U);
+  EXPECT_EQ(info->index_slots, 3U * 1024);
+  EXPECT_FALSE(info->index_growing);
+  EXPECT_GE(info->index_bytes, info->index_slots * 8);
+  EXPECT_GE(info->data_bytes, 5'000'000U);
+  EXPECT_GE(info->blocks, 5U);
+  EXPECT_EQ(info->clients, 1U);
+  EXPECT_EQ(info->expiry, std::chrono::milliseconds(50));
+  EXPECT_EQ(info->totals[Counter::put_insert], 1U);
+}
+
+TEST_F(StoreTest, CountersCountEachOutcome) {
+  const Stats before = store_->stats();
+  ASSERT_TRUE(store_->put("k", "1").has_value());
+  ASSERT_TRUE(store_->put("k", "2").has_value());
+  EXPECT_FALSE(store_->insert("k", "3").has_value());
+  EXPECT_TRUE(store_->get("k").has_value());
+  EXPECT_FALSE(store_->get("absent").has_value());
+  EXPECT_TRUE(store_->exists("k").has_value());
+  EXPECT_TRUE(store_->replace("k", "4", store_->read("k")->version).has_value());
+  EXPECT_FALSE(store_->replace("k", "5", {}).has_value());
+  EXPECT_TRUE(store_->remove("k").has_value());
+  EXPECT_FALSE(store_->remove("k").has_value());
+  const Stats after = store_->stats();
+  const auto counted = [&](Counter counter) { return after[counter] - before[counter]; };
+  EXPECT_EQ(counted(Counter::put_insert), 1U);
+  EXPECT_EQ(counted(Counter::put_update), 1U);
+  EXPECT_EQ(counted(Counter::insert_exists), 1U);
+  EXPECT_EQ(counted(Counter::get_hit), 2U);
+  EXPECT_EQ(counted(Counter::get_miss), 1U);
+  EXPECT_EQ(counted(Counter::exists), 1U);
+  EXPECT_EQ(counted(Counter::replace_done), 1U);
+  EXPECT_EQ(counted(Counter::replace_changed), 1U);
+  EXPECT_EQ(counted(Counter::remove_hit), 1U);
+  EXPECT_EQ(counted(Counter::remove_miss), 1U);
+  // The totals outlive the session.
+  store_.reset();
+  auto again = Store::open(url_);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->info()->totals[Counter::put_insert], 1U);
+  EXPECT_EQ(again->stats()[Counter::put_insert], 0U);
+}
+
+}  // namespace
+}  // namespace loch

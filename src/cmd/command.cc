@@ -1,0 +1,166 @@
+#include "cmd/command.h"
+
+#include <unistd.h>
+
+#include "cmd/json.h"
+#include "cmd/terminal.h"
+#include "cmd/units.h"
+
+namespace loch::cmd {
+namespace {
+
+constexpr std::chrono::milliseconds point_timeout = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds batch_timeout = std::chrono::seconds(30);
+constexpr std::chrono::milliseconds walk_timeout = std::chrono::hours(1);
+constexpr std::chrono::milliseconds answer_timeout = std::chrono::minutes(2);
+
+void print_stderr(std::string_view text) {
+  Output out(STDERR_FILENO);
+  out.write(text);
+  out.write("\n");
+  out.flush();
+}
+
+std::chrono::milliseconds timeout_of(Work work) {
+  switch (work) {
+    case Work::point:
+      return point_timeout;
+    case Work::batch:
+      return batch_timeout;
+    case Work::walk:
+      return walk_timeout;
+  }
+  return point_timeout;
+}
+
+}  // namespace
+
+std::string store_url(std::string_view store_name) {
+  if (store_name.find("://") != std::string_view::npos) return std::string(store_name);
+  return "shm://" + std::string(store_name);
+}
+
+Exit exit_of(Errc code) {
+  switch (code) {
+    case Errc::not_found:
+      return Exit::not_found;
+    case Errc::invalid_argument:
+      return Exit::usage;
+    default:
+      return Exit::failed;
+  }
+}
+
+Options Context::options(Work work) const {
+  Options options;
+  options.directory = globals.directory;
+  options.timeout = globals.timeout.value_or(timeout_of(work));
+  return options;
+}
+
+std::expected<Store, Exit> Context::open(const std::string& store_name, Work work, Options::Mode mode) const {
+  Options wanted = options(work);
+  wanted.mode = mode;
+  auto store = Store::open(store_url(store_name), wanted);
+  if (store) return std::move(*store);
+  const bool bad_name = store.error().code == Errc::invalid_argument;
+  const Exit exit = bad_name ? Exit::usage : Exit::cannot_open;
+  const bool missing = store.error().code == Errc::not_found;
+  const char* hint = missing ? " (`loch ls` lists the stores, `loch create` makes one)" : "";
+  return std::unexpected(complain(
+      exit, fmt::format("cannot open store '{}': {}{}", escaped(store_name), store.error().message(), hint)));
+}
+
+std::expected<Store, Exit> Context::open_or_create(const std::string& store_name, Work work) const {
+  Options wanted = options(work);
+  wanted.mode = Options::Mode::attach;
+  auto attached = Store::open(store_url(store_name), wanted);
+  if (attached) return std::move(*attached);
+  if (attached.error().code != Errc::not_found) return open(store_name, work);  // says what is wrong
+  auto created = open(store_name, work, Options::Mode::attach_or_create);
+  if (created) note(fmt::format("loch: created store '{}'", escaped(store_name)));
+  return created;
+}
+
+Exit Context::complain(Exit exit, std::string_view text) const {
+  print_stderr(fmt::format("loch: {}{}{}", command, command.empty() ? "" : ": ", text));
+  return exit;
+}
+
+Exit Context::report(const Error& error) const {
+  const Exit exit = exit_of(error.code);
+  if (exit == Exit::not_found && globals.quiet) return exit;
+  if (exit == Exit::not_found) return complain(exit, "no such key");
+  return complain(exit, error.message());
+}
+
+void Context::note(std::string_view text) const {
+  if (!globals.quiet) print_stderr(text);
+}
+
+Exit Context::confirm(std::string_view question) const {
+  if (globals.yes) return Exit::ok;
+  if (::isatty(STDIN_FILENO) != 1) {
+    return complain(Exit::usage, "this can not be undone; say --yes where there is no terminal to ask on");
+  }
+  const auto answer = ask(question, answer_timeout);
+  if (!answer) return complain(Exit::failed, answer.error() + "; nothing was changed");
+  if (!*answer) return complain(Exit::failed, "nothing was changed");
+  return Exit::ok;
+}
+
+void Context::print_json(const nlohmann::ordered_json& json) {
+  out.write(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  out.write("\n");
+}
+
+void add_store(CLI::App& command, std::string& store_name) {
+  command.add_option("NAME", store_name, "The store: a name, shm://name, or shm:///folder/name")
+      ->required()
+      ->type_name("");
+}
+
+void add_duration(CLI::App& command, const std::string& flags, std::optional<std::chrono::milliseconds>& into,
+                  const std::string& help) {
+  const auto parse = [](const std::string& text) -> Parsed<std::chrono::milliseconds> {
+    auto duration = parse_duration(text);
+    if (duration && duration->count() <= 0) return std::unexpected(fmt::format("'{}' is not above 0", text));
+    return duration;
+  };
+  add_parsed(command, flags, into, help, "TIME", parse);
+}
+
+void add_bytes(CLI::App& command, const std::string& flags, std::optional<std::uint64_t>& into,
+               const std::string& help) {
+  add_parsed(command, flags, into, help, "BYTES", parse_bytes);
+}
+
+void add_format(CLI::App& command, std::optional<Format>& into) {
+  add_parsed(command, "--format", into, "tsv or jsonl (JSON Lines)", "FORMAT", parse_format);
+}
+
+void Encoding::add_to(CLI::App& command, bool with_value) {
+  if (!with_value) {
+    command.add_flag("--hex,--hex-key", key_hex, "KEY is in hexadecimal");
+    return;
+  }
+  command.add_flag("--hex", both_hex, "KEY and value are in hexadecimal");
+  command.add_flag("--hex-key", key_hex, "KEY is in hexadecimal");
+  command.add_flag("--hex-value", value_hex, "The value is in hexadecimal");
+}
+
+Parsed<std::string> Encoding::key(const std::string& argument) const {
+  if (!both_hex && !key_hex) return argument;
+  auto bytes = from_hex(argument);
+  if (!bytes) return std::unexpected("KEY: " + bytes.error());
+  return bytes;
+}
+
+Parsed<std::string> Encoding::value(const std::string& argument) const {
+  if (!prints_hex()) return argument;
+  auto bytes = from_hex(argument);
+  if (!bytes) return std::unexpected("VALUE: " + bytes.error());
+  return bytes;
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,72 @@
+// loch create: makes a store, with the geometry and access that it keeps.
+#include "cmd/command.h"
+#include "cmd/json.h"
+#include "cmd/units.h"
+
+namespace loch::cmd {
+namespace {
+
+struct CreateArguments {
+  std::string store;
+  std::optional<std::uint32_t> candidates;
+  std::optional<std::uint64_t> max_bytes;
+  std::optional<std::chrono::milliseconds> expiry;
+  std::optional<std::uint32_t> mode;
+  std::string group;
+  bool no_huge_pages = false;
+};
+
+Exit run_create(Context& context, const CreateArguments& arguments) {
+  Options options = context.options(Work::point);
+  options.mode = Options::Mode::create;
+  options.candidates = arguments.candidates;
+  options.max_bytes = arguments.max_bytes;
+  options.expiry = arguments.expiry;
+  options.group = arguments.group;
+  options.huge_pages = !arguments.no_huge_pages;
+  if (arguments.mode) options.file_mode = *arguments.mode;
+  auto store = Store::open(store_url(arguments.store), options);
+  if (!store) {
+    const bool bad_argument = store.error().code == Errc::invalid_argument;
+    return context.complain(
+        bad_argument ? Exit::usage : Exit::failed,
+        fmt::format("cannot create store '{}': {}", escaped(arguments.store), store.error().message()));
+  }
+  if (!context.globals.json) return Exit::ok;
+  const auto info = store->info();
+  if (!info) return context.report(info.error());
+  context.print_json(Json{{"name", info->name}, {"directory", info->directory}});
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_create(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<CreateArguments>();
+  CLI::App* command = app.add_subcommand("create", "Make a store with options of its own");
+  add_store(*command, arguments->store);
+  command
+      ->add_option("--candidates", arguments->candidates,
+                   "Slots that a key may stand in, 2 to 4 (3 unless told)")
+      ->type_name("N");
+  add_bytes(*command, "--max-bytes", arguments->max_bytes,
+            "Limit of items and index together, such as 512M (unless told, what the file system gives)");
+  add_duration(*command, "--expiry", arguments->expiry,
+               "How long unlinked memory rests, 50ms to 60s (1s unless told)");
+  add_parsed(*command, "--mode", arguments->mode,
+             "Mode of the store's files (600 unless told): who may open them may use the store", "OCTAL",
+             parse_mode);
+  command->add_option("--group", arguments->group, "Group of the store's files")->type_name("GROUP");
+  command->add_flag("--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
+  command->footer(
+      "put and load make a missing store by themselves, without these options. Fails (1) if it exists.\n"
+      "Examples:\n"
+      "  loch create sessions --max-bytes 2G\n"
+      "  loch create shared --mode 660 --group www-data\n"
+      "  loch --directory /mnt/huge create cache");
+  command->callback([arguments, &context] {
+    context.run = [arguments, &context] { return run_create(context, *arguments); };
+  });
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,48 @@
+// cmd/doctor: what `loch doctor` looks at. Each probe looks at one thing of this host and says what it found
+// and how to mend it. Probes change nothing; what they need to try out, they try on files of their own that
+// have no name or are removed again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <loch/loch.h>
+
+namespace loch::cmd {
+
+enum class Status : std::uint8_t { ok, warn, fail };
+
+struct Finding {
+  std::string subject{};  // "huge pages"
+  Status status = Status::ok;
+  std::string found{};  // what is so
+  std::string mend{};   // what to do; empty if nothing need be done
+};
+
+// Memory (doctor_memory.cc).
+Finding probe_directory(const std::string& directory);  // exists, of memory, writable
+Finding probe_space(const std::string& directory);      // size and free
+Finding probe_stores(const Options& options);           // what other stores take
+Finding probe_memory(
+    const std::string& directory);  // the host's and the container's, against the directory's
+Finding probe_swap();
+Finding probe_huge_pages(const std::string& directory);  // actually tried
+Finding probe_round_trip(const Options& options);        // a store made, used and destroyed
+
+// Processor, kernel, limits and build (doctor_host.cc).
+Finding probe_processor();
+Finding probe_clock_source();
+Finding probe_locked_memory();
+Finding probe_open_files();
+Finding probe_address_space();
+Finding probe_file_size();
+Finding probe_build();
+
+// The first line of a small file such as those in /proc and /sys; nothing if it can not be read.
+std::optional<std::string> first_line(const std::string& path);
+// The number after `field` in a file of "Field:  1234 kB" lines, in bytes where it says kB.
+std::optional<std::uint64_t> field_of(const std::string& path, const std::string& field);
+
+}  // namespace loch::cmd

@@ -1,0 +1,22 @@
+// cmd/info: a store's Info for programs and for people.
+#pragma once
+
+#include <string>
+
+#include <loch/loch.h>
+
+#include "cmd/json.h"
+
+namespace loch::cmd {
+
+// Every member under its own name; times in milliseconds ("expiry_ms"); "totals" is an object of all
+// counters.
+Json info_json(const Info& info);
+
+// What it is and how full, as a table.
+std::string info_text(const Info& info);
+
+// What was fixed when it was created, as a table.
+std::string geometry_text(const Info& info);
+
+}  // namespace loch::cmd

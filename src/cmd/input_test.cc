@@ -1,0 +1,143 @@
+#include "cmd/input.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/output.h"
+
+namespace loch::cmd {
+namespace {
+
+// An anonymous file that holds `content`, at its start.
+class Content {
+ public:
+  explicit Content(std::string_view content) : descriptor_(::memfd_create("content", MFD_CLOEXEC)) {
+    Output out(descriptor_);
+    EXPECT_TRUE(out.write(content) && out.flush());
+    ::lseek(descriptor_, 0, SEEK_SET);
+  }
+  ~Content() { ::close(descriptor_); }
+  Content(const Content&) = delete;
+  Content& operator=(const Content&) = delete;
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+std::vector<std::string> lines_of(std::string_view content) {
+  const Content file(content);
+  LineReader reader(file.descriptor(), 1 << 20);
+  std::vector<std::string> lines;
+  while (true) {
+    const auto line = reader.next();
+    EXPECT_TRUE(line);
+    if (!line || !*line) return lines;
+    lines.emplace_back(**line);
+    EXPECT_EQ(reader.line_number(), lines.size());
+  }
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(LineReader, SplitsLines) {
+  EXPECT_EQ(lines_of(""), Lines{});
+  EXPECT_EQ(lines_of("a"), Lines{"a"});
+  EXPECT_EQ(lines_of("a\n"), Lines{"a"});
+  EXPECT_EQ(lines_of("\n\na\n\nb"), (Lines{"", "", "a", "", "b"}));
+  EXPECT_EQ(lines_of("a\r\nb\rc\r\n"), (Lines{"a", "b\rc"}));
+  EXPECT_EQ(lines_of(std::string_view("a\0b\nc", 5)), (Lines{std::string("a\0b", 3), "c"}));
+}
+
+TEST(LineReader, KeepsLinesThatCrossItsBuffer) {
+  std::string content;
+  Lines expected;
+  for (std::size_t i = 0; i < 40; ++i) {
+    expected.emplace_back(i * 3001, static_cast<char>('a' + i % 26));
+    content += expected.back() + "\n";
+  }
+  EXPECT_EQ(lines_of(content), expected);
+}
+
+TEST(LineReader, RefusesALineThatIsTooLong) {
+  const Content file("short\n" + std::string(2 << 20, 'x') + "\n");
+  LineReader reader(file.descriptor(), 1 << 20);
+  ASSERT_TRUE(reader.next());
+  const auto line = reader.next();
+  ASSERT_FALSE(line);
+  EXPECT_NE(line.error().find("line 2"), std::string::npos) << line.error();
+}
+
+TEST(LineReader, SaysWhenReadingFails) {
+  LineReader reader(-1, 100);
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(InputFile, ReadsAllUpToItsLimit) {
+  const std::string path = testing::TempDir() + "/loch-input-test-" + std::to_string(::getpid());
+  const int descriptor = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  ASSERT_GE(descriptor, 0);
+  Output out(descriptor);
+  const std::string content(300'000, 'x');
+  ASSERT_TRUE(out.write(content) && out.flush());
+  ::close(descriptor);
+
+  auto file = InputFile::open(path);
+  ASSERT_TRUE(file) << file.error();
+  EXPECT_EQ(file->size_bytes(), content.size());
+  EXPECT_EQ(file->read_all(content.size()).value(), content);
+  auto again = InputFile::open(path);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->read_all(content.size() - 1));
+  ::unlink(path.c_str());
+  EXPECT_FALSE(InputFile::open(path));
+}
+
+TEST(Output, KeepsTheFirstError) {
+  Output out(-1);
+  EXPECT_TRUE(out.write("kept"));
+  EXPECT_FALSE(out.flush());
+  EXPECT_EQ(out.error(), EBADF);
+  EXPECT_FALSE(out.write("more"));
+  EXPECT_FALSE(out.reader_gone());
+}
+
+TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
+  const std::string path = testing::TempDir() + "/loch-whole-test-" + std::to_string(::getpid());
+  const auto content_of = [&]() -> std::string {
+    auto file = InputFile::open(path);
+    return file ? file->read_all(1000).value_or("unreadable") : "missing";
+  };
+  const auto write = [&](std::string_view content, bool publish) {
+    auto file = WholeFile::create(path);
+    ASSERT_TRUE(file) << file.error();
+    Output out(file->descriptor());
+    ASSERT_TRUE(out.write(content) && out.flush());
+    if (publish) ASSERT_TRUE(file->publish());
+  };
+  write("first", false);
+  EXPECT_EQ(content_of(), "missing");
+  write("first", true);
+  EXPECT_EQ(content_of(), "first");
+  write("second", false);
+  EXPECT_EQ(content_of(), "first");
+  write("second", true);
+  EXPECT_EQ(content_of(), "second");
+  ::unlink(path.c_str());
+}
+
+TEST(WholeFile, WritesADeviceInPlace) {
+  auto file = WholeFile::create("/dev/null");
+  ASSERT_TRUE(file) << file.error();
+  EXPECT_TRUE(file->publish());
+  struct stat status{};
+  ASSERT_EQ(::stat("/dev/null", &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
+}
+
+}  // namespace
+}  // namespace loch::cmd

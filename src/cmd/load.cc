@@ -1,0 +1,211 @@
+// loch load: reads items from TSV or JSON Lines and stores them in batches.
+//
+// I1 Items are acknowledged in the order of their lines: a key that comes twice in one batch would lose that,
+// so the
+//    batch is stored before its second line is taken.
+// I2 Every failure names the line that it is about.
+#include <unordered_set>
+#include <vector>
+
+#include "cmd/command.h"
+#include "cmd/input.h"
+#include "cmd/json.h"
+#include "cmd/record.h"
+#include "cmd/terminal.h"
+#include "cmd/units.h"
+
+namespace loch::cmd {
+namespace {
+
+constexpr std::size_t batch_items_max = 256;
+constexpr std::size_t batch_bytes_max = std::size_t{4} << 20;
+constexpr std::uint64_t complaints_max = 100;
+
+struct LoadArguments {
+  std::string store;
+  std::string file = "-";
+  std::optional<Format> format;
+  std::optional<std::chrono::milliseconds> ttl;
+  bool continue_on_error = false;
+  bool no_create = false;
+};
+
+class Loader {
+ public:
+  Loader(Context& context, const LoadArguments& arguments, Store& store, InputFile file, Format format)
+      : context_(context),
+        arguments_(arguments),
+        store_(store),
+        file_(std::move(file)),
+        format_(format),
+        lines_(file_.descriptor(), record_line_bytes_max),
+        progress_("load", file_.size_bytes(), stderr_is_terminal() && !context.globals.quiet) {}
+
+  Exit run();
+
+ private:
+  struct Line {
+    Record record;
+    std::uint64_t number;
+  };
+
+  // Each returns whether to go on.
+  bool take_line(std::string_view line);
+  bool store_batch();
+  bool count_failure(std::uint64_t line_number, std::string_view text);
+  Exit finish();
+
+  Context& context_;
+  const LoadArguments& arguments_;
+  Store& store_;
+  InputFile file_;
+  Format format_;
+  LineReader lines_;
+  Progress progress_;
+  std::vector<Line> batch_;
+  std::unordered_set<std::string_view> batch_keys_;  // views into batch_
+  std::size_t batch_bytes_ = 0;
+  std::vector<Assignment> assignments_;
+  std::uint64_t loaded_ = 0;
+  std::uint64_t failed_ = 0;
+  bool input_failed_ = false;
+};
+
+bool Loader::count_failure(std::uint64_t line_number, std::string_view text) {
+  ++failed_;
+  if (failed_ <= complaints_max) {
+    progress_.erase();
+    context_.complain(Exit::failed, fmt::format("{}, line {}: {}", file_.name(), line_number, text));
+  }
+  if (failed_ == complaints_max && arguments_.continue_on_error) {
+    context_.complain(Exit::failed, "further errors are only counted");
+  }
+  return arguments_.continue_on_error;
+}
+
+bool Loader::store_batch() {
+  assignments_.clear();
+  for (const Line& line : batch_) {
+    const auto ttl = line.record.time_to_live ? line.record.time_to_live : arguments_.ttl;
+    assignments_.push_back({.key = line.record.key,
+                            .value = line.record.value,
+                            .options = {.time_to_live = ttl.value_or(std::chrono::milliseconds(0))}});
+  }
+  store_.multi_put(assignments_);
+  bool go_on = true;
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    const auto& result = assignments_[i].result;
+    if (result) {
+      ++loaded_;
+    } else if (go_on || failed_ < complaints_max) {
+      go_on = count_failure(batch_[i].number, result.error().message()) && go_on;
+    } else {
+      ++failed_;
+    }
+  }
+  batch_keys_.clear();
+  batch_.clear();
+  batch_bytes_ = 0;
+  progress_.update(file_.size_bytes() ? lines_.bytes_taken() : loaded_, loaded_);
+  return go_on;
+}
+
+bool Loader::take_line(std::string_view line) {
+  if (line.empty()) return true;
+  auto record = parse_record(format_, line);
+  if (!record) {
+    if (!store_batch()) return false;  // what stood before it is stored first
+    return count_failure(lines_.line_number(), record.error());
+  }
+  if (batch_keys_.contains(record->key) && !store_batch()) return false;
+  batch_bytes_ += record->key.size() + record->value.size();
+  batch_.push_back({.record = std::move(*record), .number = lines_.line_number()});
+  batch_keys_.insert(batch_.back().record.key);
+  if (batch_.size() < batch_items_max && batch_bytes_ < batch_bytes_max) return true;
+  return store_batch();
+}
+
+Exit Loader::run() {
+  batch_.reserve(batch_items_max);  // batch_keys_ views into it
+  bool go_on = true;
+  while (go_on && !interrupted()) {
+    if (!lines_.line_ready() && !batch_.empty()) {  // the writer of a pipe may let us wait
+      go_on = store_batch();
+      continue;
+    }
+    const auto line = lines_.next();
+    if (!line && interrupted()) break;
+    if (!line) {
+      input_failed_ = true;
+      progress_.erase();
+      context_.complain(Exit::failed, fmt::format("{}: {}", file_.name(), line.error()));
+      break;
+    }
+    if (!*line) break;
+    go_on = take_line(**line);
+  }
+  if (!batch_.empty() && (go_on || arguments_.continue_on_error)) store_batch();
+  return finish();
+}
+
+Exit Loader::finish() {
+  progress_.erase();
+  if (context_.globals.json) {
+    context_.print_json(Json{{"loaded", loaded_}, {"failed", failed_}, {"lines", lines_.line_number()}});
+  } else if (failed_ > 0 || input_failed_) {
+    context_.note(fmt::format("{} items loaded, {} failed, {} lines read", human_count(loaded_),
+                              human_count(failed_), human_count(lines_.line_number())));
+  } else {
+    context_.note(fmt::format("{} items loaded", human_count(loaded_)));
+  }
+  return failed_ > 0 || input_failed_ ? Exit::failed : Exit::ok;
+}
+
+Exit run_load(Context& context, const LoadArguments& arguments) {
+  auto file = InputFile::open(arguments.file);
+  if (!file) return context.complain(Exit::failed, file.error());
+  const Format format = arguments.format.value_or(format_of_file(arguments.file));
+  auto store = arguments.no_create ? context.open(arguments.store, Work::batch)
+                                   : context.open_or_create(arguments.store, Work::batch);
+  if (!store) return store.error();
+  watch_for_interrupts();
+  Loader loader(context, arguments, *store, std::move(*file), format);
+  const Exit exit = loader.run();
+  if (interrupted()) {
+    context.out.flush();
+    end_by_interrupt();
+  }
+  return exit;
+}
+
+}  // namespace
+
+void add_load(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<LoadArguments>();
+  CLI::App* command = app.add_subcommand("load", "Store the items of a TSV or JSON Lines file");
+  add_store(*command, arguments->store);
+  command->add_option("FILE", arguments->file, "Where from; standard input unless told")->type_name("");
+  add_format(*command, arguments->format);
+  add_duration(*command, "--ttl", arguments->ttl,
+               "Time to live of items that bring none, such as 30s, 5m, 2h");
+  command->add_flag("--continue-on-error", arguments->continue_on_error,
+                    "Go on after a line that can not be read or stored; the exit code is still 1");
+  command->add_flag("--no-create", arguments->no_create,
+                    "Fail (3) if there is no such store, instead of creating it");
+  command->footer(
+      "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"
+      "TSV: KEY<TAB>VALUE[<TAB>TTL_MS], with \\t \\n \\r \\\\ \\xHH for those bytes.\n"
+      "JSON Lines: {\"key\":\"k\",\"value\":\"v\",\"ttl_ms\":5000}; key_base64 and value_base64 for other "
+      "bytes.\n"
+      "Empty lines are skipped. Without --continue-on-error it stops at the first error; what was stored "
+      "stays.\n"
+      "Examples:\n"
+      "  loch load sessions sessions.tsv\n"
+      "  zstdcat sessions.jsonl.zst | loch load --format jsonl sessions\n"
+      "  loch load --ttl 1h --continue-on-error sessions today.tsv");
+  command->callback([arguments, &context] {
+    context.run = [arguments, &context] { return run_load(context, *arguments); };
+  });
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,139 @@
+// loch: the command line of Loch. Reads the arguments, runs one command, and turns what happened into an exit
+// code.
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cmd/command.h"
+
+namespace loch::cmd {
+namespace {
+
+constexpr const char* description =
+    "Loch: a key-value store in memory that any number of processes share, without a server.";
+
+constexpr const char* footer =
+    "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere.\n"
+    "Exit codes:\n"
+    "  0  ok\n"
+    "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
+    "...\n"
+    "  2  usage: the command line, a key or a value is not as it must be; --yes is missing\n"
+    "  3  cannot open: no such store, no permission, another format\n"
+    "  4  not found: no such key (for rm: no such store)\n"
+    "Examples:\n"
+    "  loch put sessions user:17 ada\n"
+    "  loch get sessions user:17\n"
+    "  loch load sessions sessions.tsv && loch stat sessions\n"
+    "  loch COMMAND --help\n"
+    "Results go to standard output, remarks and errors to standard error.";
+
+// A store's file must never become descriptor 0, 1 or 2: what is printed would be written into it.
+void occupy_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) != -1) continue;
+    // Opened the wrong way round, so that using it is an error as before.
+    const int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (::open("/dev/null", flags) < 0) ::_exit(static_cast<int>(Exit::failed));
+  }
+}
+
+void add_globals(CLI::App& app, Context& context) {
+  app.add_option("-d,--directory", context.globals.directory, "Where the stores are (/dev/shm unless told)")
+      ->type_name("DIR")
+      ->envname("LOCH_DIRECTORY");
+  add_duration(
+      app, "--timeout", context.globals.timeout,
+      "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk)");
+  app.add_flag("-j,--json", context.globals.json, "Print JSON, for programs");
+  app.add_flag("-y,--yes", context.globals.yes, "Do not ask before something that can not be undone");
+  app.add_flag("-q,--quiet", context.globals.quiet, "No progress, no remarks, nothing about a missing key");
+  app.set_version_flag("-V,--version", "loch " LOCH_VERSION, "Print the version");
+}
+
+void add_commands(CLI::App& app, Context& context) {
+  const auto group = [&](const char* title, std::initializer_list<void (*)(CLI::App&, Context&)> commands) {
+    for (const auto add : commands) {
+      add(app, context);
+      app.get_subcommands({}).back()->group(title);
+    }
+  };
+  group("One key", {add_put, add_get, add_remove, add_exists});
+  group("All items", {add_scan_all, add_count, add_load, add_dump});
+  group("Stores", {add_create, add_ls, add_stat, add_inspect, add_rm});
+  group("Upkeep", {add_gc, add_check, add_doctor, add_bench});
+}
+
+// What CLI11 says, with a hint where it says too little.
+std::string complaint_about(const CLI::App& app, const CLI::ParseError& error) {
+  const bool has_command = !app.get_subcommands().empty();
+  for (const std::string& extra : app.remaining(true)) {
+    if (!has_command) return fmt::format("unknown command or option '{}'", escaped(extra));
+    if (extra.starts_with('-') && extra != "--") {
+      return fmt::format("unknown option '{}' (a key or value that starts with '-' goes after '--')",
+                         escaped(extra));
+    }
+  }
+  return error.what();
+}
+
+// What is left after the command line is read: an exit code if that was all.
+std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    context.out.write(app.help());
+    return Exit::ok;
+  } catch (const CLI::CallForVersion& version) {
+    context.out.write(std::string(version.what()) + "\n");
+    return Exit::ok;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    if (!chosen.empty()) context.command = chosen.front()->get_name();
+    const std::string of = chosen.empty() ? "" : " " + context.command;
+    return context.complain(Exit::usage,
+                            fmt::format("{}\nSee: loch{} --help", complaint_about(app, error), of));
+  }
+  context.command = app.get_subcommands().front()->get_name();
+  return std::nullopt;
+}
+
+Exit run_command(Context& context) {
+  try {
+    return context.run();
+  } catch (const std::bad_alloc&) {
+    return context.complain(Exit::failed, "out of memory");
+  } catch (const std::exception& error) {
+    return context.complain(Exit::failed, error.what());
+  }
+}
+
+// The command's own code, unless its output could not be written. A reader that has had enough is no failure.
+Exit finish(Context& context, Exit exit) {
+  context.out.flush();
+  if (context.out.good() || context.out.reader_gone() || exit != Exit::ok) return exit;
+  return context.complain(
+      Exit::failed, fmt::format("cannot write standard output: {}", std::strerror(context.out.error())));
+}
+
+int run(int argc, char** argv) {
+  occupy_standard_descriptors();
+  ::signal(SIGPIPE, SIG_IGN);
+  Context context;
+  CLI::App app(description, "loch");
+  app.footer(footer);
+  app.get_formatter()->column_width(36);
+  app.require_subcommand(1);
+  app.fallthrough();
+  add_globals(app, context);
+  add_commands(app, context);
+  const auto early = parse(app, context, argc, argv);
+  return static_cast<int>(finish(context, early ? *early : run_command(context)));
+}
+
+}  // namespace
+}  // namespace loch::cmd
+
+int main(int argc, char** argv) { return loch::cmd::run(argc, argv); }

@@ -1,0 +1,89 @@
+#include "cmd/output.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <memory>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace loch::cmd {
+namespace {
+
+constexpr std::size_t kept_bytes_max = std::size_t{64} << 10;
+
+}  // namespace
+
+bool Output::write(std::string_view bytes) {
+  if (!good()) return false;
+  if (bytes.size() >= kept_bytes_max) {  // a large value: not copied
+    flush();
+    write_through(bytes);
+    return good();
+  }
+  kept_ += bytes;
+  if (kept_.size() >= kept_bytes_max) flush();
+  return good();
+}
+
+bool Output::flush() {
+  write_through(kept_);
+  kept_.clear();
+  return good();
+}
+
+bool Output::reader_gone() const { return error_ == EPIPE; }
+
+void Output::write_through(std::string_view bytes) {
+  while (!bytes.empty() && good()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      error_ = errno;
+    }
+  }
+}
+
+Parsed<WholeFile> WholeFile::create(const std::string& path) {
+  // A link is followed: its target is replaced, not the link.
+  const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), std::free);
+  const std::string target = resolved ? resolved.get() : path;
+  struct stat status{};
+  const bool in_place = ::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  std::string temporary = in_place ? "" : fmt::format("{}.{}.part", target, ::getpid());
+  const int descriptor = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC)
+                                  : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    return std::unexpected(
+        fmt::format("cannot create {}: {}", in_place ? target : temporary, std::strerror(errno)));
+  }
+  return WholeFile(descriptor, std::move(temporary), target);
+}
+
+WholeFile::WholeFile(WholeFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      temporary_(std::move(other.temporary_)),
+      path_(std::move(other.path_)) {}
+
+WholeFile::~WholeFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Parsed<void> WholeFile::publish() {
+  if (!temporary_.empty() &&
+      (::fsync(descriptor_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)) {
+    return std::unexpected(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+  }
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    return std::unexpected(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+  }
+  return {};
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,122 @@
+// loch put: stores one value, from the command line, a file or standard input.
+#include <charconv>
+
+#include "cmd/command.h"
+#include "cmd/input.h"
+#include "cmd/json.h"
+
+namespace loch::cmd {
+namespace {
+
+struct PutArguments {
+  std::string store;
+  std::string key;
+  std::optional<std::string> value;
+  std::optional<std::string> file;
+  std::optional<std::chrono::milliseconds> ttl;
+  std::optional<Version> if_version;
+  bool if_absent = false;
+  bool no_create = false;
+  Encoding encoding;
+};
+
+Parsed<Version> parse_version(std::string_view text) {
+  Version version;
+  const bool prefixed = text.starts_with("0x");
+  const std::string_view digits = text.substr(prefixed ? 2 : 0);
+  const char* begin = digits.data();
+  const char* end = begin + digits.size();
+  const auto [rest, error] = std::from_chars(begin, end, version.token, prefixed ? 16 : 10);
+  if (error != std::errc{} || rest != end) {
+    return std::unexpected(fmt::format("'{}' is no version as `loch get --json` prints it", escaped(text)));
+  }
+  return version;
+}
+
+// The value, or the exit code after saying why there is none.
+std::expected<std::string, Exit> value_of(Context& context, const PutArguments& arguments) {
+  if (arguments.value.has_value() == arguments.file.has_value()) {
+    return std::unexpected(context.complain(
+        Exit::usage, "give the value either as VALUE ('-' for standard input) or by --file"));
+  }
+  if (arguments.value && *arguments.value != "-") {
+    auto decoded = arguments.encoding.value(*arguments.value);
+    if (!decoded) return std::unexpected(context.complain(Exit::usage, decoded.error()));
+    return std::move(*decoded);
+  }
+  auto file = InputFile::open(arguments.file.value_or("-"));
+  if (!file) return std::unexpected(context.complain(Exit::failed, file.error()));
+  auto content = file->read_all(value_bytes_max);
+  if (!content) return std::unexpected(context.complain(Exit::failed, content.error()));
+  return std::move(*content);
+}
+
+// Stores the value; the version that a replace gave it, if it was one.
+Result<std::optional<Version>> store_value(Store& store, const PutArguments& arguments, std::string_view key,
+                                           std::string_view value) {
+  const PutOptions options{.time_to_live = arguments.ttl.value_or(std::chrono::milliseconds(0))};
+  if (arguments.if_version) {
+    auto replaced = store.replace(key, value, *arguments.if_version, options);
+    if (!replaced) return std::unexpected(replaced.error());
+    return *replaced;
+  }
+  auto stored = arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
+  if (!stored) return std::unexpected(stored.error());
+  return std::nullopt;
+}
+
+Exit run_put(Context& context, const PutArguments& arguments) {
+  const auto key = arguments.encoding.key(arguments.key);
+  if (!key) return context.complain(Exit::usage, key.error());
+  const auto value = value_of(context, arguments);
+  if (!value) return value.error();
+  auto store = arguments.no_create || arguments.if_version
+                   ? context.open(arguments.store, Work::point)
+                   : context.open_or_create(arguments.store, Work::point);
+  if (!store) return store.error();
+  const auto stored = store_value(*store, arguments, *key, *value);
+  if (!stored) return context.report(stored.error());
+  if (context.globals.json) {
+    Json json;
+    set_bytes(json, "key", *key);
+    json["value_bytes"] = value->size();
+    if (*stored) json["version"] = version_text(**stored);
+    context.print_json(json);
+  }
+  return Exit::ok;
+}
+
+}  // namespace
+
+void add_put(CLI::App& app, Context& context) {
+  auto arguments = std::make_shared<PutArguments>();
+  CLI::App* command = app.add_subcommand("put", "Store a value under a key");
+  add_store(*command, arguments->store);
+  command->add_option("KEY", arguments->key, "The key, 1 B to 4 KiB")->required()->type_name("");
+  command->add_option("VALUE", arguments->value, "The value, up to 128 MiB; '-' reads standard input")
+      ->type_name("");
+  command->add_option("-f,--file", arguments->file, "Read the value from this file, byte for byte")
+      ->type_name("FILE");
+  add_duration(*command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
+  CLI::Option* absent =
+      command->add_flag("--if-absent", arguments->if_absent, "Fail (1) if the key is there already");
+  add_parsed(*command, "--if-version", arguments->if_version,
+             "Replace only this version, as `loch get --json` gave it; fail (1) if it changed", "VERSION",
+             parse_version)
+      ->excludes(absent);
+  command->add_flag("--no-create", arguments->no_create,
+                    "Fail (3) if there is no such store, instead of creating it");
+  arguments->encoding.add_to(*command, true);
+  command->footer(
+      "Examples:\n"
+      "  loch put sessions user:17 ada\n"
+      "  loch put sessions user:17 --ttl 30m --file session.bin\n"
+      "  tar c src | loch put builds src.tar -\n"
+      "  loch put --hex sessions 00ff 68656c6c6f\n"
+      "A key or value that starts with '-' goes after '--':  loch put sessions -- -key -value");
+  command->callback([arguments, &context] {
+    context.run = [arguments, &context] { return run_put(context, *arguments); };
+  });
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,126 @@
+// loch ls, loch rm: the stores of a directory.
+#include "cmd/command.h"
+#include "cmd/info.h"
+#include "cmd/json.h"
+#include "cmd/table.h"
+#include "cmd/terminal.h"
+#include "cmd/units.h"
+
+namespace loch::cmd {
+namespace {
+
+// The Info of a store that is in the list; it may have gone meanwhile, or not be ours to open.
+Result<Info> info_of(const Context& context, const std::string& store_name) {
+  Options options = context.options(Work::point);
+  options.mode = Options::Mode::attach;
+  auto store = Store::open(store_url(store_name), options);
+  if (!store) return std::unexpected(store.error());
+  return store->info();
+}
+
+void print_long(Context& context, const std::vector<std::string>& names) {
+  Table table("lrrrl");
+  table.add({"NAME", "MEMORY", "IN USE", "CLIENTS", ""});
+  for (const std::string& each : names) {
+    const auto info = info_of(context, each);
+    if (!info) {
+      table.add({each, "-", "-", "-", info.error().message()});
+      continue;
+    }
+    const std::uint64_t blocks_used = info->blocks - std::min(info->blocks, info->blocks_free);
+    table.add({each, human_bytes(info->data_bytes + info->index_bytes + info->control_bytes),
+               human_bytes(blocks_used * info->block_bytes), human_count(info->clients), ""});
+  }
+  context.out.write(table.text());
+}
+
+Json long_json(const Context& context, const std::vector<std::string>& names) {
+  Json all = Json::array();
+  for (const std::string& each : names) {
+    const auto info = info_of(context, each);
+    if (info) {
+      Json json = info_json(*info);
+      json.erase("totals");
+      all.push_back(std::move(json));
+    } else {
+      all.push_back(Json{{"name", each}, {"error", info.error().message()}});
+    }
+  }
+  return all;
+}
+
+Exit run_ls(Context& context, bool with_details) {
+  const auto names = Store::list(context.options(Work::point));
+  if (!names) {
+    return context.complain(
+        Exit::failed, fmt::format("cannot list {}: {}", context.globals.directory, names.error().message()));
+  }
+  if (context.globals.json) {
+    context.print_json(with_details ? long_json(context, *names) : Json(*names));
+  } else if (with_details && !names->empty()) {
+    print_long(context, *names);
+  } else {
+    for (const std::string& each : *names) context.out.write(each + "\n");
+  }
+  if (names->empty() && stderr_is_terminal()) {
+    context.note(fmt::format("no stores in {}", context.globals.directory));
+  }
+  return Exit::ok;
+}
+
+std::string rm_question(const Context& context, const std::string& store_name) {
+  const auto info = info_of(context, store_name);
+  if (!info) return fmt::format("Destroy store '{}' and all its items?", escaped(store_name));
+  return fmt::format("Destroy store '{}' in {} ({}, other clients: {}) and all its items?",
+                     escaped(info->name), info->directory,
+                     human_bytes(info->data_bytes + info->index_bytes + info->control_bytes),
+                     info->clients > 0 ? info->clients - 1 : 0);
+}
+
+Exit run_rm(Context& context, const std::string& store_name) {
+  const Exit answer = context.confirm(rm_question(context, store_name));
+  if (answer != Exit::ok) return answer;
+  const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));
+  if (destroyed) {
+    if (context.globals.json) context.print_json(Json{{"destroyed", store_name}});
+    return Exit::ok;
+  }
+  const Exit exit = exit_of(destroyed.error().code);
+  if (exit == Exit::not_found)
+    return context.complain(exit, fmt::format("no such store '{}'", escaped(store_name)));
+  return context.complain(
+      exit, fmt::format("cannot destroy store '{}': {}", escaped(store_name), destroyed.error().message()));
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app, Context& context) {
+  auto with_details = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("ls", "List the stores of a directory");
+  command->add_flag("-l,--long", *with_details, "With their sizes and clients");
+  command->footer(
+      "Examples:\n"
+      "  loch ls -l\n"
+      "  loch --directory /mnt/huge ls\n"
+      "  loch --json ls | jq -r '.[]'");
+  command->callback([with_details, &context] {
+    context.run = [with_details, &context] { return run_ls(context, *with_details); };
+  });
+}
+
+void add_rm(CLI::App& app, Context& context) {
+  auto store = std::make_shared<std::string>();
+  CLI::App* command =
+      app.add_subcommand("rm", "Destroy a store and all its items; asks first, or needs --yes");
+  add_store(*command, *store);
+  command->footer(
+      "Clients that have it open go on with the memory they mapped. Exit code 4 if there is no such store.\n"
+      "Examples:\n"
+      "  loch rm sessions\n"
+      "  loch --yes rm sessions\n"
+      "To remove one key: loch remove sessions KEY");
+  command->callback(
+      [store, &context] { context.run = [store, &context] { return run_rm(context, *store); }; });
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,135 @@
+#include "cmd/terminal.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "cmd/output.h"
+#include "cmd/units.h"
+
+namespace loch::cmd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::atomic<int> interrupting_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler stores it");
+
+void note_interrupt(int signal_number) {
+  interrupting_signal.store(signal_number, std::memory_order_relaxed);
+}
+
+void write_stderr(std::string_view text) {
+  Output out(STDERR_FILENO);
+  out.write(text);
+  out.flush();
+}
+
+// One line from standard input, at most 256 bytes of it.
+Parsed<std::string> read_answer(Clock::time_point deadline) {
+  std::string answer;
+  while (answer.size() < 256) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return std::unexpected("no answer in time");
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&input, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
+    if (ready < 0 && errno != EINTR) return std::unexpected(std::strerror(errno));
+    if (interrupted()) return std::unexpected("interrupted");
+    if (ready <= 0) continue;
+    char character = 0;
+    const ssize_t got = ::read(STDIN_FILENO, &character, 1);
+    if (got == 0 || (got == 1 && character == '\n')) return answer;
+    if (got < 0 && errno != EINTR) return std::unexpected(std::strerror(errno));
+    if (got == 1) answer += character;
+  }
+  return answer;
+}
+
+}  // namespace
+
+Parsed<bool> ask(std::string_view question, std::chrono::milliseconds timeout) {
+  write_stderr(fmt::format("{} [y/N] ", question));
+  auto answer = read_answer(Clock::now() + timeout);
+  if (!answer) {
+    write_stderr("\n");
+    return std::unexpected(answer.error());
+  }
+  std::ranges::transform(*answer, answer->begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return *answer == "y" || *answer == "yes";
+}
+
+void watch_for_interrupts() {
+  struct sigaction action{};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return interrupting_signal.load(std::memory_order_relaxed) != 0; }
+
+void end_by_interrupt() {
+  const int signal_number = interrupting_signal.load(std::memory_order_relaxed);
+  ::signal(signal_number, SIG_DFL);
+  ::raise(signal_number);
+  ::_exit(128 + signal_number);
+}
+
+bool wait_unless_interrupted(std::chrono::milliseconds duration) {
+  // A signal that comes before poll would not end it, so look again every 100 ms.
+  constexpr std::chrono::milliseconds look_again{100};
+  const auto end = Clock::now() + duration;
+  while (!interrupted()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return true;
+    ::poll(nullptr, 0, static_cast<int>(std::min(left, look_again).count()));
+  }
+  return false;
+}
+
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+
+Progress::Progress(std::string title, std::optional<std::uint64_t> total, bool shown)
+    : title_(std::move(title)), total_(total), shown_(shown), start_(Clock::now()), drawn_(start_) {}
+
+Progress::~Progress() { erase(); }
+
+void Progress::update(std::uint64_t done, std::uint64_t items) {
+  if (!shown_) return;
+  const auto now = Clock::now();
+  if (now - drawn_ < std::chrono::milliseconds(100)) return;
+  drawn_ = now;
+  const double elapsed_s = std::chrono::duration<double>(now - start_).count();
+  std::string line = "\r" + title_;
+  if (total_ && *total_ > 0) {
+    constexpr std::size_t width = 24;
+    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(*total_));
+    const auto filled = static_cast<std::size_t>(part * width);
+    line += fmt::format(" {:3.0f}% [{:#<{}}{:.<{}}]", part * 100, "", filled, "", width - filled);
+    if (part > 0 && part < 1) {
+      const double left_ms = elapsed_s * (1 - part) / part * 1000;
+      line += fmt::format(" {} left",
+                          human_duration(std::chrono::milliseconds(static_cast<std::int64_t>(left_ms))));
+    }
+  }
+  line += fmt::format("  {} items, {}\x1b[K", human_count(items),
+                      human_rate(static_cast<double>(items) / elapsed_s));
+  write_stderr(line);
+  visible_ = true;
+}
+
+void Progress::erase() {
+  if (!visible_) return;
+  write_stderr("\r\x1b[K");
+  visible_ = false;
+}
+
+}  // namespace loch::cmd

@@ -1,0 +1,13 @@
+# The compiler probe, at this build's level of optimisation and at none: what breaks at one may hold at the other.
+if(PROJECT_IS_TOP_LEVEL)
+  foreach(level IN ITEMS built O0)
+    set(probe coro_compiler_probe_${level})
+    add_executable(${probe} compiler_probe_test.cc)
+    target_link_libraries(${probe} PRIVATE loch_options loch_sanitizer_options)
+    if(level STREQUAL "O0")
+      target_compile_options(${probe} PRIVATE -O0)
+    endif()
+    add_test(NAME "${LOCH_TEST_PREFIX}CompilerProbe.${level}" COMMAND ${probe})
+    set_tests_properties("${LOCH_TEST_PREFIX}CompilerProbe.${level}" PROPERTIES LABELS unit TIMEOUT 60)
+  endforeach()
+endif()

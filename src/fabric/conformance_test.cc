@@ -1,0 +1,578 @@
+// What fabric.h promises, tested on every backend: written against fabric.h and endpoint.h alone. A further
+// backend adds itself to `backends`.
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "base/random.h"
+#include "coro/scope.h"
+#include "fabric/endpoint.h"
+#include "fabric/fabric.h"
+#include "fabric/testing/memory_store.h"
+#include "fabric/testing/posting_fabric.h"
+
+namespace loch::fabric {
+namespace {
+
+// ---- backends
+// ------------------------------------------------------------------------------------------------------
+
+// A store made by `plan`; `attach` is the way of one more process.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual std::shared_ptr<Fabric> attach() = 0;
+};
+
+struct Backend {
+  const char* name;
+  std::function<std::unique_ptr<World>(const Plan& plan)> make;
+};
+
+class ShmWorld final : public World {
+ public:
+  explicit ShmWorld(const Plan& plan)
+      : url_(fmt::format("shm://conformance.{}.{}", ::getpid(),
+                         testing::UnitTest::GetInstance()->current_test_info()->line())) {
+    const auto created = create(url_, access_, plan);
+    EXPECT_TRUE(created.has_value()) << created.error().message();
+  }
+  ~ShmWorld() override { EXPECT_TRUE(destroy(url_, access_).has_value()); }
+  std::shared_ptr<Fabric> attach() override { return fabric::attach(url_, access_).value(); }
+
+ private:
+  Access access_{.group = {}, .huge_pages = false};
+  std::string url_;
+};
+
+class MemoryWorld final : public World {
+ public:
+  MemoryWorld(const Plan& plan, bool posting) : store_(fake::MemoryStore::create(plan)), posting_(posting) {}
+  std::shared_ptr<Fabric> attach() override {
+    if (!posting_) return store_->attach();
+    return std::make_shared<fake::PostingFabric>(store_, fake::PostingOptions{.seed = ++seed_});
+  }
+
+ private:
+  std::shared_ptr<fake::MemoryStore> store_;
+  bool posting_;
+  std::atomic<std::uint64_t> seed_{base::system_seed()};  // threads attach too
+};
+
+const std::vector<Backend> backends = {
+    {"Shm", [](const Plan& plan) { return std::make_unique<ShmWorld>(plan); }},
+    {"Memory", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, false); }},
+    {"Posting", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, true); }},
+};
+
+// ---- the operations, blocking
+// --------------------------------------------------------------------------------------
+
+constexpr RegionId small_region = 0;
+constexpr std::uint64_t small_bytes = 4'096;
+constexpr RegionId large_region = 3;
+constexpr std::uint64_t large_bytes = 262'144;
+
+coro::Task<Result<void>> read_words_task(Endpoint* e, std::span<const Address> at, std::uint64_t* into) {
+  co_return co_await e->read_words(at, into);
+}
+coro::Task<Result<std::uint64_t>> compare_swap_task(Endpoint* e, Address at, std::uint64_t expected,
+                                                    std::uint64_t desired) {
+  co_return co_await e->compare_swap(at, expected, desired);
+}
+coro::Task<Result<std::uint64_t>> fetch_add_task(Endpoint* e, Address at, std::uint64_t added) {
+  co_return co_await e->fetch_add(at, added);
+}
+coro::Task<Result<void>> write_word_task(Endpoint* e, Address at, std::uint64_t value) {
+  co_return co_await e->write_word(at, value);
+}
+coro::Task<Result<void>> write_task(Endpoint* e, Address at, std::span<const std::byte> bytes) {
+  co_return co_await e->write(at, bytes);
+}
+coro::Task<Result<std::string>> fetch_task(Endpoint* e, Address at, std::size_t length) {
+  auto bytes = co_await e->fetch(at, length);
+  if (!bytes) co_return std::unexpected(std::move(bytes.error()));
+  EXPECT_EQ(bytes->size(), length);
+  co_return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+}
+
+// A session of a process of its own.
+struct Session {
+  std::shared_ptr<Fabric> fabric;
+  Endpoint endpoint;
+
+  explicit Session(World& world) : Session(world.attach()) {}
+  explicit Session(std::shared_ptr<Fabric> f) : fabric(std::move(f)), endpoint(fabric, fabric->connect()) {
+    endpoint.set_deadline(endpoint.now() + 60 * base::second_ns);
+  }
+
+  Result<std::uint64_t> read_word(Address at) {
+    std::uint64_t word = 0;
+    auto done = endpoint.run(read_words_task(&endpoint, {&at, 1}, &word));
+    if (!done) return std::unexpected(std::move(done.error()));
+    return word;
+  }
+  Result<void> read_words(std::span<const Address> at, std::uint64_t* into) {
+    return endpoint.run(read_words_task(&endpoint, at, into));
+  }
+  Result<std::uint64_t> compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
+    return endpoint.run(compare_swap_task(&endpoint, at, expected, desired));
+  }
+  Result<std::uint64_t> fetch_add(Address at, std::uint64_t added) {
+    return endpoint.run(fetch_add_task(&endpoint, at, added));
+  }
+  Result<void> write_word(Address at, std::uint64_t value) {
+    return endpoint.run(write_word_task(&endpoint, at, value));
+  }
+  Result<void> write(Address at, std::string_view bytes) {
+    return endpoint.run(write_task(&endpoint, at, std::as_bytes(std::span(bytes))));
+  }
+  Result<std::string> fetch(Address at, std::size_t length) {
+    return endpoint.run(fetch_task(&endpoint, at, length));
+  }
+};
+
+class Conformance : public testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    const Plan plan{.regions = {{small_region, small_bytes}, {large_region, large_bytes}},
+                    .fill = [](std::span<const Mapping> regions) {
+                      ASSERT_EQ(regions.size(), 2U);
+                      ASSERT_GE(regions[0].length_bytes, small_bytes);
+                      for (std::uint64_t i = 0; i < 8; ++i) {
+                        std::memcpy(regions[1].base + i * 8, &i, sizeof i);
+                      }
+                    }};
+    world_ = GetParam().make(plan);
+  }
+
+  std::unique_ptr<World> world_;
+};
+
+// ---- creation
+// ------------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, ANewStoreIsAsItWasFilledAndZeroElsewhere) {
+  Session s(*world_);
+  for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(s.read_word({large_region, i * 8}).value(), i);
+  EXPECT_EQ(s.fetch({large_region, 64}, large_bytes - 64).value(), std::string(large_bytes - 64, '\0'));
+  EXPECT_EQ(s.fetch({small_region, 0}, small_bytes).value(), std::string(small_bytes, '\0'));
+  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes);
+  EXPECT_EQ(s.endpoint.length_bytes(large_region), large_bytes);
+  EXPECT_EQ(s.endpoint.length_bytes(17), 0U) << "there is no such region";
+  EXPECT_FALSE(s.fabric->location().empty());
+  EXPECT_GT(s.fabric->free_bytes(), 0U);
+}
+
+// ---- words
+// ---------------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, AWordThatWasWrittenIsReadByAll) {
+  Session a(*world_);
+  Session b(*world_);
+  Session c(a.fabric);
+  for (std::uint64_t i = 1; i < 50; ++i) {
+    const Address at{small_region, i * 8};
+    ASSERT_TRUE(a.write_word(at, i * 0x0101010101010101).has_value());
+    for (Session* reader : {&a, &b, &c}) EXPECT_EQ(reader->read_word(at).value(), i * 0x0101010101010101);
+  }
+}
+
+TEST_P(Conformance, ABatchReadsEachWordItWasAskedFor) {
+  Session s(*world_);
+  std::array<Address, batch_words_max> at;
+  for (std::size_t count = 0; count <= batch_words_max; ++count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      at[i] = {i % 2 == 0 ? small_region : large_region, 1'024 + 72 * i};
+      ASSERT_TRUE(s.write_word(at[i], 100 * count + i).has_value());
+    }
+    std::array<std::uint64_t, batch_words_max + 1> words;
+    words.fill(~std::uint64_t{0});
+    ASSERT_TRUE(s.read_words(std::span(at).first(count), words.data()).has_value());
+    for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(words[i], 100 * count + i);
+    EXPECT_EQ(words[count], ~std::uint64_t{0});
+  }
+  at.fill({small_region, 8});
+  std::array<std::uint64_t, batch_words_max> words{};
+  ASSERT_TRUE(s.write_word(at[0], 5).has_value());
+  ASSERT_TRUE(s.read_words(at, words.data()).has_value());
+  for (const std::uint64_t word : words) EXPECT_EQ(word, 5U) << "one word many times";
+}
+
+TEST_P(Conformance, CompareSwapChangesOnlyWhatWasExpected) {
+  Session s(*world_);
+  const Address at{small_region, 8};
+  EXPECT_EQ(s.compare_swap(at, 0, 7).value(), 0U);
+  EXPECT_EQ(s.read_word(at).value(), 7U);
+  EXPECT_EQ(s.compare_swap(at, 0, 9).value(), 7U);
+  EXPECT_EQ(s.read_word(at).value(), 7U);
+  EXPECT_EQ(s.compare_swap(at, 7, ~std::uint64_t{0}).value(), 7U);
+  EXPECT_EQ(s.compare_swap(at, ~std::uint64_t{0}, 0).value(), ~std::uint64_t{0});
+  EXPECT_EQ(s.read_word({small_region, 0}).value(), 0U);
+  EXPECT_EQ(s.read_word({small_region, 16}).value(), 0U);
+}
+
+TEST_P(Conformance, FetchAddTellsTheWordBeforeAndWrapsAround) {
+  Session s(*world_);
+  const Address at{small_region, 8};
+  EXPECT_EQ(s.fetch_add(at, 5).value(), 0U);
+  EXPECT_EQ(s.fetch_add(at, ~std::uint64_t{0}).value(), 5U);
+  EXPECT_EQ(s.fetch_add(at, 0).value(), 4U);
+  ASSERT_TRUE(s.write_word(at, ~std::uint64_t{0}).has_value());
+  EXPECT_EQ(s.fetch_add(at, 2).value(), ~std::uint64_t{0});
+  EXPECT_EQ(s.read_word(at).value(), 1U);
+  EXPECT_EQ(s.read_word({small_region, 16}).value(), 0U);
+}
+
+// ---- bytes
+// ---------------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, BytesOfAnyLengthAndPlace) {
+  Session a(*world_);
+  Session b(*world_);
+  base::Random random(1);
+  std::string expected = a.fetch({large_region, 0}, large_bytes).value();
+  for (const std::size_t length :
+       {0UL, 1UL, 7UL, 8UL, 9UL, 63UL, 64UL, 65UL, 1'000UL, 4'096UL, 100'001UL, 262'144UL}) {
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t offset = random.below(large_bytes - length + 1);
+      std::string bytes(length, '\0');
+      for (char& c : bytes) c = static_cast<char>(random.next());
+      ASSERT_TRUE(a.write({large_region, offset}, bytes).has_value());
+      expected.replace(offset, length, bytes);
+      EXPECT_EQ(b.fetch({large_region, offset}, length).value(), bytes);
+    }
+  }
+  EXPECT_EQ(b.fetch({large_region, 0}, large_bytes).value(), expected);
+}
+
+// ---- bounds
+// --------------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, AnAddressOutsideItsRegionIsCorruptAndTouchesNothing) {
+  Session s(*world_);
+  constexpr std::uint64_t huge = ~std::uint64_t{0};
+  for (const Address at :
+       {Address{small_region, small_bytes}, Address{small_region, small_bytes + 8}, Address{9, 0},
+        Address{127, 64}, Address{128, 0}, Address{255, 0}, Address{small_region, huge - 7},
+        Address{small_region, huge - 15}, Address{small_region, std::uint64_t{1} << 63},
+        Address{small_region, region_bytes_max - 8}, Address{small_region, region_bytes_max}}) {
+    SCOPED_TRACE(fmt::format("region {} offset {:#x}", at.region, at.offset_bytes));
+    EXPECT_EQ(s.read_word(at).error().code, Errc::corrupt);
+    EXPECT_EQ(s.write_word(at, 1).error().code, Errc::corrupt);
+    EXPECT_EQ(s.compare_swap(at, 0, 1).error().code, Errc::corrupt);
+    EXPECT_EQ(s.fetch_add(at, 1).error().code, Errc::corrupt);
+    EXPECT_EQ(s.fetch(at, 8).error().code, Errc::corrupt);
+    EXPECT_EQ(s.write(at, "12345678").error().code, Errc::corrupt);
+  }
+  EXPECT_EQ(s.fetch({small_region, small_bytes - 8}, 9).error().code, Errc::corrupt);
+  EXPECT_EQ(s.write({small_region, small_bytes - 8}, "123456789").error().code, Errc::corrupt);
+  EXPECT_EQ(s.fetch({small_region, 8}, small_bytes).error().code, Errc::corrupt);
+  const auto error = s.read_word({small_region, small_bytes}).error();
+  EXPECT_NE(error.detail.find(fmt::format("{:#x}", small_bytes)), std::string::npos) << error.message();
+  EXPECT_TRUE(s.read_word({small_region, small_bytes - 8}).has_value());
+  EXPECT_EQ(s.fetch({small_region, 0}, small_bytes).value(), std::string(small_bytes, '\0'));
+}
+
+TEST_P(Conformance, OneBadAddressFailsItsBatch) {
+  Session s(*world_);
+  for (std::size_t bad = 0; bad < 3; ++bad) {
+    std::array<Address, 3> at = {Address{small_region, 0}, Address{small_region, 8},
+                                 Address{large_region, 0}};
+    at[bad].offset_bytes = large_bytes;
+    std::array<std::uint64_t, 3> words{};
+    const auto read = s.read_words(at, words.data());
+    ASSERT_FALSE(read.has_value());
+    EXPECT_EQ(read.error().code, Errc::corrupt);
+  }
+}
+
+// ---- P1, P2: whole words, atomics
+// ----------------------------------------------------------------------------------
+
+TEST_P(Conformance, WordsAreReadWholeWhileOthersWriteThem) {
+  constexpr std::uint64_t words = 32;
+  const auto pattern = [](std::uint64_t x) { return x << 48 | x << 32 | x << 16 | x; };
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    Session s(*world_);
+    for (std::uint64_t x = 0; !stop; x = (x + 1) & 0xffff) {
+      const Address at{small_region, x % words * 8};
+      if (x % 3 == 0) {
+        ASSERT_TRUE(s.write_word(at, pattern(x)).has_value());
+      } else {
+        const std::uint64_t now = s.read_word(at).value();
+        ASSERT_EQ(s.compare_swap(at, now, pattern(x)).value(), now);
+      }
+    }
+  });
+  Session s(*world_);
+  for (int i = 0; i < 3'000; ++i) {
+    std::array<Address, batch_words_max> at;
+    for (std::size_t j = 0; j < at.size(); ++j)
+      at[j] = {small_region, (static_cast<std::uint64_t>(i) + j) % words * 8};
+    std::array<std::uint64_t, batch_words_max> read{};
+    ASSERT_TRUE(s.read_words(at, read.data()).has_value());
+    for (const std::uint64_t word : read) ASSERT_EQ(word, pattern(word & 0xffff));
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
+  constexpr int each = 2'000;
+  const Address counter{small_region, 64};
+  const auto add = [&] {
+    Session s(*world_);
+    for (int i = 0; i < each; ++i) ASSERT_TRUE(s.fetch_add(counter, 1).has_value());
+  };
+  const auto swap = [&] {
+    Session s(*world_);
+    for (int done = 0; done < each;) {
+      const std::uint64_t seen = s.read_word(counter).value();
+      if (s.compare_swap(counter, seen, seen + 1).value() == seen) ++done;
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(add);
+  threads.emplace_back(swap);
+  threads.emplace_back(add);
+  for (std::thread& thread : threads) thread.join();
+  Session s(*world_);
+  EXPECT_EQ(s.read_word(counter).value(), 3U * each);
+}
+
+// What a compare-swap published is there for whoever sees its word.
+TEST_P(Conformance, WhatWasWrittenAndAwaitedIsThereForWhoeverSeesTheNextWord) {
+  constexpr std::uint64_t rounds = 500;
+  const Address word{small_region, 0};
+  const auto place = [](std::uint64_t round) { return Address{large_region, round * 128}; };
+  std::thread writer([&] {
+    Session s(*world_);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      ASSERT_TRUE(s.write(place(round), std::string(100, static_cast<char>('a' + round % 26))).has_value());
+      ASSERT_EQ(s.compare_swap(word, round - 1, round).value(), round - 1);
+    }
+  });
+  Session s(*world_);
+  for (std::uint64_t seen = 0; seen < rounds;) {
+    seen = s.read_word(word).value();
+    if (seen == 0) continue;
+    ASSERT_EQ(s.fetch(place(seen), 100).value(), std::string(100, static_cast<char>('a' + seen % 26)));
+  }
+  writer.join();
+}
+
+// ---- turns
+// ---------------------------------------------------------------------------------------------------------
+
+coro::Task<std::uint64_t> sum_of(Endpoint* e, std::uint64_t first) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const std::array at{Address{large_region, (first + i) * 8}, Address{large_region, (first + i + 1) * 8}};
+    std::array<std::uint64_t, 2> words{};
+    if (!co_await e->read_words(at, words.data())) co_return 0;
+    auto bytes = co_await e->fetch(at[0], 8);
+    if (!bytes) co_return 0;
+    std::uint64_t again = 0;
+    std::memcpy(&again, bytes->data(), sizeof again);
+    sum += words[0] + words[1] + again;
+  }
+  co_return sum;
+}
+
+coro::Task<int> many_sums(Endpoint* e) {
+  const Endpoint::Turns turns(*e);
+  std::vector<coro::Task<std::uint64_t>> children;
+  for (std::uint64_t i = 0; i < 50; ++i) children.push_back(sum_of(e, i));
+  coro::Scope scope(e->queue());
+  for (auto& child : children) scope.start(child);
+  co_await scope.join();
+  int right = 0;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    std::uint64_t expected = 0;
+    for (std::uint64_t j = 0; j < 10; ++j) expected += 2 * (i + j) + (i + j + 1);
+    right += children[i].take() == expected ? 1 : 0;
+  }
+  co_return right;
+}
+
+TEST_P(Conformance, CoroutinesTakeTurns) {
+  Session s(*world_);
+  for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(s.write_word({large_region, i * 8}, i).has_value());
+  EXPECT_EQ(s.endpoint.run(many_sums(&s.endpoint)), 50);
+}
+
+// ---- extending
+// -----------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, AnExtensionIsZeroKeepsWhatWasThereAndIsSeenByOthers) {
+  Session a(*world_);
+  Session b(*world_);
+  Session same(a.fabric);
+  ASSERT_TRUE(a.write_word({small_region, 0}, 77).has_value());
+  EXPECT_FALSE(b.read_word({small_region, 40'000}).has_value());
+  ASSERT_TRUE(a.fabric->extend(small_region, 65'536).has_value());
+  for (Session* s : {&a, &b, &same}) {
+    EXPECT_EQ(s->fetch({small_region, small_bytes}, 65'536 - small_bytes).value(),
+              std::string(65'536 - small_bytes, '\0'));
+    EXPECT_EQ(s->read_word({small_region, 0}).value(), 77U);
+    EXPECT_EQ(s->endpoint.length_bytes(small_region), 65'536U);
+  }
+  ASSERT_TRUE(b.write_word({small_region, 65'528}, 5).has_value());
+  EXPECT_EQ(a.read_word({small_region, 65'528}).value(), 5U);
+  ASSERT_TRUE(b.fabric->extend(small_region, 8'192).has_value()) << "it is as long already";
+  EXPECT_EQ(b.endpoint.length_bytes(small_region), 65'536U);
+  EXPECT_EQ(a.read_word({small_region, 65'528}).value(), 5U);
+}
+
+TEST_P(Conformance, ARegionComesToLifeByItsExtension) {
+  Session a(*world_);
+  Session b(*world_);
+  EXPECT_EQ(b.read_word({42, 0}).error().code, Errc::corrupt);
+  ASSERT_TRUE(a.fabric->extend(42, 8'192).has_value());
+  ASSERT_TRUE(a.write_word({42, 8}, 1).has_value());
+  EXPECT_EQ(b.read_word({42, 8}).value(), 1U);
+  EXPECT_EQ(b.endpoint.length_bytes(42), 8'192U);
+}
+
+TEST_P(Conformance, AllMayExtendAtOnce) {
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 3; ++t) {
+    threads.emplace_back([this, t] {
+      Session s(*world_);
+      for (std::uint64_t i = 1; i <= 40; ++i) {
+        const std::uint64_t length = small_bytes + (i * 3 + t) * 4'096;
+        ASSERT_TRUE(s.fabric->extend(small_region, length).has_value());
+        ASSERT_GE(s.endpoint.length_bytes(small_region), length) << "it never becomes shorter";
+        ASSERT_TRUE(s.write_word({small_region, length - 8 * (t + 1)}, length).has_value());
+        ASSERT_EQ(s.read_word({small_region, length - 8 * (t + 1)}).value(), length);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Session s(*world_);
+  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + 122 * 4'096);
+}
+
+TEST_P(Conformance, PreparingChangesNothing) {
+  Session s(*world_);
+  ASSERT_TRUE(s.write_word({large_region, 800}, 9).has_value());
+  s.fabric->prepare(large_region, 0, large_bytes);
+  s.fabric->prepare(large_region, 100, 50);
+  s.fabric->prepare(99, 0, 1 << 20);
+  EXPECT_EQ(s.read_word({large_region, 800}).value(), 9U);
+  EXPECT_EQ(s.endpoint.length_bytes(large_region), large_bytes);
+}
+
+// ---- presence
+// ------------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, AClientNumberIsHeldOnce) {
+  const auto a = world_->attach();
+  const auto b = world_->attach();
+  EXPECT_FALSE(a->present(7));
+  EXPECT_TRUE(a->claim_presence(7).value());
+  EXPECT_FALSE(a->claim_presence(7).value());
+  EXPECT_FALSE(b->claim_presence(7).value());
+  EXPECT_TRUE(a->present(7));
+  EXPECT_TRUE(b->present(7));
+  EXPECT_FALSE(b->present(8));
+  EXPECT_TRUE(b->claim_presence(8).value());
+  EXPECT_TRUE(a->present(8));
+  a->release_presence(7);
+  EXPECT_FALSE(b->present(7));
+  EXPECT_TRUE(b->claim_presence(7).value());
+  EXPECT_TRUE(a->present(7));
+  EXPECT_TRUE(a->present(8)) << "letting one go keeps the others";
+}
+
+TEST_P(Conformance, PresenceEndsWithItsHolder) {
+  const auto a = world_->attach();
+  {
+    const auto b = world_->attach();
+    EXPECT_TRUE(b->claim_presence(1'023).value());
+    EXPECT_TRUE(a->present(1'023));
+  }
+  EXPECT_FALSE(a->present(1'023));
+}
+
+TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
+  for (std::uint32_t number = 1; number < 30; ++number) {
+    std::atomic<int> got{0};
+    std::vector<std::shared_ptr<Fabric>> fabrics;
+    for (int t = 0; t < 3; ++t) fabrics.push_back(world_->attach());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 6; ++t) {
+      threads.emplace_back([&, t] {
+        if (fabrics[static_cast<std::size_t>(t % 3)]->claim_presence(number).value()) ++got;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(got, 1);
+  }
+}
+
+// ---- P5: deadlines
+// -------------------------------------------------------------------------------------------------
+
+TEST_P(Conformance, EveryOperationEndsThoughItsDeadlineHasPassed) {
+  Session s(*world_);
+  s.endpoint.set_deadline(1);
+  const auto ended = [](const auto& result) {
+    return result.has_value() || result.error().code == Errc::timed_out;
+  };
+  EXPECT_TRUE(ended(s.read_word({small_region, 0})));
+  EXPECT_TRUE(ended(s.write_word({small_region, 0}, 1)));
+  EXPECT_TRUE(ended(s.compare_swap({small_region, 0}, 1, 2)));
+  EXPECT_TRUE(ended(s.fetch_add({small_region, 0}, 1)));
+  EXPECT_TRUE(ended(s.fetch({small_region, 0}, 100)));
+  EXPECT_TRUE(ended(s.write({small_region, 0}, "x")));
+}
+
+coro::Task<base::Nanos> sleep_task(Endpoint* e, base::Nanos until) {
+  co_await e->sleep_until(until);
+  co_return e->now();
+}
+
+TEST_P(Conformance, SleepingEnds) {
+  Session s(*world_);
+  const base::Nanos until = s.endpoint.now() + 20 * base::millisecond_ns;
+  EXPECT_GE(s.endpoint.run(sleep_task(&s.endpoint, until)), until);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
+                         [](const auto& info) { return info.param.name; });
+
+// ---- what is posted
+// ------------------------------------------------------------------------------------------------
+
+// Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
+// goes on when the network does.
+TEST(Posted, WhatIsHeldUpEndsAtItsDeadline) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, 4'096}}, .fill = {}});
+  bool held = true;
+  Session s(std::make_shared<fake::PostingFabric>(
+      store,
+      fake::PostingOptions{.mapped = {}, .before = {}, .held = [&held](auto /*batch*/) { return held; }}));
+  s.endpoint.set_deadline(store->now() + 100 * base::millisecond_ns);
+  EXPECT_EQ(s.read_word({0, 0}).error().code, Errc::timed_out);
+  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).error().code, Errc::timed_out);
+  EXPECT_EQ(s.fetch({0, 0}, 8).error().code, Errc::timed_out);
+  EXPECT_LT(store->now(), 1'001 * base::second_ns);
+  held = false;
+  s.endpoint.set_deadline(store->now() + base::second_ns);
+  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).value(), 0U);
+  EXPECT_EQ(s.read_word({0, 0}).value(), 1U);
+}
+
+}  // namespace
+}  // namespace loch::fabric

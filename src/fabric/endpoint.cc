@@ -1,0 +1,51 @@
+#include "fabric/endpoint.h"
+
+#include <fmt/format.h>
+
+namespace loch::fabric {
+
+std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
+  if (at.region >= region_count_max || at.offset_bytes > region_bytes_max ||
+      length_bytes > region_bytes_max) {
+    return nullptr;
+  }
+  auto mapping = port_->map(at.region);
+  if (!mapping) return nullptr;
+  mappings_[at.region] = *mapping;
+  if (mapping->base == nullptr || at.offset_bytes + length_bytes > mapping->length_bytes) return nullptr;
+  return mapping->base + at.offset_bytes;
+}
+
+std::uint64_t Endpoint::length_bytes(RegionId region) {
+  auto mapping = port_->map(region);
+  if (!mapping) return 0;
+  mappings_[region] = *mapping;
+  return mapping->length_bytes;
+}
+
+void Endpoint::step() {
+  if (queue_.run_one()) return;
+  const base::Nanos next = queue_.run_timers();
+  if (!queue_.idle()) return;
+  const base::Nanos time = now();
+  port_->poll(next > time ? next - time : base::millisecond_ns);
+}
+
+void Posted::completed(Completion& completion, Result<void> result) {
+  auto& self = static_cast<Posted&>(completion);
+  self.outcome = std::move(result);
+  self.endpoint.queue_.push(self.waiter);
+}
+
+Result<void> Posted::finish() {
+  if (!outcome) return std::move(outcome);
+  for (const Operation& operation : batch) {
+    if (!operation.bad_address) continue;
+    return fail(Errc::corrupt, "fabric",
+                fmt::format("region {} has no {} bytes at offset {:#x}", operation.at.region,
+                            operation.length_bytes, operation.at.offset_bytes));
+  }
+  return {};
+}
+
+}  // namespace loch::fabric

@@ -1,0 +1,331 @@
+// Endpoint: the one-sided operations of one session.
+//
+//   auto words = co_await endpoint.read_words(addresses, words);
+//   Result<std::uint64_t> before = co_await endpoint.compare_swap(slot, expected, desired);
+//
+// Memory that is mapped here is touched in place: the awaitable is ready at once and inlines to loads, a
+// store or a locked instruction. What is not mapped is posted to the Port, and the coroutine goes on when it
+// has completed. When several coroutines take turns (`Turns`), an operation on mapped memory prefetches, lets
+// the others run, and touches the memory when its turn comes again, so that their cache misses overlap.
+//
+// One thread. Addresses are input: one that is outside its region is Errc::corrupt.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <coroutine>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <loch/coro/task.h>
+
+#include "coro/run_queue.h"
+#include "fabric/fabric.h"
+
+namespace loch::fabric {
+
+inline constexpr std::size_t cache_line_bytes = 64;
+inline constexpr std::size_t batch_words_max = 8;
+
+class Endpoint;
+
+// Bytes of the store: in place if they are mapped, else a copy that lives as long as this object.
+class Bytes {
+ public:
+  Bytes() = default;
+  Bytes(const std::byte* data, std::size_t length) : data_(data), length_(length) {}
+  Bytes(std::unique_ptr<std::byte[]> copy, std::size_t length)
+      : data_(copy.get()), length_(length), copy_(std::move(copy)) {}
+
+  [[nodiscard]] const std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return length_; }
+  [[nodiscard]] bool in_place() const { return copy_ == nullptr; }
+  // The copy, if these are no bytes in place.
+  std::unique_ptr<std::byte[]> take_copy() && { return std::move(copy_); }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t length_ = 0;
+  std::unique_ptr<std::byte[]> copy_;
+};
+
+// A word of the store that others change: never touched but by these.
+inline std::uint64_t load_word(const std::byte* at) {
+  // acquire: pairs with the release of the compare-swap or store that published what the word names.
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at)))
+      .load(std::memory_order_acquire);
+}
+inline void store_word(std::byte* at, std::uint64_t value) {
+  // release: pairs with the acquire of load_word.
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
+}
+
+class Endpoint {
+ public:
+  Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port)
+      : fabric_(std::move(fabric)), port_(std::move(port)), queue_(fabric_->clock()) {}
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  // Where [at, at + length) is in this process, or null if it is not mapped or not inside its region.
+  std::byte* mapped(Address at, std::size_t length_bytes) {
+    const Mapping& m = mappings_[at.region];
+    if (length_bytes <= m.length_bytes && at.offset_bytes <= m.length_bytes - length_bytes &&
+        m.base != nullptr) [[likely]] {
+      return m.base + at.offset_bytes;
+    }
+    return remap(at, length_bytes);
+  }
+
+  // How long `region` is now; 0 if it does not exist.
+  std::uint64_t length_bytes(RegionId region);
+
+  // The words at `at` (at most batch_words_max) into `into`; one batch.
+  auto read_words(std::span<const Address> at, std::uint64_t* into);
+  auto compare_swap(Address at, std::uint64_t expected, std::uint64_t desired);
+  auto fetch_add(Address at, std::uint64_t added);
+  // One word, whole, ordered after what this session wrote and awaited before.
+  auto write_word(Address at, std::uint64_t value);
+  // `length_bytes` of the store, in place or copied. What lies there must not change meanwhile (items do
+  // not).
+  auto fetch(Address at, std::size_t length_bytes);
+  auto write(Address at, std::span<const std::byte> bytes);
+
+  // Lets the pending coroutines run until `task` has finished. What a blocking call does.
+  template <class T>
+  T run(coro::Task<T> task) {
+    task.start();
+    if (!task.done()) [[unlikely]] {
+      while (!task.done()) step();
+    }
+    return task.take();
+  }
+  // One step of progress: runs a coroutine, or polls, or waits for the next timer.
+  void step();
+
+  // Waits without holding up the coroutines that take turns; for back-off.
+  auto sleep_until(base::Nanos until) { return queue_.sleep_until(until); }
+
+  [[nodiscard]] coro::RunQueue& queue() { return queue_; }
+  [[nodiscard]] Fabric& fabric() { return *fabric_; }
+  [[nodiscard]] base::Nanos now() const { return queue_.now(); }
+  // When the operation that posts now must have ended; the session sets it.
+  void set_deadline(base::Nanos deadline) { deadline_ = deadline; }
+
+  // While one of these lives, operations on mapped memory take turns.
+  class Turns {
+   public:
+    explicit Turns(Endpoint& endpoint) : endpoint_(endpoint), before_(endpoint.taking_turns_) {
+      endpoint_.taking_turns_ = true;
+    }
+    ~Turns() { endpoint_.taking_turns_ = before_; }
+    Turns(const Turns&) = delete;
+    Turns& operator=(const Turns&) = delete;
+
+   private:
+    Endpoint& endpoint_;
+    bool before_;
+  };
+
+ private:
+  friend struct Awaiting;
+  friend struct Posted;
+  std::byte* remap(Address at, std::size_t length_bytes);
+
+  std::array<Mapping, 256> mappings_{};  // any RegionId, since addresses are input
+  std::shared_ptr<Fabric> fabric_;
+  std::unique_ptr<Port> port_;
+  coro::RunQueue queue_;
+  base::Nanos deadline_ = 0;
+  bool taking_turns_ = false;
+};
+
+// A batch on its way, and the coroutine that waits for it. Made only when something is posted.
+struct Posted : Completion {
+  Endpoint& endpoint;
+  std::coroutine_handle<> waiter;
+  std::vector<Operation> batch;
+  Result<void> outcome{};
+
+  Posted(Endpoint& e, std::coroutine_handle<> handle) : Completion{&completed}, endpoint(e), waiter(handle) {}
+  static void completed(Completion& completion, Result<void> result);
+  // The outcome of the batch, a bad address among them.
+  Result<void> finish();
+};
+
+// What all awaitables of an Endpoint share: the choice between touching and posting.
+struct Awaiting {
+  Endpoint& endpoint;
+  std::unique_ptr<Posted> posted{};
+
+  [[nodiscard]] bool takes_turns() const { return endpoint.taking_turns_; }
+  void wait_for_turn(std::coroutine_handle<> handle) const { endpoint.queue_.push(handle); }
+  Posted& prepare(std::coroutine_handle<> handle) {
+    posted = std::make_unique<Posted>(endpoint, handle);
+    return *posted;
+  }
+  void post() const { endpoint.port_->post(posted->batch, endpoint.deadline_, *posted); }
+};
+
+struct ReadWords : Awaiting {
+  std::span<const Address> at;
+  std::uint64_t* into;
+  std::array<std::byte*, batch_words_max> in_place;  // as many as `at`, once await_ready has filled them
+
+  ReadWords(Endpoint& e, std::span<const Address> addresses, std::uint64_t* words)
+      : Awaiting{e}, at(addresses), into(words) {}
+
+  bool await_ready() {
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      in_place[i] = endpoint.mapped(at[i], sizeof(std::uint64_t));
+      if (in_place[i] == nullptr) [[unlikely]] {
+        in_place[0] = nullptr;
+        return false;
+      }
+    }
+    if (!takes_turns()) return true;
+    for (std::size_t i = 0; i < at.size(); ++i) __builtin_prefetch(in_place[i]);
+    return false;
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    if (in_place[0] != nullptr) return wait_for_turn(handle);
+    Posted& batch = prepare(handle);
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      batch.batch.push_back({.kind = Operation::Kind::read,
+                             .at = at[i],
+                             .local = reinterpret_cast<std::byte*>(into + i),
+                             .length_bytes = sizeof(std::uint64_t)});
+    }
+    post();
+  }
+  Result<void> await_resume() {
+    if (posted) [[unlikely]]
+      return posted->finish();
+    for (std::size_t i = 0; i < at.size(); ++i) into[i] = load_word(in_place[i]);
+    return {};
+  }
+};
+
+struct Atomic : Awaiting {
+  Address at;
+  std::uint64_t compare;
+  std::uint64_t operand;
+  Operation::Kind kind;
+  std::byte* in_place = nullptr;
+
+  Atomic(Endpoint& e, Operation::Kind k, Address address, std::uint64_t expected, std::uint64_t value)
+      : Awaiting{e}, at(address), compare(expected), operand(value), kind(k) {}
+  bool await_ready() {
+    in_place = endpoint.mapped(at, sizeof(std::uint64_t));
+    return in_place != nullptr;
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    prepare(handle).batch.push_back({.kind = kind,
+                                     .at = at,
+                                     .length_bytes = sizeof(std::uint64_t),
+                                     .compare = compare,
+                                     .operand = operand});
+    post();
+  }
+  // The word as it was before.
+  Result<std::uint64_t> await_resume() {
+    if (posted) [[unlikely]] {
+      if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
+      return posted->batch[0].result;
+    }
+    std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(in_place));
+    if (kind == Operation::Kind::fetch_add) return word.fetch_add(operand, std::memory_order_acq_rel);
+    std::uint64_t seen = compare;
+    // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one
+    // names.
+    word.compare_exchange_strong(seen, operand, std::memory_order_acq_rel, std::memory_order_acquire);
+    return seen;
+  }
+};
+
+struct Write : Awaiting {
+  Address at;
+  std::byte* from;  // null: `word`
+  std::size_t length_bytes;
+  std::uint64_t word;
+  std::byte* in_place = nullptr;
+
+  Write(Endpoint& e, Address address, std::span<const std::byte> bytes)
+      : Awaiting{e},
+        at(address),
+        from(const_cast<std::byte*>(bytes.data())),
+        length_bytes(bytes.size()),
+        word(0) {}
+  Write(Endpoint& e, Address address, std::uint64_t value)
+      : Awaiting{e}, at(address), from(nullptr), length_bytes(sizeof value), word(value) {}
+
+  bool await_ready() {
+    in_place = endpoint.mapped(at, length_bytes);
+    return in_place != nullptr;
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    std::byte* bytes = from != nullptr ? from : reinterpret_cast<std::byte*>(&word);
+    prepare(handle).batch.push_back(
+        {.kind = Operation::Kind::write, .at = at, .local = bytes, .length_bytes = length_bytes});
+    post();
+  }
+  Result<void> await_resume() {
+    if (posted) [[unlikely]]
+      return posted->finish();
+    if (from == nullptr) {
+      store_word(in_place, word);
+    } else if (length_bytes != 0) {
+      std::memcpy(in_place, from, length_bytes);
+    }
+    return {};
+  }
+};
+
+struct Fetch : Awaiting {
+  Address at;
+  std::size_t length_bytes;
+  std::byte* in_place = nullptr;
+  std::unique_ptr<std::byte[]> copy;
+
+  Fetch(Endpoint& e, Address address, std::size_t length) : Awaiting{e}, at(address), length_bytes(length) {}
+  bool await_ready() {
+    in_place = endpoint.mapped(at, length_bytes);
+    if (in_place == nullptr) [[unlikely]]
+      return false;
+    constexpr std::size_t lines_max = 4;  // further ones are fetched by the processor itself
+    for (std::size_t line = 0; line < lines_max && line * cache_line_bytes < length_bytes; ++line) {
+      __builtin_prefetch(in_place + line * cache_line_bytes);
+    }
+    return !takes_turns();
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    if (in_place != nullptr) return wait_for_turn(handle);
+    copy = std::make_unique_for_overwrite<std::byte[]>(length_bytes);
+    prepare(handle).batch.push_back(
+        {.kind = Operation::Kind::read, .at = at, .local = copy.get(), .length_bytes = length_bytes});
+    post();
+  }
+  Result<Bytes> await_resume() {
+    if (!posted) [[likely]]
+      return Bytes(in_place, length_bytes);
+    if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
+    return Bytes(std::move(copy), length_bytes);
+  }
+};
+
+inline auto Endpoint::read_words(std::span<const Address> at, std::uint64_t* into) {
+  return ReadWords(*this, at, into);
+}
+inline auto Endpoint::compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
+  return Atomic(*this, Operation::Kind::compare_swap, at, expected, desired);
+}
+inline auto Endpoint::fetch_add(Address at, std::uint64_t added) {
+  return Atomic(*this, Operation::Kind::fetch_add, at, 0, added);
+}
+inline auto Endpoint::write_word(Address at, std::uint64_t value) { return Write(*this, at, value); }
+inline auto Endpoint::write(Address at, std::span<const std::byte> bytes) { return Write(*this, at, bytes); }
+inline auto Endpoint::fetch(Address at, std::size_t length_bytes) { return Fetch(*this, at, length_bytes); }
+
+}  // namespace loch::fabric

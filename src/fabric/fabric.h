@@ -1,0 +1,155 @@
+// fabric: the operations that every protocol of Loch is written in. Nothing above this folder names a
+// backend.
+//
+// A store's memory is a set of regions, each in one node's memory. A Fabric (one for each store that a
+// process has open) creates, finds and extends regions; an Endpoint (endpoint.h; one for each session) reads
+// and changes them.
+//
+// What may be assumed, on every backend (conformance_test.cc tests exactly this):
+// P1 An aligned 8-byte word is read and written whole. Nothing else is: a read may see any mix of old and new
+// words of
+//    a write that runs beside it, in any order.
+// P2 compare-swap and fetch-add are atomic against each other through the same fabric, and against the
+// processor of
+//    the owner only if `atomics_coherent`.
+// P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
+// two, wait
+//    for the first to complete.
+// P4 A failed operation may or may not have happened.
+// P5 Every operation is bounded by a deadline and ends in success or an Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <loch/error.h>
+
+#include "base/clock.h"
+
+namespace loch::fabric {
+
+using RegionId = std::uint8_t;
+inline constexpr std::size_t region_count_max = 128;
+inline constexpr std::uint64_t region_bytes_max = std::uint64_t{64} << 30;
+
+// A place in the store's memory.
+struct Address {
+  RegionId region = 0;
+  std::uint64_t offset_bytes = 0;
+
+  friend Address operator+(Address a, std::uint64_t bytes) { return {a.region, a.offset_bytes + bytes}; }
+  bool operator==(const Address&) const = default;
+};
+
+// One operation of a batch. The fabric owns `local` from post to completion.
+struct Operation {
+  enum class Kind : std::uint8_t { read, write, compare_swap, fetch_add };
+  Kind kind = Kind::read;
+  Address at;
+  std::byte* local = nullptr;    // read: filled; write: taken from
+  std::size_t length_bytes = 0;  // read, write
+  std::uint64_t compare = 0;     // compare_swap: expected
+  std::uint64_t operand = 0;     // compare_swap: desired; fetch_add: added
+  std::uint64_t result = 0;      // of an atomic: the word as it was before
+  bool bad_address = false;      // outside its region: this operation did nothing
+};
+
+// Where a region is in this process; `base` is null if its memory is elsewhere.
+struct Mapping {
+  std::byte* base = nullptr;
+  std::uint64_t length_bytes = 0;
+};
+
+// Told once, when a posted batch has completed, successfully or not. A function pointer and not a virtual
+// call: most of these live on a hot path that never posts.
+struct Completion {
+  void (*complete)(Completion& self, Result<void> outcome) = nullptr;
+};
+
+// The way of one session to memory that is not mapped here. One thread.
+class Port {
+ public:
+  virtual ~Port() = default;
+  // Where `region` is now, after it may have been extended. Errors: not_found, io, unavailable.
+  virtual Result<Mapping> map(RegionId region) = 0;
+  // Starts a batch; `batch` and `done` live until completion.
+  virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
+  // Makes progress; waits for at most `wait_ns` if there is none to make.
+  virtual void poll(base::Nanos wait_ns) = 0;
+};
+
+// What a new store consists of. `fill` is called once all regions are there, before anybody else can see
+// them.
+struct Plan {
+  struct Region {
+    RegionId id = 0;
+    std::uint64_t length_bytes = 0;
+  };
+  std::vector<Region> regions;
+  std::function<void(std::span<const Mapping>)> fill;  // in the order of `regions`
+};
+
+struct Access {
+  std::string directory = "/dev/shm";
+  std::uint32_t file_mode = 0600;
+  std::string group;
+  bool huge_pages = true;
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  virtual std::unique_ptr<Port> connect() = 0;
+
+  // Makes `region` at least `length_bytes` long (creating it if need be); all clients may do so at the same
+  // time. New bytes are zero. Errors: no_space (names the path and the free bytes), io.
+  virtual Result<void> extend(RegionId region, std::uint64_t length_bytes) = 0;
+
+  // Says that [from, to) of `region` will be used soon: the memory is put into huge pages where that can be
+  // had. Costs about a millisecond for 2 MiB, so it is asked for piece by piece as memory comes into use.
+  virtual void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) = 0;
+
+  // Whether the fabric's atomics are atomic against the owner's processor too.
+  [[nodiscard]] virtual bool atomics_coherent() const = 0;
+
+  // Presence: a client number is held by one living session at most, and let go of when its process ends,
+  // however it ends. `claim_presence` is false if somebody alive holds it.
+  virtual Result<bool> claim_presence(std::uint32_t client) = 0;
+  virtual void release_presence(std::uint32_t client) = 0;
+  [[nodiscard]] virtual bool present(std::uint32_t client) = 0;
+
+  // Where the store is, for people: "/dev/shm/loch.sessions".
+  [[nodiscard]] virtual std::string location() const = 0;
+  // Bytes that can still be had for `location`.
+  [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
+  // Bytes of this process's mappings that are in huge pages.
+  [[nodiscard]] virtual std::uint64_t huge_page_bytes() const = 0;
+  [[nodiscard]] virtual base::Clock clock() const { return {}; }
+};
+
+// "shm://name" taken apart. Errors: invalid_argument.
+struct Url {
+  std::string scheme;
+  std::string directory;  // empty unless the URL names one
+  std::string name;
+};
+Result<Url> parse_url(std::string_view url);
+
+// The store at `url`, as its scheme says. Errors: not_found, permission, invalid_argument, io.
+Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& access);
+// Publishes a new store: it is there whole, or not at all. Errors: exists, no_space, permission,
+// invalid_argument, io.
+Result<std::shared_ptr<Fabric>> create(std::string_view url, const Access& access, const Plan& plan);
+// Errors: not_found, permission, io.
+Result<void> destroy(std::string_view url, const Access& access);
+// Names of the stores that `attach` would find, sorted.
+Result<std::vector<std::string>> list(const Access& access);
+
+}  // namespace loch::fabric

@@ -1,0 +1,109 @@
+#include "fabric/shm/file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace loch::fabric::shm {
+namespace {
+
+constexpr int madv_collapse = 25;  // MADV_COLLAPSE of Linux 6.1; older headers do not name it
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<FileMapping> FileMapping::map(int fd, std::uint64_t reserved_bytes, const std::string& path) {
+  // An anonymous reservation first, so that the file can be placed on a huge page's boundary.
+  const std::uint64_t padded = reserved_bytes + huge_page_bytes;
+  void* reservation = ::mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation == MAP_FAILED) {
+    return fail(
+        Errc::io, "open",
+        fmt::format(
+            "{} bytes of address space for {}: {}; raise `ulimit -v`, or create the store with a smaller "
+            "max_bytes",
+            padded, path, std::strerror(errno)));
+  }
+  auto* start = static_cast<std::byte*>(reservation);
+  const std::uint64_t misaligned = reinterpret_cast<std::uintptr_t>(start) % huge_page_bytes;
+  std::byte* aligned = misaligned == 0 ? start : start + (huge_page_bytes - misaligned);
+  if (aligned != start) ::munmap(start, static_cast<std::size_t>(aligned - start));
+  std::byte* end = start + padded;
+  std::byte* mapped_end = aligned + reserved_bytes;
+  if (end != mapped_end) ::munmap(mapped_end, static_cast<std::size_t>(end - mapped_end));
+
+  void* mapped =
+      ::mmap(aligned, reserved_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
+  if (mapped == MAP_FAILED) {
+    const int error_number = errno;
+    ::munmap(aligned, reserved_bytes);
+    return system_error("open", error_number, path);
+  }
+  FileMapping result;
+  result.base_ = aligned;
+  result.reserved_bytes_ = reserved_bytes;
+  return result;
+}
+
+FileMapping::~FileMapping() {
+  if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
+}
+
+void FileMapping::collapse(std::uint64_t from_bytes, std::uint64_t to_bytes) const {
+  from_bytes = (from_bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
+  to_bytes = to_bytes / huge_page_bytes * huge_page_bytes;
+  if (from_bytes >= to_bytes) return;
+  ::madvise(base_ + from_bytes, to_bytes - from_bytes, MADV_HUGEPAGE);
+  ::madvise(base_ + from_bytes, to_bytes - from_bytes, madv_collapse);
+}
+
+std::unexpected<Error> system_error(const char* operation, int error_number, const std::string& path) {
+  const char* reason = std::strerror(error_number);
+  switch (error_number) {
+    case ENOENT:
+      return fail(Errc::not_found, operation, fmt::format("{}: {}", path, reason));
+    case EACCES:
+    case EPERM:
+      return fail(Errc::permission, operation,
+                  fmt::format("{}: {}; the files' mode and group say who may use the store", path, reason));
+    case ENOSPC:
+    case EDQUOT:
+      return fail(
+          Errc::no_space, operation,
+          fmt::format(
+              "{}: {}; {} bytes are free there. Remove items or stores (`loch ls`), or enlarge the file "
+              "system (`mount -o remount,size=...`)",
+              path, reason, free_bytes_at(path)));
+    default:
+      return fail(Errc::io, operation, fmt::format("{}: {}", path, reason));
+  }
+}
+
+std::uint64_t free_bytes_at(const std::string& path) {
+  struct statvfs stat{};
+  if (::statvfs(path.c_str(), &stat) != 0) return 0;
+  return static_cast<std::uint64_t>(stat.f_bavail) * stat.f_frsize;
+}
+
+Result<void> reserve(int fd, std::uint64_t length_bytes, const std::string& path) {
+  struct stat stat{};
+  if (::fstat(fd, &stat) != 0) return system_error("extend", errno, path);
+  const auto length = static_cast<std::uint64_t>(stat.st_size);
+  if (length >= length_bytes) return {};
+  // Unlike ftruncate, this takes the memory now: a full file system is an error here and never a SIGBUS
+  // later. The length grows only once all of it is there.
+  const int error_number =
+      ::posix_fallocate(fd, static_cast<off_t>(length), static_cast<off_t>(length_bytes - length));
+  if (error_number != 0) return system_error("extend", error_number, path);
+  return {};
+}
+
+}  // namespace loch::fabric::shm

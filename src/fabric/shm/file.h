@@ -1,0 +1,73 @@
+// Small owners of what the kernel hands out, and the errors of its calls as ours.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "fabric/fabric.h"
+
+namespace loch::fabric::shm {
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor();
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Address space for a file that grows: the whole length is mapped at the start, and pages come to life as the
+// file gets them. Aligned to a huge page.
+class FileMapping {
+ public:
+  static Result<FileMapping> map(int fd, std::uint64_t reserved_bytes, const std::string& path);
+
+  FileMapping() = default;
+  FileMapping(FileMapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)),
+        reserved_bytes_(std::exchange(other.reserved_bytes_, 0)) {}
+  FileMapping& operator=(FileMapping&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(reserved_bytes_, other.reserved_bytes_);
+    return *this;
+  }
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+  ~FileMapping();
+
+  [[nodiscard]] std::byte* base() const { return base_; }
+
+  // Asks for huge pages in [from, to), which the file has; only whole ones. Failure is not an error: small
+  // pages do.
+  void collapse(std::uint64_t from_bytes, std::uint64_t to_bytes) const;
+
+ private:
+  std::byte* base_ = nullptr;
+  std::uint64_t reserved_bytes_ = 0;
+};
+
+inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
+
+// The Error for `errno` after a failed call about `path`.
+std::unexpected<Error> system_error(const char* operation, int error_number, const std::string& path);
+
+// Free bytes of the file system of `path`; 0 if it can not be asked.
+std::uint64_t free_bytes_at(const std::string& path);
+
+// Makes the file at least `length_bytes` long, its memory reserved, so that no later touch of it fails.
+Result<void> reserve(int fd, std::uint64_t length_bytes, const std::string& path);
+
+}  // namespace loch::fabric::shm

@@ -1,0 +1,454 @@
+// Stores as files: made whole or not at all, who may use them, where they are, what is left when a process
+// dies.
+#include "fabric/shm/shm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <functional>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sstream>
+#include <string>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/endpoint.h"
+
+namespace loch::fabric {
+namespace {
+
+constexpr std::uint64_t region_bytes = 1U << 20;
+constexpr std::uint64_t mark = 0x1234567890abcdef;
+
+// A folder of its own in /dev/shm for each test, gone afterwards.
+class ShmTest : public testing::Test {
+ protected:
+  ShmTest() {
+    std::string folder = "/dev/shm/loch-shm-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
+    access_ = {.directory = folder, .group = {}, .huge_pages = false};
+  }
+  ~ShmTest() override { std::filesystem::remove_all(access_.directory); }
+
+  static Plan plan() {
+    return {.regions = {{0, region_bytes}, {1, region_bytes}}, .fill = [](std::span<const Mapping> regions) {
+              for (const Mapping& region : regions) {
+                std::memcpy(region.base, &mark, sizeof mark);
+                std::memcpy(region.base + region.length_bytes - sizeof mark, &mark, sizeof mark);
+              }
+            }};
+  }
+  [[nodiscard]] std::vector<std::string> files_in_folder() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(access_.directory)) {
+      names.push_back(entry.path().filename());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+  // Whether the store is there as `plan` makes it.
+  static bool is_whole(const std::shared_ptr<Fabric>& fabric) {
+    Endpoint endpoint(fabric, fabric->connect());
+    for (const RegionId region : {RegionId{0}, RegionId{1}}) {
+      for (const std::uint64_t offset : {std::uint64_t{0}, region_bytes - 8}) {
+        const std::byte* at = endpoint.mapped({region, offset}, 8);
+        if (at == nullptr || load_word(at) != mark) return false;
+      }
+    }
+    return true;
+  }
+
+  Access access_;
+};
+
+// Runs `body` in a child; what it returns, or how the child ended.
+std::string in_child(const std::function<std::string()>& body) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return "pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string said = body();
+    const bool told = ::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size());
+    ::_exit(told ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string said;
+  std::array<char, 256> buffer{};
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    said.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0
+             ? said
+             : fmt::format("ended with status {:#x}: {}", status, said);
+}
+
+std::string outcome(const auto& result) {
+  return result ? "ok" : fmt::format("{}: {}", name(result.error().code), result.error().detail);
+}
+
+// ---- creating
+// ------------------------------------------------------------------------------------------------------
+
+// Receive: a creator that is killed at any moment. Expect: the store is there whole or not at all, and a
+// later creator removes what is left.
+TEST_F(ShmTest, ACreatorThatDiesLeavesAWholeStoreOrNone) {
+  base::Random random(base::system_seed());
+  int whole = 0;
+  int none = 0;
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) {
+        if (!shm::create("victim", access_, plan()).has_value()) ::_exit(1);
+        if (!shm::destroy("victim", access_).has_value()) ::_exit(2);
+      }
+    }
+    const timespec moment{.tv_sec = 0, .tv_nsec = static_cast<long>(random.below(8'000'000))};
+    ::nanosleep(&moment, nullptr);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the creator failed with " << WEXITSTATUS(status);
+    const auto attached = shm::attach("victim", access_);
+    if (attached) {
+      EXPECT_TRUE(is_whole(*attached));
+      ASSERT_TRUE(shm::destroy("victim", access_).has_value());
+      ++whole;
+    } else {
+      EXPECT_EQ(attached.error().code, Errc::not_found) << attached.error().message();
+      ++none;
+    }
+  }
+  EXPECT_GT(none + whole, 0);
+  // What was left is younger than the grace: it may belong to somebody who is at work.
+  const auto left = files_in_folder();
+  ASSERT_TRUE(shm::create("other", access_, plan()).has_value());
+  EXPECT_EQ(files_in_folder().size(), left.size() + 1);
+  ASSERT_TRUE(shm::destroy("other", access_).has_value());
+  for (const std::string& file : left) {
+    const std::array<timespec, 2> long_ago{timespec{.tv_sec = 1'000, .tv_nsec = 0},
+                                           timespec{.tv_sec = 1'000, .tv_nsec = 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (access_.directory + "/" + file).c_str(), long_ago.data(), 0), 0) << file;
+  }
+  ASSERT_TRUE(shm::create("other", access_, plan()).has_value());
+  EXPECT_EQ(files_in_folder(), std::vector<std::string>{"loch.other"});
+}
+
+// Receive: an old private folder whose creator is alive, in a long creation. Expect: it is left alone.
+TEST_F(ShmTest, ALivingCreatorsFolderIsLeftAlone) {
+  Plan slow = plan();
+  const auto fill = slow.fill;
+  slow.fill = [&](std::span<const Mapping> regions) {
+    fill(regions);
+    for (const std::string& file : files_in_folder()) {
+      const std::array<timespec, 2> long_ago{timespec{.tv_sec = 1'000, .tv_nsec = 0},
+                                             timespec{.tv_sec = 1'000, .tv_nsec = 0}};
+      EXPECT_EQ(::utimensat(AT_FDCWD, (access_.directory + "/" + file).c_str(), long_ago.data(), 0), 0);
+    }
+    EXPECT_EQ(in_child([&] { return outcome(shm::create("other", access_, plan())); }), "ok");
+  };
+  const auto created = shm::create("slow", access_, slow);
+  ASSERT_TRUE(created.has_value()) << created.error().message();
+  EXPECT_TRUE(is_whole(*created));
+  EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"other", "slow"}));
+}
+
+TEST_F(ShmTest, OneOfManyCreatorsWins) {
+  for (int round = 0; round < 10; ++round) {
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const auto created = shm::create("one", access_, plan());
+        ::_exit(created ? 10 : created.error().code == Errc::exists ? 11 : 12);
+      }
+      children.push_back(child);
+    }
+    int winners = 0;
+    for (const pid_t child : children) {
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFEXITED(status) && (WEXITSTATUS(status) == 10 || WEXITSTATUS(status) == 11)) << status;
+      winners += WEXITSTATUS(status) == 10 ? 1 : 0;
+    }
+    EXPECT_EQ(winners, 1);
+    EXPECT_TRUE(is_whole(shm::attach("one", access_).value()));
+    ASSERT_TRUE(shm::destroy("one", access_).has_value());
+  }
+  EXPECT_TRUE(files_in_folder().empty());
+}
+
+TEST_F(ShmTest, AFailedCreationLeavesNothing) {
+  Plan impossible = plan();
+  impossible.regions.push_back({2, std::uint64_t{1} << 60});
+  const auto created = shm::create("large", access_, impossible);
+  ASSERT_FALSE(created.has_value());
+  EXPECT_TRUE(files_in_folder().empty());
+  access_.group = "there is no such group";
+  EXPECT_EQ(shm::create("name", access_, plan()).error().code, Errc::invalid_argument);
+  EXPECT_TRUE(files_in_folder().empty());
+}
+
+// ---- access
+// --------------------------------------------------------------------------------------------------------
+
+mode_t mode_of(const std::string& path) {
+  struct stat stat{};
+  EXPECT_EQ(::stat(path.c_str(), &stat), 0) << path;
+  return stat.st_mode & 07777;
+}
+
+TEST_F(ShmTest, FilesHaveTheModeThatWasAskedForWhateverTheUmask) {
+  const mode_t umask_before = ::umask(0077);
+  for (const std::uint32_t mode : {0600U, 0660U, 0666U, 0640U}) {
+    access_.file_mode = mode;
+    const auto created = shm::create("store", access_, plan());
+    ASSERT_TRUE(created.has_value());
+    ASSERT_TRUE((*created)->extend(5, 4'096).has_value());
+    const std::string folder = access_.directory + "/loch.store";
+    for (const char* file : {"region.0", "region.1", "region.5", "present"}) {
+      EXPECT_EQ(mode_of(folder + "/" + file), mode) << file;
+    }
+    // Readers may enter the folder, writers add files to it.
+    const mode_t folder_mode = mode_of(folder);
+    for (const unsigned shift : {0U, 3U, 6U}) {
+      if (((mode >> shift) & 4) != 0) EXPECT_EQ((folder_mode >> shift) & 5, 5U);
+      if (((mode >> shift) & 2) != 0) EXPECT_EQ((folder_mode >> shift) & 3, 3U);
+      if (shift < 6 && ((mode >> shift) & 6) == 0) EXPECT_EQ((folder_mode >> shift) & 7, 0U);
+    }
+    ASSERT_TRUE(shm::destroy("store", access_).has_value());
+  }
+  ::umask(umask_before);
+}
+
+TEST_F(ShmTest, FilesBelongToTheGroup) {
+  // Any group that this process may give files to: root to all, others to their own.
+  gid_t wanted = ::getegid();
+  std::array<gid_t, 64> groups{};
+  const int count = ::getgroups(groups.size(), groups.data());
+  for (int i = 0; i < count; ++i) wanted = groups[static_cast<std::size_t>(i)];
+  if (::geteuid() == 0) wanted = 1;
+  const struct group* entry = ::getgrgid(wanted);
+  ASSERT_NE(entry, nullptr) << wanted;
+  access_.group = entry->gr_name;
+  access_.file_mode = 0660;
+  const auto created = shm::create("store", access_, plan());
+  ASSERT_TRUE(created.has_value()) << created.error().message();
+  ASSERT_TRUE((*created)->extend(5, 4'096).has_value());
+  for (const char* file : {"", "/region.0", "/region.1", "/region.5", "/present"}) {
+    struct stat stat{};
+    ASSERT_EQ(::stat((access_.directory + "/loch.store" + file).c_str(), &stat), 0) << file;
+    EXPECT_EQ(stat.st_gid, wanted) << file;
+  }
+}
+
+TEST_F(ShmTest, WhoMayNotOpenTheFilesIsTold) {
+  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
+  const std::string said = in_child([&]() -> std::string {
+    if (::geteuid() == 0) {
+      if (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)
+        return "setuid failed";
+    } else {
+      ::chmod((access_.directory + "/loch.store").c_str(), 0);
+      ::chmod(access_.directory.c_str(), 0555);
+    }
+    return outcome(shm::attach("store", access_)) + "\n" + outcome(shm::create("mine", access_, plan())) +
+           "\n" + outcome(shm::destroy("store", access_));
+  });
+  ::chmod(access_.directory.c_str(), 0755);
+  ::chmod((access_.directory + "/loch.store").c_str(), 0700);
+  std::istringstream lines(said);
+  std::string line;
+  int told = 0;
+  while (std::getline(lines, line)) {
+    EXPECT_TRUE(line.starts_with("permission: ")) << line;
+    EXPECT_NE(line.find(access_.directory), std::string::npos) << line;
+    ++told;
+  }
+  EXPECT_EQ(told, 3) << said;
+  EXPECT_TRUE(is_whole(shm::attach("store", access_).value()));
+}
+
+TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
+  access_.file_mode = 0666;
+  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
+  const std::string said = in_child([&]() -> std::string {
+    if (::geteuid() == 0 &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)) {
+      return "setuid failed";
+    }
+    const auto attached = shm::attach("store", access_);
+    if (!attached) return outcome(attached);
+    if (!is_whole(*attached)) return "not whole";
+    if (!(*attached)->claim_presence(3).value_or(false)) return "no presence";
+    if (const auto grown = (*attached)->extend(1, 2 * region_bytes); !grown) return outcome(grown);
+    return outcome((*attached)->extend(9, 4'096));
+  });
+  EXPECT_EQ(said, "ok");
+  // What the other added is ours to use too.
+  const auto attached = shm::attach("store", access_);
+  Endpoint endpoint(*attached, (*attached)->connect());
+  EXPECT_EQ(endpoint.length_bytes(9), 4'096U);
+  EXPECT_NE(endpoint.mapped({9, 0}, 8), nullptr);
+}
+
+// ---- space
+// ---------------------------------------------------------------------------------------------------------
+
+// On a small file system of its own if this process may mount one, else by a limit on the length of files.
+TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
+  const std::string said = in_child([&]() -> std::string {
+    const bool own_mounts = ::unshare(CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
+                            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                            ::mount("small", access_.directory.c_str(), "tmpfs", 0, "size=4m") == 0;
+    if (!own_mounts) {
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{.rlim_cur = 4U << 20, .rlim_max = 4U << 20};
+      if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return "setrlimit failed";
+    }
+    const auto created = shm::create("store", access_, plan());
+    if (!created) return outcome(created);
+    const auto extended = (*created)->extend(1, 16U << 20);
+    if (extended) return "extended beyond the file system";
+    if (own_mounts && extended.error().code != Errc::no_space) return outcome(extended);
+    if (extended.error().detail.find(access_.directory) == std::string::npos) return outcome(extended);
+    if (own_mounts && extended.error().detail.find("bytes are free") == std::string::npos)
+      return outcome(extended);
+    // All is as before, and goes on.
+    if (!is_whole(*created)) return "harmed";
+    if (const auto less = (*created)->extend(1, 2U << 20); !less) return outcome(less);
+    if (own_mounts) {
+      const auto second = shm::create("second", access_, plan());
+      const auto third = shm::create("third", access_, plan());
+      if (second || third || third.error().code != Errc::no_space)
+        return "no error of create: " + outcome(third);
+      if (files_in_folder() != std::vector<std::string>{"loch.store"})
+        return "a failed creation left something";
+    }
+    return "ok";
+  });
+  EXPECT_EQ(said, "ok");
+}
+
+// ---- names and folders
+// ---------------------------------------------------------------------------------------------
+
+TEST(Url, IsTakenApart) {
+  const auto plain = parse_url("shm://a.B_9-");
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_EQ(plain->scheme, "shm");
+  EXPECT_EQ(plain->name, "a.B_9-");
+  EXPECT_TRUE(plain->directory.empty());
+  const auto folder = parse_url("shm:///some/folder/name");
+  ASSERT_TRUE(folder.has_value());
+  EXPECT_EQ(folder->directory, "/some/folder");
+  EXPECT_EQ(folder->name, "name");
+  EXPECT_TRUE(parse_url("shm://" + std::string(64, 'x')).has_value());
+}
+
+TEST(Url, WrongOnesSayWhatIsWrong) {
+  for (const std::string url : {"", "name", "shm:/x", "shm://", "shm://.x", "shm://a/b", "shm://a b",
+                                "shm://\xc3\xa4", "shm:///folder/", "shm:///folder/..", "shm://x:y"}) {
+    const auto parsed = parse_url(url);
+    ASSERT_FALSE(parsed.has_value()) << url;
+    EXPECT_EQ(parsed.error().code, Errc::invalid_argument) << url;
+    EXPECT_FALSE(parsed.error().detail.empty());
+  }
+  EXPECT_FALSE(parse_url("shm://" + std::string(65, 'x')).has_value());
+  EXPECT_FALSE(parse_url(std::string("shm://a\0b", 9)).has_value());
+  const auto other = fabric::attach("verbs://x", {});
+  ASSERT_FALSE(other.has_value());
+  EXPECT_NE(other.error().detail.find("verbs"), std::string::npos);
+}
+
+TEST_F(ShmTest, ListTellsTheStoresAlone) {
+  EXPECT_TRUE(shm::list(access_)->empty());
+  for (const char* store : {"b", "a", "c.d"}) ASSERT_TRUE(shm::create(store, access_, plan()).has_value());
+  std::filesystem::create_directory(access_.directory + "/loch.empty-folder");
+  std::filesystem::create_directory(access_.directory + "/.loch.private.123456");
+  std::filesystem::create_directory(access_.directory + "/other");
+  EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "b", "c.d"}));
+  ASSERT_TRUE(shm::destroy("b", access_).has_value());
+  EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "c.d"}));
+  access_.directory += "/nowhere";
+  EXPECT_EQ(shm::list(access_).error().code, Errc::not_found);
+}
+
+TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {
+  const auto attached = shm::create("store", access_, plan()).value();
+  Endpoint endpoint(attached, attached->connect());
+  ASSERT_NE(endpoint.mapped({0, 0}, 8), nullptr);
+  ASSERT_NE(endpoint.mapped({1, 0}, 8), nullptr);
+  ASSERT_TRUE(shm::destroy("store", access_).has_value());
+  EXPECT_TRUE(files_in_folder().empty());
+  EXPECT_EQ(load_word(endpoint.mapped({0, 0}, 8)), mark);
+  store_word(endpoint.mapped({1, 64}, 8), 5);
+  EXPECT_EQ(load_word(endpoint.mapped({1, 64}, 8)), 5U);
+  EXPECT_TRUE(attached->claim_presence(3).value());
+  EXPECT_EQ(shm::attach("store", access_).error().code, Errc::not_found);
+  EXPECT_EQ(shm::destroy("store", access_).error().code, Errc::not_found);
+  // One of the same name is another.
+  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
+  EXPECT_FALSE(shm::attach("store", access_).value()->present(3));
+}
+
+// ---- presence
+// ------------------------------------------------------------------------------------------------------
+
+TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
+  const auto attached = shm::create("store", access_, plan()).value();
+  for (int round = 0; round < 5; ++round) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto mine = shm::attach("store", access_);
+      const char said = mine && (*mine)->claim_presence(5).value_or(false) ? 'y' : 'n';
+      if (::write(ends[1], &said, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char said = 0;
+    ASSERT_EQ(::read(ends[0], &said, 1), 1);
+    EXPECT_EQ(said, 'y');
+    EXPECT_TRUE(attached->present(5));
+    EXPECT_FALSE(attached->claim_presence(5).value());
+    ::kill(child, SIGSTOP);
+    EXPECT_TRUE(attached->present(5)) << "one that is stopped is present";
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_FALSE(attached->present(5));
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  EXPECT_TRUE(attached->claim_presence(5).value());
+}
+
+TEST_F(ShmTest, HugePagesOrNotTheBytesAreTheSame) {
+  access_.huge_pages = true;
+  Plan large = plan();
+  large.regions[1].length_bytes = 8U << 20;
+  const auto created = shm::create("store", access_, large).value();
+  created->prepare(1, 0, 8U << 20);
+  Endpoint endpoint(created, created->connect());
+  EXPECT_EQ(load_word(endpoint.mapped({1, 0}, 8)), mark);
+  EXPECT_EQ(load_word(endpoint.mapped({1, (8U << 20) - 8}, 8)), mark);
+  EXPECT_LE(created->huge_page_bytes(), 10U << 20);
+}
+
+}  // namespace
+}  // namespace loch::fabric

@@ -1,0 +1,112 @@
+#include "fabric/testing/memory_store.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "base/check.h"
+
+namespace loch::fabric::fake {
+namespace {
+
+// All memory is mapped: nothing is ever posted but what has a bad address. Waiting lets the simulated time
+// pass.
+class MappedPort final : public Port {
+ public:
+  explicit MappedPort(MemoryFabric& fabric) : fabric_(fabric) {}
+  Result<Mapping> map(RegionId region) override { return fabric_.map(region); }
+  void post(std::span<Operation> batch, base::Nanos /*deadline*/, Completion& done) override {
+    for (Operation& operation : batch) operation.bad_address = true;
+    done.complete(done, {});
+  }
+  void poll(base::Nanos wait_ns) override { fabric_.store().advance(wait_ns); }
+
+ private:
+  MemoryFabric& fabric_;
+};
+
+}  // namespace
+
+std::shared_ptr<MemoryStore> MemoryStore::create(const Plan& plan, Limits limits) {
+  std::shared_ptr<MemoryStore> store(new MemoryStore(limits));
+  std::vector<Mapping> filled;
+  for (const Plan::Region& region : plan.regions) {
+    LOCH_CHECK(store->extend(region.id, region.length_bytes).has_value());
+    filled.push_back({store->at({region.id, 0}), region.length_bytes});
+  }
+  if (plan.fill) plan.fill(filled);
+  return store;
+}
+
+MemoryStore::~MemoryStore() {
+  for (const Region& region : regions_) {
+    if (region.base != nullptr) ::munmap(region.base, limits_.region_bytes);
+  }
+}
+
+std::shared_ptr<MemoryFabric> MemoryStore::attach() {
+  return std::make_shared<MemoryFabric>(shared_from_this());
+}
+
+void MemoryStore::kill(std::uint32_t client) {
+  const std::scoped_lock lock(mutex_);
+  holders_.erase(client);
+}
+
+Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
+  if (id >= region_count_max)
+    return fail(Errc::invalid_argument, "extend", fmt::format("there is no region {}", id));
+  const std::scoped_lock lock(mutex_);
+  Region& region = regions_[id];
+  const std::uint64_t before = region.length_bytes;
+  if (length_bytes <= before && region.base != nullptr) return {};
+  if (length_bytes - before > free_bytes_ || length_bytes > limits_.region_bytes) {
+    return fail(Errc::no_space, "extend",
+                fmt::format("region {}: {} bytes wanted, {} are free", id, length_bytes - before,
+                            free_bytes_.load()));
+  }
+  if (region.base == nullptr) {
+    void* mapped = ::mmap(nullptr, limits_.region_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    LOCH_CHECK(mapped != MAP_FAILED);
+    region.base = static_cast<std::byte*>(mapped);
+  }
+  free_bytes_ -= length_bytes - before;
+  region.length_bytes = length_bytes;
+  return {};
+}
+
+MemoryFabric::~MemoryFabric() {
+  const std::scoped_lock lock(store_->mutex_);
+  std::erase_if(store_->holders_, [this](const auto& held) { return held.second == this; });
+}
+
+std::unique_ptr<Port> MemoryFabric::connect() { return std::make_unique<MappedPort>(*this); }
+
+Result<Mapping> MemoryFabric::map(RegionId region) {
+  if (region >= region_count_max) {
+    return fail(Errc::invalid_argument, "map", fmt::format("there is no region {}", region));
+  }
+  const std::scoped_lock lock(store_->mutex_);
+  const MemoryStore::Region& r = store_->regions_[region];
+  if (r.base == nullptr) return fail(Errc::not_found, "map", fmt::format("there is no region {}", region));
+  return Mapping{r.base, r.length_bytes};
+}
+
+Result<bool> MemoryFabric::claim_presence(std::uint32_t client) {
+  const std::scoped_lock lock(store_->mutex_);
+  return store_->holders_.emplace(client, this).second;
+}
+
+void MemoryFabric::release_presence(std::uint32_t client) {
+  const std::scoped_lock lock(store_->mutex_);
+  const auto it = store_->holders_.find(client);
+  if (it != store_->holders_.end() && it->second == this) store_->holders_.erase(it);
+}
+
+bool MemoryFabric::present(std::uint32_t client) {
+  const std::scoped_lock lock(store_->mutex_);
+  return store_->holders_.contains(client);
+}
+
+}  // namespace loch::fabric::fake

@@ -1,0 +1,99 @@
+// For tests: a store's memory inside one process, with as many "processes" attached to it as a test wants.
+//
+// Each MemoryFabric is one process's way to the store. Time is simulated: it stands still until a test moves
+// it, or until somebody waits. A process dies by `kill`: its presence is let go of, and nothing that it left
+// is cleared up.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace loch::fabric::fake {
+
+class MemoryFabric;
+
+class MemoryStore : public std::enable_shared_from_this<MemoryStore> {
+ public:
+  struct Limits {
+    std::uint64_t free_bytes = std::uint64_t{1} << 40;    // what `extend` can still have
+    std::uint64_t region_bytes = std::uint64_t{1} << 30;  // address space reserved for each region
+  };
+
+  static std::shared_ptr<MemoryStore> create(const Plan& plan, Limits limits);
+  static std::shared_ptr<MemoryStore> create(const Plan& plan) { return create(plan, Limits{}); }
+  ~MemoryStore();
+  MemoryStore(const MemoryStore&) = delete;
+  MemoryStore& operator=(const MemoryStore&) = delete;
+
+  // A further process.
+  std::shared_ptr<MemoryFabric> attach();
+  // The process that holds `client` is gone, as by kill -9.
+  void kill(std::uint32_t client);
+
+  [[nodiscard]] base::Nanos now() const { return time_ns_.load(std::memory_order_relaxed); }
+  void advance(base::Nanos by_ns) { time_ns_.fetch_add(by_ns, std::memory_order_relaxed); }
+  void set_free_bytes(std::uint64_t bytes) { free_bytes_ = bytes; }
+
+  // For looking at the store, and for damaging it.
+  [[nodiscard]] std::byte* at(Address address) const {
+    return regions_[address.region].base + address.offset_bytes;
+  }
+  [[nodiscard]] std::uint64_t length_bytes(RegionId region) const {
+    return regions_[region].length_bytes.load();
+  }
+
+ private:
+  friend class MemoryFabric;
+  struct Region {
+    std::byte* base = nullptr;
+    std::atomic<std::uint64_t> length_bytes{0};
+  };
+
+  explicit MemoryStore(Limits limits) : limits_(limits), free_bytes_(limits.free_bytes) {}
+  Result<void> extend(RegionId region, std::uint64_t length_bytes);
+
+  const Limits limits_;
+  std::mutex mutex_;
+  std::array<Region, region_count_max> regions_;
+  std::map<std::uint32_t, const MemoryFabric*> holders_;
+  std::atomic<std::uint64_t> free_bytes_;
+  std::atomic<base::Nanos> time_ns_{1'000 * base::second_ns};
+};
+
+class MemoryFabric : public Fabric {
+ public:
+  explicit MemoryFabric(std::shared_ptr<MemoryStore> store) : store_(std::move(store)) {}
+  MemoryFabric(const MemoryFabric&) = delete;
+  MemoryFabric& operator=(const MemoryFabric&) = delete;
+  ~MemoryFabric() override;
+
+  std::unique_ptr<Port> connect() override;
+  Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
+    return store_->extend(region, length_bytes);
+  }
+  void prepare(RegionId /*region*/, std::uint64_t /*from_bytes*/, std::uint64_t /*to_bytes*/) override {}
+  [[nodiscard]] bool atomics_coherent() const override { return true; }
+  Result<bool> claim_presence(std::uint32_t client) override;
+  void release_presence(std::uint32_t client) override;
+  [[nodiscard]] bool present(std::uint32_t client) override;
+  [[nodiscard]] std::string location() const override { return "memory of a test"; }
+  [[nodiscard]] std::uint64_t free_bytes() const override { return store_->free_bytes_; }
+  [[nodiscard]] std::uint64_t huge_page_bytes() const override { return 0; }
+  [[nodiscard]] base::Clock clock() const override { return base::Clock(&store_->time_ns_); }
+
+  [[nodiscard]] MemoryStore& store() { return *store_; }
+  Result<Mapping> map(RegionId region);
+
+ private:
+  std::shared_ptr<MemoryStore> store_;
+};
+
+}  // namespace loch::fabric::fake

@@ -1,0 +1,134 @@
+#include "fabric/testing/posting_fabric.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
+
+namespace loch::fabric::fake {
+namespace {
+
+// Between two places of which neither need be aligned; a word of the store that is touched whole is touched
+// as one.
+void copy_from_store(std::byte* to, std::byte* from, std::size_t length) {
+  std::size_t i = 0;
+  while (i < length) {
+    if (reinterpret_cast<std::uintptr_t>(from + i) % 8 == 0 && length - i >= 8) {
+      const std::uint64_t word =
+          std::atomic_ref(*reinterpret_cast<std::uint64_t*>(from + i)).load(std::memory_order_acquire);
+      std::memcpy(to + i, &word, sizeof word);
+      i += 8;
+    } else {
+      to[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);
+      ++i;
+    }
+  }
+}
+
+void copy_to_store(std::byte* to, const std::byte* from, std::size_t length) {
+  std::size_t i = 0;
+  while (i < length) {
+    if (reinterpret_cast<std::uintptr_t>(to + i) % 8 == 0 && length - i >= 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, from + i, sizeof word);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + i)).store(word, std::memory_order_release);
+      i += 8;
+    } else {
+      std::atomic_ref(to[i]).store(from[i], std::memory_order_relaxed);
+      ++i;
+    }
+  }
+}
+
+class PostingPort final : public Port {
+ public:
+  PostingPort(MemoryFabric& fabric, const PostingOptions& options, std::uint64_t seed)
+      : fabric_(fabric), options_(options), random_(seed) {}
+
+  Result<Mapping> map(RegionId region) override {
+    auto mapping = fabric_.map(region);
+    if (mapping && !(options_.mapped && options_.mapped(region))) mapping->base = nullptr;
+    return mapping;
+  }
+
+  void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
+    posted_.push_back({batch, deadline, &done});
+  }
+
+  void poll(base::Nanos wait_ns) override {
+    if (posted_.empty()) {
+      fabric_.store().advance(wait_ns);
+      return;
+    }
+    std::swap(posted_[random_.below(posted_.size())], posted_.back());
+    const Posted taken = posted_.back();
+    posted_.pop_back();
+    const bool held = options_.held && options_.held(taken.batch);
+    if (taken.deadline != 0 && fabric_.store().now() > taken.deadline) {
+      return taken.done->complete(*taken.done,
+                                  fail(Errc::timed_out, "fabric", "the batch's deadline passed"));
+    }
+    if (held) {
+      posted_.push_back(taken);
+      fabric_.store().advance(base::millisecond_ns);
+      return;
+    }
+    std::vector<std::size_t> order(taken.batch.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    for (const std::size_t i : order) execute(taken.batch[i]);
+    taken.done->complete(*taken.done, {});
+  }
+
+ private:
+  struct Posted {
+    std::span<Operation> batch;
+    base::Nanos deadline = 0;
+    Completion* done = nullptr;
+  };
+
+  void execute(Operation& operation) {
+    if (options_.before) options_.before(operation);
+    const auto mapping = fabric_.map(operation.at.region);
+    operation.bad_address = !mapping || operation.at.offset_bytes > mapping->length_bytes ||
+                            operation.length_bytes > mapping->length_bytes - operation.at.offset_bytes;
+    if (operation.bad_address) return;
+    std::byte* at = mapping->base + operation.at.offset_bytes;
+    switch (operation.kind) {
+      case Operation::Kind::read:
+        copy_from_store(operation.local, at, operation.length_bytes);
+        break;
+      case Operation::Kind::write:
+        copy_to_store(at, operation.local, operation.length_bytes);
+        break;
+      case Operation::Kind::compare_swap: {
+        std::uint64_t seen = operation.compare;
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
+            .compare_exchange_strong(seen, operation.operand, std::memory_order_acq_rel,
+                                     std::memory_order_acquire);
+        operation.result = seen;
+        break;
+      }
+      case Operation::Kind::fetch_add:
+        operation.result = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
+                               .fetch_add(operation.operand, std::memory_order_acq_rel);
+        break;
+    }
+  }
+
+  MemoryFabric& fabric_;
+  const PostingOptions& options_;
+  base::Random random_;
+  std::vector<Posted> posted_;
+};
+
+}  // namespace
+
+std::unique_ptr<Port> PostingFabric::connect() {
+  return std::make_unique<PostingPort>(*this, options_, options_.seed + ports_.fetch_add(1));
+}
+
+}  // namespace loch::fabric::fake

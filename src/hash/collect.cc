@@ -1,0 +1,241 @@
+// Clearing up after the dead, and accounting for every item, block and slot.
+#include <algorithm>
+#include <fmt/format.h>
+#include <string>
+#include <vector>
+
+#include "hash/table.h"
+
+namespace loch::hash {
+namespace {
+
+using memory::BlockNumber;
+using memory::BlockState;
+using memory::ItemKind;
+using memory::ItemRef;
+using memory::ItemState;
+using memory::LeaseWord;
+
+constexpr std::size_t findings_max = 100;
+
+void add_finding(Report* report, std::string text) {
+  if (report->findings.size() < findings_max) report->findings.push_back(std::move(text));
+}
+
+// One bit for each 64 bytes of data: where an item is linked.
+std::size_t bit_of(const ItemRef& item) {
+  const std::uint64_t units_in_region = fabric::region_bytes_max / memory::item_unit_bytes;
+  return (item.region - memory::first_data_region) * units_in_region + item.unit;
+}
+
+}  // namespace
+
+// Whether any slot of its key names the item.
+coro::Task<Result<bool>> Table::is_named(ItemRef item) {
+  auto header = co_await read_header(item);
+  if (!header) co_return std::unexpected(std::move(header.error()));
+  Collect first;
+  Collect second;
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    if (auto read = co_await collect_words(header->key_hash, first); !read)
+      co_return std::unexpected(std::move(read.error()));
+    for (unsigned j = 0; j < first.at.count; ++j) {
+      if (first.word[j].names_item() && first.word[j].item() == item) co_return true;
+    }
+    if (auto read = co_await collect_words(header->key_hash, second); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (second.same_words(first)) co_return false;
+  }
+  co_return true;  // too busy to be sure
+}
+
+// Whether an item belongs to nobody: a client that is gone, or whose operation is over, claimed or wrote it
+// and it is not linked.
+coro::Task<Result<bool>> Table::is_orphan(ItemRef item, std::uint64_t state_word) {
+  const ItemState state = ItemState::decode(state_word);
+  if (state.kind == ItemKind::claimed) {
+    // Claimed ones wait in their session's lists for as long as it lives.
+    co_return session_.is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns - 1);
+  }
+  if (state.kind != ItemKind::in_use) co_return false;
+  auto header = co_await read_header(item);
+  if (!header) co_return std::unexpected(std::move(header.error()));
+  const bool writer_gone = session_.is_gone(header->client, header->written_at_ns);
+  if (!writer_gone && session_.may_still_run(header->client, header->written_at_ns)) co_return false;
+  auto named = co_await is_named(item);
+  if (!named) {
+    // Its hash leads to a damaged slot; nobody can say whether it is linked there.
+    if (named.error().code == Errc::corrupt) co_return false;
+    co_return named;
+  }
+  co_return !*named;
+}
+
+coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
+  const Directory d = directory();
+  const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
+  for (SlotNumber slot = 0; slot < slots; ++slot) {
+    auto read = co_await read_slot(slot);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const SlotWord word{*read};
+    if (!word.names_item()) continue;
+    if (word.is(SlotType::committed)) {
+      auto header = co_await read_header(word.item());
+      if (!header || header->expires_at_ns == 0 || header->expires_at_ns > session_.now()) continue;
+      auto gone = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), word.level()));
+      if (!gone) co_return std::unexpected(std::move(gone.error()));
+      if (!*gone) continue;
+      co_await allocator_.retire(word.item(), word.tag() != 0);
+      ++collected->items_expired;
+      continue;
+    }
+    constexpr int steps_max = 8;
+    for (int step = 0; step < steps_max; ++step) {
+      auto repaired = co_await resolve_item(word.item());
+      if (!repaired) co_return std::unexpected(std::move(repaired.error()));
+      if (!*repaired) break;
+      ++collected->slots_repaired;
+    }
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
+  const BlockNumber blocks = allocator_.block_count();
+  for (BlockNumber block = 1; block < blocks; ++block) {
+    if (memory::holds_descriptors(block)) continue;
+    const LeaseWord lease = allocator_.lease_of(block);
+    const std::uint32_t items = items_of(lease);
+    for (std::uint32_t i = 0; i < items; ++i) {
+      const ItemRef ref = item_of(block, lease, i);
+      const fabric::Address at = ref.address();
+      std::uint64_t word = 0;
+      if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read) co_return read;
+      const bool cut = lease.state != BlockState::leased;
+      if (ItemState::decode(word).kind == ItemKind::fresh && !cut) continue;
+      auto orphan = co_await is_orphan(ref, word);
+      if (!orphan) co_return std::unexpected(std::move(orphan.error()));
+      if (!*orphan) continue;
+      // Retired as if it had been unlinked just now: somebody who is late may still know it.
+      const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = session_.now()};
+      auto before = co_await endpoint_.compare_swap(at, word, retired.encode());
+      if (!before) co_return std::unexpected(std::move(before.error()));
+      if (*before != word) continue;
+      co_await endpoint_.fetch_add(memory::released_address(block), 1);
+      ++collected->items_reclaimed;
+      session_.count(Counter::items_reclaimed);
+    }
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<Collected>> Table::collect() {
+  Collected collected;
+  const std::uint64_t reaped = session_.stats()[Counter::sessions_reaped];
+  const std::uint64_t freed = session_.stats()[Counter::blocks_freed];
+  if (auto swept = co_await allocator_.sweep_all(); !swept)
+    co_return std::unexpected(std::move(swept.error()));
+  const Directory d = directory();
+  if (d.growing) {
+    if (auto finished = co_await finish_growth(d); !finished)
+      co_return std::unexpected(std::move(finished.error()));
+  }
+  const std::uint64_t unfinished = session_.unfinished_moves_of_the_gone();
+  if (auto repaired = co_await repair_slots(&collected); !repaired)
+    co_return std::unexpected(std::move(repaired.error()));
+  session_.forget_unfinished_moves(unfinished);
+  if (auto reclaimed = co_await reclaim_orphans(&collected); !reclaimed) {
+    co_return std::unexpected(std::move(reclaimed.error()));
+  }
+  collected.sessions_reaped = session_.stats()[Counter::sessions_reaped] - reaped;
+  collected.blocks_freed = session_.stats()[Counter::blocks_freed] - freed;
+  co_return collected;
+}
+
+// Which items the index names; counts what it finds on the way.
+coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* report) {
+  const Directory d = directory();
+  const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
+  for (SlotNumber slot = 0; slot < slots; ++slot) {
+    auto read = co_await read_slot(slot);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const SlotWord word{*read};
+    if (word.is(SlotType::unborn) && d.growing) continue;
+    const ItemRef ref = word.item();
+    const bool level_fits = word.level() == d.level % level_modulus ||
+                            (d.growing && word.level() == (d.level + 1U) % level_modulus);
+    if (word.is(SlotType::empty) && level_fits) continue;
+    if (!word.names_item() || !level_fits || bit_of(ref) >= linked->size() ||
+        ref.region < memory::first_data_region) {
+      ++report->slots_corrupt;
+      add_finding(report, fmt::format("slot {}: no client writes the word {:016x}", slot, word.raw));
+      continue;
+    }
+    ++report->slots_used;
+    if (!word.is(SlotType::committed)) {
+      ++report->slots_pending;
+      add_finding(report,
+                  fmt::format("slot {}: an insert or move is half done (type {})", slot, word.raw & 7));
+    }
+    (*linked)[bit_of(ref)] = true;
+    auto found = co_await read_item(ref);
+    if (!found) {
+      ++report->items_corrupt;
+      add_finding(report, fmt::format("slot {}: the item at region {} unit {} is damaged", slot, ref.region,
+                                      ref.unit));
+      continue;
+    }
+    if (word.is(SlotType::committed)) ++report->items;
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<Report>> Table::check() {
+  Report report;
+  const BlockNumber blocks = allocator_.block_count();
+  std::vector<bool> linked(static_cast<std::size_t>(blocks) *
+                           (memory::block_bytes / memory::item_unit_bytes));
+  if (auto marked = co_await mark_linked(&linked, &report); !marked)
+    co_return std::unexpected(std::move(marked.error()));
+  for (BlockNumber block = 1; block < blocks; ++block) {
+    if (memory::holds_descriptors(block)) continue;
+    const LeaseWord lease = allocator_.lease_of(block);
+    if (lease.client != 0 && lease.state != BlockState::free && lease.state != BlockState::large_head &&
+        lease.state != BlockState::large_part && session_.is_gone(lease.client, session_.now())) {
+      ++report.items_unaccounted;
+      add_finding(&report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
+    }
+    const std::uint32_t items = items_of(lease);
+    for (std::uint32_t i = 0; i < items; ++i) {
+      const ItemRef ref = item_of(block, lease, i);
+      const fabric::Address at = ref.address();
+      std::uint64_t word = 0;
+      if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read)
+        co_return std::unexpected(std::move(read.error()));
+      const ItemState state = ItemState::decode(word);
+      const bool is_linked = linked[bit_of(ref)];
+      if (state.kind == ItemKind::retired) {
+        ++report.items_resting;
+        if (is_linked && state.value < session_.now() - session_.geometry().expiry_ns) {
+          ++report.items_corrupt;
+          add_finding(&report, fmt::format("block {} item {}: linked, and yet it rests", block, i));
+        }
+        continue;
+      }
+      if (is_linked) continue;
+      bool lost = state.kind == ItemKind::fresh && lease.state != BlockState::leased;
+      if (!lost && state.kind != ItemKind::fresh) {
+        auto orphan = co_await is_orphan(ref, word);
+        if (!orphan) co_return std::unexpected(std::move(orphan.error()));
+        lost = *orphan;
+      }
+      if (!lost) continue;
+      ++report.items_unaccounted;
+      add_finding(&report, fmt::format("block {} item {}: belongs to nobody (state {:x})", block, i, word));
+    }
+  }
+  co_return report;
+}
+
+}  // namespace loch::hash

@@ -1,0 +1,176 @@
+// Hostile memory: slots and items that no client wrote. Expect: errors for the keys concerned, and harm to no
+// other.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+
+#include "base/random.h"
+#include "hash/table.h"
+#include "hash/testing/test_table.h"
+
+namespace loch::hash {
+namespace {
+
+using fake::Client;
+using fake::find_key;
+using fake::locations;
+using fake::make_store;
+using fake::MemoryStore;
+using fake::slot;
+
+TEST(Damage, AnItemWithChangedBytesIsAnErrorUntilItIsWrittenAgain) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  for (std::uint64_t offset = memory::checked_from; offset < sizeof(memory::ItemHeader) + 6; ++offset) {
+    SCOPED_TRACE(offset);
+    *store->at(item.address() + offset) ^= std::byte{0x40};
+    const auto got = client.get("k");
+    ASSERT_FALSE(got.has_value());
+    EXPECT_EQ(got.error().code, Errc::corrupt);
+    EXPECT_NE(got.error().key_hash, 0U);
+    *store->at(item.address() + offset) ^= std::byte{0x40};
+  }
+  EXPECT_EQ(client.get("k").value(), "value");
+  *store->at(item.address() + sizeof(memory::ItemHeader) + 3) ^= std::byte{1};
+  const auto report = client.check();
+  EXPECT_EQ(report->items_corrupt, 1U);
+  EXPECT_FALSE(report->findings.empty());
+  ASSERT_TRUE(client.put("k", "new").has_value());
+  EXPECT_EQ(client.get("k").value(), "new");
+  EXPECT_EQ(client.check()->items_corrupt, 0U);
+}
+
+TEST(Damage, ADamagedItemCanBeRemoved) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  *store->at(item.address() + sizeof(memory::ItemHeader) + 3) ^= std::byte{1};
+  EXPECT_TRUE(client.remove("k").has_value());
+  EXPECT_EQ(client.get("k").error().code, Errc::not_found);
+}
+
+// Receive: a slot whose word makes no sense. Expect: its keys say corrupt, the others are as before, check
+// counts it.
+TEST(Damage, ASlotThatNoClientWrites) {
+  for (const std::uint64_t word :
+       {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{3} << 3 | 1}) {
+    SCOPED_TRACE(word);
+    const auto store = make_store();
+    Client client(*store);
+    std::vector<std::string> keys;
+    for (int i = 0; i < 500; ++i) keys.push_back(fmt::format("key{}", i));
+    for (const std::string& key : keys) ASSERT_TRUE(client.put(key, key).has_value());
+    SlotNumber victim = 0;
+    while (slot(*store, victim).is(SlotType::empty)) ++victim;
+    fake::set_slot(*store, victim, {word});
+    int hurt = 0;
+    for (const std::string& key : keys) {
+      const Locations at = locations(client, key);
+      const bool concerned = std::ranges::find(at.slot, victim) != at.slot.end();
+      const auto got = client.get(key);
+      if (got) {
+        EXPECT_EQ(*got, key);
+      } else {
+        EXPECT_TRUE(concerned) << key << ": " << got.error().message();
+        EXPECT_EQ(got.error().code, Errc::corrupt) << got.error().message();
+        ++hurt;
+      }
+      if (!concerned) {
+        EXPECT_TRUE(client.put(key, key).has_value());
+      }
+    }
+    EXPECT_GE(hurt, 1);
+    EXPECT_EQ(client.check()->slots_corrupt, 1U);
+  }
+}
+
+// Receive: a slot that another key's insert passes by names a damaged item, as if half done. Expect: no harm
+// to it.
+TEST(Damage, GarbageInTheWayOfAnInsert) {
+  const std::uint64_t nowhere = std::uint64_t{1'000'000} << 34 | std::uint64_t{2} << 27 | 2U << 3;
+  for (std::uint64_t type = 2; type <= 6; ++type) {
+    for (int slots = 1; slots <= 3; ++slots) {
+      SCOPED_TRACE(fmt::format("type {} in {} slots", type, slots));
+      const auto store = make_store();
+      Client client(*store);
+      const Locations at = locations(client, "key");
+      for (int i = 0; i < slots; ++i)
+        fake::set_slot(*store, at.slot[static_cast<unsigned>(i)], {nowhere | type});
+      const auto put = client.put("key", "value");
+      const bool in_home = type == static_cast<std::uint64_t>(SlotType::moved);  // waits for a move to end
+      if (slots < 3 && !in_home) {
+        EXPECT_TRUE(put.has_value()) << put.error().message();
+        EXPECT_EQ(client.get("key").value(), "value");
+      } else if (put) {
+        EXPECT_EQ(client.get("key").value(), "value");
+      } else {
+        EXPECT_TRUE(put.error().code == Errc::corrupt || put.error().code == Errc::timed_out)
+            << put.error().message();
+      }
+    }
+  }
+}
+
+// Receive: a healthy key whose insert has to move others; one slot of those others is damaged. Expect: it is
+// moved elsewhere, or the index grows; the healthy key does not fail.
+TEST(Damage, AForeignKeysDamagedSlotDoesNotFailAnInsert) {
+  const auto store = make_store();
+  Client client(*store);
+  const std::string key = "key";
+  const Locations at = locations(client, key);
+  for (unsigned i = 0; i < 3; ++i) {
+    const std::string filler = fake::occupy(client, at.slot[i]);
+    const Locations its = locations(client, filler);
+    for (unsigned j = 0; j < 3; ++j) {
+      if (its.slot[j] == at.slot[i]) continue;
+      fake::set_slot(*store, its.slot[j], {~std::uint64_t{0}});
+      break;
+    }
+  }
+  const auto put = client.put(key, "value");
+  EXPECT_TRUE(put.has_value()) << put.error().message();
+}
+
+// Random words over slots, descriptors and items; then every call. Expect: answers or errors, soon.
+TEST(Damage, EveryCallSurvivesRandomBytes) {
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
+  for (int round = 0; round < 60; ++round) {
+    const auto store = make_store();
+    Client client(*store);
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_TRUE(client.put(fmt::format("k{}", i), std::string(random.below(3'000), 'x')).has_value());
+    }
+    ASSERT_TRUE(client.put("large", std::string(2'000'000, 'x')).has_value());
+    const auto hits = static_cast<int>(1 + random.below(200));
+    for (int i = 0; i < hits; ++i) {
+      const auto region = static_cast<fabric::RegionId>(random.below(2) == 0 ? memory::index_region
+                                                                             : memory::first_data_region);
+      std::uint64_t limit = store->length_bytes(region);
+      if (region == memory::first_data_region && random.below(2) == 0) limit = 16 * 8;  // descriptors
+      const std::uint64_t word = random.below(3) == 0 ? random.next() & 0xfff : random.next();
+      fabric::store_word(store->at({region, random.below(limit / 8) * 8}), word);
+    }
+    if (random.below(2) == 0) fake::begin_growth(*store, 0);
+    Client second(*store);
+    for (int i = 0; i < 40; ++i) {
+      const std::string key = fmt::format("k{}", random.below(400));
+      [[maybe_unused]] const auto got = client.get(key);
+      [[maybe_unused]] const auto put = second.put(key, std::string(random.below(3'000), 'y'));
+      [[maybe_unused]] const auto removed = client.remove(fmt::format("k{}", random.below(400)));
+      store->advance(random.below(300) * base::millisecond_ns);
+    }
+    [[maybe_unused]] const auto walked = client.walk();
+    [[maybe_unused]] const auto counted = client.count();
+    [[maybe_unused]] const auto report = client.check();
+    [[maybe_unused]] const auto collected = client.collect();
+    [[maybe_unused]] const auto again = client.collect();
+  }
+}
+
+}  // namespace
+}  // namespace loch::hash

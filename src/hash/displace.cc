@@ -1,0 +1,65 @@
+// Making room for a key all of whose candidates are taken: the shortest chain of moves that frees one, found
+// breadth first and carried out from its end, so that each move goes to an empty slot (nessie.txt 4.2.3,
+// without its copies).
+#include <vector>
+
+#include "hash/table.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr std::size_t nodes_max = 240;  // slots looked at; about five moves deep with three candidates
+
+struct Node {
+  SlotNumber slot = 0;
+  SlotWord word;
+  int parent = -1;  // the node whose item would move here; -1: a candidate of the new key itself
+};
+
+}  // namespace
+
+// True if something was moved (or has changed), so that another look is worthwhile.
+coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
+  std::vector<Node> nodes;
+  nodes.reserve(nodes_max);
+  for (unsigned i = 0; i < full->at.candidates; ++i) {
+    const unsigned j = open_location(*full, i);
+    nodes.push_back({full->at.slot[j], full->word[j], -1});
+  }
+  for (std::size_t next = 0; next < nodes.size() && nodes.size() < nodes_max; ++next) {
+    const Node victim = nodes[next];
+    if (!victim.word.is(SlotType::committed) || victim.word.tag() + 2 > tag_max) continue;
+    auto header = co_await read_header(victim.word.item());
+    if (!header) {
+      if (header.error().code == Errc::corrupt) continue;
+      co_return std::unexpected(std::move(header.error()));
+    }
+    Collect slots;
+    if (auto read = co_await collect_words(header->key_hash, slots); !read) {
+      if (read.error().code == Errc::corrupt) continue;
+      co_return std::unexpected(std::move(read.error()));
+    }
+    for (unsigned i = 0; i < slots.at.candidates; ++i) {
+      const unsigned j = open_location(slots, i);
+      const SlotNumber slot = slots.at.slot[j];
+      if (slot == victim.slot) continue;
+      if (!slots.word[j].is(SlotType::empty)) {
+        nodes.push_back({slot, slots.word[j], static_cast<int>(next)});
+        continue;
+      }
+      // The chain, from its end.
+      SlotNumber to = slot;
+      for (int n = static_cast<int>(next); n >= 0; n = nodes[static_cast<std::size_t>(n)].parent) {
+        const Node& from = nodes[static_cast<std::size_t>(n)];
+        auto moved = co_await move(from.word.item(), from.slot, to);
+        if (!moved) co_return moved;
+        if (!*moved) break;  // somebody changed the chain; what was moved stays moved
+        to = from.slot;
+      }
+      co_return true;
+    }
+  }
+  co_return false;
+}
+
+}  // namespace loch::hash

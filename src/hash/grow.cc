@@ -1,0 +1,299 @@
+// Growth of the index while it is in use (docs/hash.md, "Growth").
+//
+// The index doubles: each row r is split into r and r + 2^level. The directory says that a growth is going
+// on, and each word's level whether its row has been split already; clients that put or remove split a few
+// rows each. A row is split by one compare-swap that raises the level of its word; an item whose place is the
+// upper row is moved there first, by MIGRATE. A client that goes by an older directory finds words of another
+// level and looks again.
+#include <algorithm>
+#include <fmt/format.h>
+#include <vector>
+
+#include "base/fault.h"
+#include "hash/table.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr std::uint64_t chunk_slots = 256;
+constexpr unsigned cursor_level_shift = 48;
+
+// A word of a row that is split, and that says nothing of an unfinished move.
+bool is_settled(SlotWord word, Directory d) {
+  return !word.is(SlotType::placed) && !word.is(SlotType::moved) && !word.is(SlotType::unborn) &&
+         word.level() == (d.level + 1U) % level_modulus;
+}
+
+}  // namespace
+
+coro::Task<Result<void>> Table::start_growth() {
+  const Directory before = directory();
+  if (before.growing) co_return Result<void>{};
+  if (before.level >= last_level)
+    co_return fail(Errc::no_space, "grow", "the index has the most slots that it can have");
+  // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still
+  // runs.
+  if (before.level >= first_level + level_modulus - 2) {
+    const fabric::Address at = reached_at_address(before.level - (level_modulus - 2));
+    std::uint64_t reached = 0;
+    if (auto read = co_await endpoint_.read_words({&at, 1}, &reached); !read) co_return read;
+    if (session_.others_run_since(reached)) {
+      // Those that have just begun are over soon: the caller tries again.
+      if (reached + session_.geometry().expiry_ns > session_.now()) co_return Result<void>{};
+      co_return fail(
+          Errc::no_space, "grow",
+          "a client that was stopped in the midst of an operation holds the index back; continue or end it");
+    }
+  }
+  const std::uint64_t rows = before.rows() * 2;
+  const std::uint64_t bytes = rows * candidates_ * sizeof(std::uint64_t);
+  const std::uint64_t limit = session_.geometry().max_bytes;
+  if (limit != 0) {
+    std::uint64_t used = bytes;
+    for (unsigned region = memory::first_data_region; region < fabric::region_count_max; ++region) {
+      const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
+      if (length == 0) break;
+      used += length;
+    }
+    if (used > limit) {
+      co_return fail(
+          Errc::no_space, "grow",
+          fmt::format("an index of {} bytes would exceed the {} bytes that the store was created for", bytes,
+                      limit));
+    }
+  }
+  if (auto extended = session_.memory().fabric().extend(memory::index_region, bytes); !extended)
+    co_return extended;
+  LOCH_FAULT_POINT("grow.before_start");
+  // The cursor never goes back to an older level, however late its writer comes.
+  const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
+  std::uint64_t cursor = 0;
+  if (auto read = co_await endpoint_.read_words({&split_cursor_address, 1}, &cursor); !read) co_return read;
+  if (cursor < first_chunk) {
+    auto reset = co_await endpoint_.compare_swap(split_cursor_address, cursor, first_chunk);
+    if (!reset) co_return std::unexpected(std::move(reset.error()));
+  }
+  const Directory growing{.level = before.level, .growing = true};
+  auto started = co_await endpoint_.compare_swap(directory_address, before.encode(), growing.encode());
+  if (!started) co_return std::unexpected(std::move(started.error()));
+  if (*started == before.encode()) session_.count(Counter::growths);
+  LOCH_FAULT_POINT("grow.after_start");
+  co_return Result<void>{};
+}
+
+// Huge pages for the part of the upper half that the splits of [from, to) are the first to reach.
+void Table::prepare_upper_half(Directory d, SlotNumber from, SlotNumber to) {
+  const std::uint64_t half_bytes = d.rows() * candidates_ * sizeof(std::uint64_t);
+  const std::uint64_t begin = half_bytes + from * sizeof(std::uint64_t);
+  const std::uint64_t end = half_bytes + to * sizeof(std::uint64_t);
+  const std::uint64_t page =
+      (begin + memory::huge_page_bytes - 1) / memory::huge_page_bytes * memory::huge_page_bytes;
+  if (page < end)
+    session_.memory().fabric().prepare(memory::index_region, page, page + memory::huge_page_bytes);
+}
+
+// Splits the next few rows, and finishes the growth when there are none left.
+coro::Task<Result<void>> Table::help_growth() {
+  const Directory d = directory();
+  if (!d.growing) co_return Result<void>{};
+  auto cursor = co_await endpoint_.fetch_add(split_cursor_address, 1);
+  if (!cursor) co_return std::unexpected(std::move(cursor.error()));
+  if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
+  const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
+  const std::uint64_t slots = d.rows() * candidates_;
+  const std::uint64_t chunks = (slots + chunk_slots - 1) / chunk_slots;
+  if (chunk >= chunks) {
+    // Whoever came first past the end finishes; should it fail or die, others try again later.
+    constexpr std::uint64_t retry_every = 64;
+    if ((chunk - chunks) % retry_every == 0) co_return co_await finish_growth(d);
+    co_return Result<void>{};
+  }
+  const std::uint64_t end = std::min(slots, (chunk + 1) * chunk_slots);
+  prepare_upper_half(d, chunk * chunk_slots, end);
+  // The items' headers are anywhere; all are asked for before the first is needed.
+  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
+    const std::byte* word = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
+    if (word == nullptr) break;
+    const SlotWord seen{fabric::load_word(word)};
+    if (!seen.is(SlotType::committed)) continue;
+    const std::byte* item = endpoint_.mapped(seen.item().address(), sizeof(memory::ItemHeader));
+    if (item != nullptr) __builtin_prefetch(item);
+  }
+  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
+    auto split = co_await split_slot(slot, d);
+    if (!split) co_return std::unexpected(std::move(split.error()));
+  }
+  co_return Result<void>{};
+}
+
+// Splits one row's slot. False if it can not be done now: an insert that lost stands there and its owner will
+// clear it, or the growth is over.
+coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
+  const unsigned next_level = d.level + 1U;
+  const SlotNumber high = low + d.rows() * candidates_;
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    auto born = co_await read_slot(high);
+    if (!born) co_return std::unexpected(std::move(born.error()));
+    if (SlotWord{*born}.is(SlotType::unborn)) {
+      auto done = co_await swap_slot(high, {*born}, SlotWord::empty(session_.next_nonce(), next_level));
+      if (!done) co_return done;
+      LOCH_FAULT_POINT("split.after_birth");
+    }
+    auto read = co_await read_slot(low);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const SlotWord word{*read};
+    if (word.level() == next_level % level_modulus) co_return true;
+    if (directory() != d) co_return false;
+
+    Result<bool> done = true;
+    if (word.is(SlotType::committed)) {
+      done = co_await split_committed(low, word, d);
+    } else if (word.names_item()) {
+      done = co_await resolve_item(word.item());
+      if (done && !*done) {
+        auto belongs = co_await leads_to(word.item(), low, d);
+        if (!belongs) co_return belongs;
+        // An insert that lost: its owner will clear it. Else the word names no item that belongs here: it is
+        // mended.
+        if (*belongs) co_return false;
+        done = co_await swap_slot(low, word, SlotWord::empty(session_.next_nonce(), next_level));
+      }
+    } else {
+      // Empty; or damaged, which the new word mends.
+      LOCH_FAULT_POINT("split.before_flip");
+      done = co_await swap_slot(low, word, SlotWord::empty(session_.next_nonce(), next_level));
+      LOCH_FAULT_POINT("split.after_flip");
+      if (done && *done) session_.count(Counter::slots_split);
+    }
+    if (!done) co_return done;
+  }
+  co_return false;
+}
+
+// Whether `slot` is one of those in which the key of `item` may stand while the index grows.
+coro::Task<Result<bool>> Table::leads_to(memory::ItemRef item, SlotNumber slot, Directory d) {
+  auto header = co_await read_header(item);
+  if (!header) {
+    if (header.error().code == Errc::corrupt) co_return false;
+    co_return std::unexpected(std::move(header.error()));
+  }
+  const std::uint64_t mix = row_mix(header->key_hash, static_cast<unsigned>(slot % candidates_));
+  co_return (mix & (d.rows() - 1)) == slot / candidates_ % d.rows();
+}
+
+coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, Directory d) {
+  const unsigned next_level = d.level + 1U;
+  const SlotNumber high = low + d.rows() * candidates_;
+  auto header = co_await read_header(word.item());
+  const auto candidate = static_cast<unsigned>(low % candidates_);
+  bool moves_up = false;
+  if (header) {
+    const std::uint64_t mix = row_mix(header->key_hash, candidate);
+    // An item whose hash does not lead here is damaged; it stays where it is, for its key to find the damage.
+    const bool belongs = (mix & (d.rows() - 1)) == low / candidates_;
+    moves_up = belongs && (mix & d.rows()) != 0;
+  } else if (header.error().code != Errc::corrupt) {
+    co_return std::unexpected(std::move(header.error()));
+  }
+  if (moves_up) {
+    if (word.tag() + 2 > tag_max) {
+      // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
+      auto found = co_await read_item(word.item());
+      if (found) {
+        const std::string key(found->view.key());
+        const std::string value(found->view.value());
+        WriteRequest copy{.key = {.bytes = key, .hash = found->view.key_hash()},
+                          .value = value,
+                          .expires_at_ns = found->view.expires_at_ns()};
+        auto item = co_await compose(copy);
+        if (!item) co_return std::unexpected(std::move(item.error()));
+        const SlotWord linked =
+            SlotWord::link(SlotType::committed, item->ref, word.filter(), 0, word.level());
+        auto won = co_await swap_slot(low, word, linked);
+        if (won && *won) {
+          co_await allocator_.retire(word.item(), true);
+        } else {
+          allocator_.discard(item->ref);
+        }
+        co_return won;
+      }
+    } else {
+      auto moved = co_await move(word.item(), low, high);
+      if (!moved || *moved) co_return moved;
+      // A move up that was given up may have left its P there.
+      auto there = co_await read_slot(high);
+      if (!there) co_return std::unexpected(std::move(there.error()));
+      const SlotWord above{*there};
+      if (!above.names_item() || above.is(SlotType::committed)) co_return false;
+      co_return co_await resolve_item(above.item());
+    }
+  }
+  LOCH_FAULT_POINT("split.before_flip");
+  auto flipped = co_await swap_slot(low, word, word.with_level(next_level));
+  LOCH_FAULT_POINT("split.after_flip");
+  if (flipped && *flipped) session_.count(Counter::slots_split);
+  co_return flipped;
+}
+
+// Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.
+coro::Task<Result<void>> Table::finish_growth(Directory d) {
+  const std::uint64_t low_slots = d.rows() * candidates_;
+  for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
+    if (const std::byte* here = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
+        here != nullptr) {
+      if (is_settled({fabric::load_word(here)}, d)) continue;
+    }
+    constexpr int rounds_max = 16;
+    for (int round = 0;; ++round) {
+      if (round == rounds_max) co_return Result<void>{};  // a busy one: some later client finishes
+      auto read = co_await read_slot(slot);
+      if (!read) co_return std::unexpected(std::move(read.error()));
+      const SlotWord word{*read};
+      if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
+        auto done = co_await resolve_item(word.item());
+        if (!done) co_return std::unexpected(std::move(done.error()));
+        if (*done) continue;
+        // Its item is damaged, or tells of no such move: the word means nothing.
+        auto cleared =
+            co_await swap_slot(slot, word, cleared_word(word, slot, d, candidates_, session_.next_nonce()));
+        if (!cleared) co_return std::unexpected(std::move(cleared.error()));
+        continue;
+      }
+      if (is_settled(word, d)) break;
+      auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
+      if (!split) co_return std::unexpected(std::move(split.error()));
+      if (*split && slot >= low_slots && word.level() != (d.level + 1U) % level_modulus &&
+          !word.is(SlotType::unborn)) {
+        // No client writes such a word into an upper half: it is mended.
+        auto mended = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), d.level + 1U));
+        if (!mended) co_return std::unexpected(std::move(mended.error()));
+      }
+      if (directory() != d || !*split) co_return Result<void>{};
+    }
+  }
+  LOCH_FAULT_POINT("grow.before_finish");
+  const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
+  if (auto told = co_await endpoint_.write_word(reached_at_address(grown.level), session_.now()); !told)
+    co_return told;
+  auto finished = co_await endpoint_.compare_swap(directory_address, d.encode(), grown.encode());
+  LOCH_FAULT_POINT("grow.after_finish");
+  if (!finished) co_return std::unexpected(std::move(finished.error()));
+  co_return Result<void>{};
+}
+
+// A key found no room: the index begins to grow, and the key's own rows are split first.
+coro::Task<Result<void>> Table::make_room_by_growth(const KeyCollect* full) {
+  if (auto started = co_await start_growth(); !started) co_return started;
+  const Directory d = directory();
+  if (d.growing) {
+    for (unsigned i = 0; i < candidates_; ++i) {
+      const SlotNumber low = Locations::of(full->key_hash, d, candidates_).slot[i];
+      auto split = co_await split_slot(low, d);
+      if (!split) co_return std::unexpected(std::move(split.error()));
+    }
+  }
+  co_return co_await help_growth();
+}
+
+}  // namespace loch::hash

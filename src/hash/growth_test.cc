@@ -1,0 +1,285 @@
+// Growth of the index: under load, with clients that are stale, stopped or dead, and with damage in its way.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <list>
+#include <thread>
+
+#include "base/random.h"
+#include "hash/table.h"
+#include "hash/testing/test_table.h"
+
+namespace loch::hash {
+namespace {
+
+using fake::Client;
+using fake::directory_of;
+using fake::find_key;
+using fake::locations;
+using fake::make_store;
+using fake::MemoryStore;
+using fake::slot;
+
+std::string key_number(int i) { return fmt::format("key{}", i); }
+
+void expect_all(Client& client, int keys) {
+  for (int i = 0; i < keys; ++i) {
+    const auto got = client.get(key_number(i));
+    ASSERT_TRUE(got.has_value()) << key_number(i) << ": " << got.error().message();
+    ASSERT_EQ(*got, key_number(i));
+  }
+}
+
+TEST(Growth, SeveralDoublingsByInterleavedSessions) {
+  const auto store = make_store();
+  std::list<Client> clients;
+  for (int i = 0; i < 3; ++i) clients.emplace_back(*store);
+  constexpr int keys = 40'000;
+  int i = 0;
+  while (i < keys) {
+    for (Client& client : clients) {
+      const auto put = client.put(key_number(i), key_number(i));
+      ASSERT_TRUE(put.has_value()) << i << ": " << put.error().message();
+      ++i;
+    }
+    store->advance(20 * base::microsecond_ns);
+    if (i % 2'000 < 3) ASSERT_EQ(clients.front().get(key_number(i / 2)).value(), key_number(i / 2));
+  }
+  EXPECT_GE(directory_of(*store).level, first_level + 3);
+  expect_all(clients.back(), i);
+  ASSERT_TRUE(clients.front().collect().has_value());
+  const auto report = clients.front().check();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->items, static_cast<std::uint64_t>(i));
+  EXPECT_EQ(report->items_unaccounted + report->slots_corrupt + report->slots_pending, 0U);
+  for (const std::string& finding : report->findings) ADD_FAILURE() << finding;
+  // The index is filled well before it grows.
+  const double slots =
+      static_cast<double>(directory_of(*store).rows()) * 3 * (directory_of(*store).growing ? 2 : 1);
+  EXPECT_GT(static_cast<double>(i) / slots, 0.3);
+}
+
+// Time stands still: all doublings happen within one tick of the clock.
+TEST(Growth, SeveralDoublingsWithinOneTick) {
+  const auto store = make_store();
+  Client client(*store);
+  constexpr int keys = 40'000;
+  for (int i = 0; i < keys; ++i) {
+    const auto put = client.put(key_number(i), key_number(i));
+    ASSERT_TRUE(put.has_value()) << i << ": " << put.error().message();
+  }
+  EXPECT_GE(directory_of(*store).level, first_level + 3);
+  expect_all(client, keys);
+}
+
+TEST(Growth, FourCandidatesAndTwo) {
+  for (const std::uint32_t candidates : {2U, 4U}) {
+    const auto store = make_store({.candidates = candidates, .hash_seed = 1});
+    Client client(*store);
+    for (int i = 0; i < 10'000; ++i) {
+      ASSERT_TRUE(client.put(key_number(i), key_number(i)).has_value());
+      store->advance(20 * base::microsecond_ns);
+    }
+    expect_all(client, 10'000);
+    EXPECT_EQ(client.count().value(), 10'000U);
+  }
+}
+
+// Receive: a client that stopped in the midst of an operation, at the level of its start. Expect: the index
+// grows while a level's words can be told apart, then says who holds it back; reads and removes go on.
+TEST(Growth, AStoppedClientHoldsItBackInTheEnd) {
+  const auto store = make_store();
+  Client stopped(*store);
+  Client client(*store);
+  stopped.session().begin_operation();
+  int i = 0;
+  Result<std::uint64_t> put = 0;
+  for (; i < 100'000; ++i) {
+    put = client.put(key_number(i), key_number(i));
+    store->advance(20 * base::microsecond_ns);
+    if (!put) break;
+  }
+  ASSERT_FALSE(put.has_value());
+  EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  EXPECT_GE(directory_of(*store).level, first_level + 2);
+  expect_all(client, i);
+  EXPECT_TRUE(client.remove(key_number(0)).has_value());
+  EXPECT_TRUE(client.put(key_number(1), "changed").has_value());
+  stopped.die();
+  EXPECT_TRUE(client.put(key_number(i), key_number(i)).has_value()) << "the dead hold nothing back";
+}
+
+// Receive: a reader that read the directory before the growth and the words after it. Expect: it looks again.
+TEST(Growth, AStaleReaderLooksAgain) {
+  for (int at = 0; at < 4; ++at) {
+    const auto store = make_store();
+    Client client(*store);
+    constexpr int keys = 1'500;
+    for (int i = 0; i < keys; ++i) ASSERT_TRUE(client.put(key_number(i), key_number(i)).has_value());
+    for (int victim = 0; victim < 40; ++victim) {
+      fake::Stepper reader(*store);
+      const auto got = reader.run(Client::get_task(&reader.client(), key_number(victim)), at, [&] {
+        if (directory_of(*store).growing) {
+          ASSERT_TRUE(client.collect().has_value());
+        } else if (directory_of(*store).level < first_level + 2) {
+          fake::begin_growth(*store, 0);
+          for (int i = 0; i < 20; ++i) ASSERT_TRUE(client.put(key_number(i), key_number(i)).has_value());
+        }
+      });
+      ASSERT_TRUE(got->has_value()) << got->error().message();
+      EXPECT_EQ(**got, key_number(victim));
+    }
+    expect_all(client, keys);
+  }
+}
+
+TEST(Growth, ThreadsGrowTogether) {
+  const auto store = make_store();
+  constexpr int each = 6'000;
+  const auto work = [&store](int first) {
+    Client client(*store, {.timeout_ns = 3600 * base::second_ns});
+    for (int i = first; i < first + each; ++i) {
+      const auto put = client.put(key_number(i), key_number(i));
+      ASSERT_TRUE(put.has_value()) << put.error().message();
+      store->advance(10 * base::microsecond_ns);
+      ASSERT_EQ(client.get(key_number(i)).value(), key_number(i));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) threads.emplace_back(work, t * each);
+  for (std::thread& thread : threads) thread.join();
+  Client last(*store);
+  expect_all(last, 3 * each);
+  EXPECT_GE(directory_of(*store).level, first_level + 2);
+}
+
+// ---- without memory
+// ------------------------------------------------------------------------------------------------
+
+TEST(Growth, AFullStoreStillReadsUpdatesAndRemoves) {
+  const auto store =
+      make_store({.expiry_ns = base::second_ns, .max_bytes = 4 * memory::block_bytes, .hash_seed = 3});
+  Client client(*store);
+  const std::string value(2'000, 'v');
+  int i = 0;
+  Result<std::uint64_t> put = 0;
+  for (; i < 100'000 && put; ++i) put = client.put(key_number(i), value);
+  ASSERT_FALSE(put.has_value());
+  EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  --i;
+  for (int k = 0; k < i; ++k) ASSERT_EQ(client.get(key_number(k)).value(), value);
+  for (int k = 0; k < i; ++k) ASSERT_TRUE(client.remove(key_number(k)).has_value());
+  EXPECT_EQ(client.count().value(), 0U);
+  store->advance(2 * base::second_ns);
+  for (int k = 0; k < i; ++k) {
+    const auto again = client.put(key_number(k), value);
+    ASSERT_TRUE(again.has_value()) << k << " of " << i << ": " << again.error().message();
+  }
+}
+
+// Receive: a growth for which an item must be copied (its tags are used up), and no memory. Expect: removes
+// and reads of other keys do not mind.
+TEST(Growth, RemovesDoNotNeedMemory) {
+  const auto store = make_store({.hash_seed = 5}, {.free_bytes = 40 * memory::block_bytes});
+  Client client(*store);
+  const std::string worn = find_key(client, "worn", [](const Locations& at, std::uint64_t hash) {
+    return at.slot[0] < 250 && (row_mix(hash, 0) & (1U << first_level)) != 0;
+  });
+  ASSERT_TRUE(client.put(worn, std::string(300'000, 'w')).has_value());
+  const SlotNumber home = locations(client, worn).slot[0];
+  fake::set_slot(*store, home, slot(*store, home).with_tag(tag_max));
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(client.put(key_number(i), "x").has_value());
+  const std::string value(400'000, 'v');
+  int i = 0;
+  for (std::uint64_t size = value.size(); size > 0; size /= 2) {
+    while (client.put(fmt::format("big{}", i), value.substr(0, size)).has_value()) ++i;
+  }
+  fake::begin_growth(*store, 0);
+  for (int k = 0; k < 20; ++k) {
+    const auto removed = client.remove(key_number(k));
+    EXPECT_TRUE(removed.has_value()) << removed.error().message();
+  }
+  EXPECT_EQ(client.get(worn)->size(), 300'000U);
+}
+
+// ---- damage
+// --------------------------------------------------------------------------------------------------------
+
+// Puts healthy keys until the index has doubled twice; those whose slots are damaged are passed over.
+void expect_growth_goes_on(Client& client, MemoryStore& store, const std::vector<SlotNumber>& damaged) {
+  const auto hurt = [&](const std::string& key) {
+    const Directory d = directory_of(store);
+    // A slot of the key, now or at the level at which the damage was done.
+    for (const SlotNumber bad : damaged) {
+      for (const std::uint8_t level : {std::uint8_t{first_level}, d.level}) {
+        const Locations at =
+            Locations::of(client.key_of(key).hash, {.level = level, .growing = d.growing}, 3);
+        for (unsigned j = 0; j < at.count; ++j) {
+          if (at.slot[j] == bad) return true;
+        }
+      }
+    }
+    return false;
+  };
+  int failed = 0;
+  std::string first_error;
+  std::vector<int> there;
+  for (int i = 0; directory_of(store).level < first_level + 2 && i < 30'000; ++i) {
+    store.advance(20 * base::microsecond_ns);
+    const bool passed_over = hurt(key_number(i));
+    const auto put = client.put(key_number(i), key_number(i));
+    if (put) there.push_back(i);
+    if (put || passed_over) continue;
+    if (failed++ == 0) first_error = fmt::format("{}: {}", key_number(i), put.error().message());
+    if (failed > 20) break;
+  }
+  EXPECT_EQ(failed, 0) << first_error;
+  EXPECT_GE(directory_of(store).level, first_level + 2) << "the growth has stopped";
+  int lost = 0;
+  for (const int i : there) {
+    if (client.get(key_number(i)).has_value() || hurt(key_number(i))) continue;
+    ++lost;
+  }
+  EXPECT_EQ(lost, 0);
+}
+
+struct Damage {
+  const char* name;
+  std::uint64_t word;
+};
+class DamagedGrowth : public testing::TestWithParam<Damage> {};
+
+// Receive: words that no client writes, in the slots that exist. Expect: errors for the keys of those slots
+// alone.
+TEST_P(DamagedGrowth, ALowSlot) {
+  const auto store = make_store();
+  Client client(*store);
+  const std::vector<SlotNumber> damaged = {5, 1234, 3071};
+  for (const SlotNumber number : damaged) fake::set_slot(*store, number, {GetParam().word});
+  expect_growth_goes_on(client, *store, damaged);
+}
+
+// Receive: the same in slots that come to life by the growth. Expect: likewise.
+TEST_P(DamagedGrowth, AHighSlot) {
+  const auto store = make_store();
+  Client client(*store);
+  fake::begin_growth(*store, 0);
+  const std::vector<SlotNumber> damaged = {3072 + 5, 3072 + 1234, 6143};
+  for (const SlotNumber number : damaged) fake::set_slot(*store, number, {GetParam().word});
+  expect_growth_goes_on(client, *store, damaged);
+}
+
+constexpr std::uint64_t nowhere = std::uint64_t{1'000'000} << 34 | std::uint64_t{2} << 27;
+INSTANTIATE_TEST_SUITE_P(Words, DamagedGrowth,
+                         testing::Values(Damage{"Zero", 0}, Damage{"AllOnes", ~std::uint64_t{0}},
+                                         Damage{"CommittedNowhere", nowhere | 2U << 3 | 2},
+                                         Damage{"CommittedNowhereNextLevel", nowhere | 3U << 3 | 2},
+                                         Damage{"PendingNowhere", nowhere | 2U << 3 | 3},
+                                         Damage{"AbortedNowhere", nowhere | 2U << 3 | 4},
+                                         Damage{"PlacedNowhere", nowhere | 2U << 3 | 5},
+                                         Damage{"MovedNowhere", nowhere | 2U << 3 | 6},
+                                         Damage{"MovedNowhereNextLevel", nowhere | 3U << 3 | 6},
+                                         Damage{"EmptyOfAnotherLevel", 1U << 3 | 1}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace loch::hash

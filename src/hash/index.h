@@ -1,0 +1,155 @@
+// Where a key's slots are. The index has 2^level rows of N slots; candidate i of a key is slot i of the row
+// that the i-th mix of its hash names, so the candidates of a key are always different slots. Candidate 0 is
+// its home.
+//
+// While the index grows from `level` to `level + 1`, each row r is split into r and r + 2^level. A word's own
+// level says whether its row has been split: a candidate stands in the low row until then, and where the next
+// bit of its mix says from then on (docs/hash.md, "Growth").
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/hash.h"
+#include "hash/slot.h"
+#include "memory/layout.h"
+
+namespace loch::hash {
+
+inline constexpr unsigned candidates_max = 4;
+inline constexpr unsigned locations_max = 2 * candidates_max;
+inline constexpr unsigned first_level = 10;
+inline constexpr unsigned last_level = 31;
+
+// In the control region.
+struct IndexRoot {
+  std::uint64_t directory;  // Directory
+  std::uint64_t unused_0[7];
+  std::uint64_t split_cursor;  // level << 48 | next chunk to be split
+  std::uint64_t unused_1[7];
+  std::uint64_t reached_at_ns[4];  // when the level (modulo 4) was reached
+};
+static_assert(sizeof(IndexRoot) == 160 &&
+              memory::index_root_offset + sizeof(IndexRoot) <= memory::totals_offset);
+
+inline constexpr fabric::Address directory_address{
+    memory::control_region, memory::index_root_offset + offsetof(IndexRoot, directory)};
+inline constexpr fabric::Address split_cursor_address{
+    memory::control_region, memory::index_root_offset + offsetof(IndexRoot, split_cursor)};
+constexpr fabric::Address reached_at_address(unsigned level) {
+  return {memory::control_region, memory::index_root_offset + offsetof(IndexRoot, reached_at_ns) +
+                                      level % level_modulus * sizeof(std::uint64_t)};
+}
+
+struct Directory {
+  std::uint8_t level = first_level;
+  bool growing = false;
+
+  [[nodiscard]] constexpr std::uint64_t encode() const {
+    return std::uint64_t{level} | std::uint64_t{growing} << 8;
+  }
+  static constexpr Directory decode(std::uint64_t word) {
+    return {.level = static_cast<std::uint8_t>(word & 0xff), .growing = (word >> 8 & 1) != 0};
+  }
+  [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
+  bool operator==(const Directory&) const = default;
+};
+
+using SlotNumber = std::uint64_t;
+
+// What `word` in `slot` becomes when it is cleared. An M whose item went up to the other half of its row is
+// cleared by the split of the row itself: were the low slot opened again, a second item could come to it that
+// finds no room above.
+constexpr SlotWord cleared_word(SlotWord word, SlotNumber slot, Directory d, unsigned candidates,
+                                std::uint64_t nonce) {
+  const bool low_unsplit =
+      d.growing && slot < d.rows() * candidates && word.level() == d.level % level_modulus;
+  const Ref up{.candidate = static_cast<std::uint8_t>(slot % candidates),
+               .level_parity = static_cast<std::uint8_t>((d.level + 1) & 1)};
+  const bool went_up = low_unsplit && word.is(SlotType::moved) && word.ref() == up;
+  return SlotWord::empty(nonce, word.level() + (went_up ? 1U : 0U));
+}
+
+constexpr fabric::Address slot_address(SlotNumber slot) {
+  return {memory::index_region, slot * sizeof(std::uint64_t)};
+}
+
+// A key as the index sees it. `bytes` outlives the operation.
+struct Key {
+  std::string_view bytes;
+  std::uint64_t hash = 0;
+
+  static Key of(std::string_view bytes, std::uint64_t seed) {
+    return {.bytes = bytes, .hash = base::hash_bytes(bytes.data(), bytes.size(), seed)};
+  }
+  [[nodiscard]] constexpr std::uint8_t filter() const { return static_cast<std::uint8_t>(hash >> 56); }
+};
+
+// The i-th mix of a key's hash; the low bits name its row. The hash is a good one already: the upper half of
+// a product with an odd number spreads it anew, and costs one multiplication.
+constexpr std::uint64_t row_mix(std::uint64_t hash, unsigned candidate) {
+  constexpr std::array<std::uint64_t, candidates_max> odd = {0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL,
+                                                             0x94d049bb133111ebULL, 0xd6e8feb86659fd93ULL};
+  return (hash * odd[candidate]) >> 32;
+}
+static_assert(last_level < 32, "a mix has 32 bits");
+
+// The slots in which a key may stand: for each candidate its low one, then the high ones of those candidates
+// that move up in the growth that is going on.
+struct Locations {
+  std::array<SlotNumber, locations_max> slot;    // `count` of them
+  std::array<std::int8_t, candidates_max> high;  // index of a candidate's high slot, or -1
+  std::uint8_t candidates = 0;
+  std::uint8_t count = 0;
+  Directory directory;
+
+  static Locations of(std::uint64_t hash, Directory directory, unsigned candidates) {
+    Locations l;
+    l.set(hash, directory, candidates);
+    return l;
+  }
+  void set(std::uint64_t hash, Directory at_directory, unsigned of_candidates) {
+    candidates = count = static_cast<std::uint8_t>(of_candidates);
+    directory = at_directory;
+    const std::uint64_t rows = directory.rows();
+    for (unsigned i = 0; i < of_candidates; ++i) {
+      const std::uint64_t mix = row_mix(hash, i);
+      slot[i] = (mix & (rows - 1)) * of_candidates + i;
+      high[i] = -1;
+      if (directory.growing && (mix & rows) != 0) [[unlikely]] {
+        high[i] = static_cast<std::int8_t>(count);
+        slot[count++] = ((mix & (rows - 1)) + rows) * of_candidates + i;
+      }
+    }
+  }
+
+  // The index of the location that `ref` means, or -1 if there is none (any more).
+  [[nodiscard]] int find(Ref ref, std::uint64_t hash) const {
+    if (ref.candidate >= candidates) return -1;
+    const bool at_own_level = ref.level_parity == (directory.level & 1);
+    if (directory.growing)
+      return at_own_level || high[ref.candidate] < 0 ? ref.candidate : high[ref.candidate];
+    if (at_own_level) return ref.candidate;
+    // Computed at the level before this one: the same slot unless the candidate has moved up since.
+    const bool moved_up = (row_mix(hash, ref.candidate) >> (directory.level - 1) & 1) != 0;
+    return moved_up ? -1 : ref.candidate;
+  }
+  // What find takes back to `location`.
+  [[nodiscard]] Ref ref_of(unsigned location) const {
+    for (unsigned i = 0; i < candidates; ++i) {
+      if (high[i] == static_cast<int>(location)) {
+        return {.candidate = static_cast<std::uint8_t>(i),
+                .level_parity = static_cast<std::uint8_t>((directory.level + 1) & 1)};
+      }
+    }
+    // While growing: a low slot that stays the candidate's is told by the next level, so that the reference
+    // means the same when the growth is over, and in the next one.
+    const bool stays = directory.growing && high[location] < 0;
+    return {.candidate = static_cast<std::uint8_t>(location),
+            .level_parity = static_cast<std::uint8_t>((directory.level + (stays ? 1 : 0)) & 1)};
+  }
+};
+
+}  // namespace loch::hash

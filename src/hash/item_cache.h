@@ -1,0 +1,74 @@
+// ItemCache: recently read items, kept in this process (nessie.txt 4.1.3, 4.3.1). Items do not change, so a
+// copy is the item for as long as its memory can not have been reused: for one expiry after a slot was last
+// seen to name it. Least recently used first out. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "memory/size_class.h"
+
+namespace loch::hash {
+
+class ItemCache {
+ public:
+  using Copy = std::shared_ptr<const std::byte[]>;
+
+  ItemCache(std::size_t bytes_max, base::Nanos expiry_ns) : bytes_max_(bytes_max), expiry_ns_(expiry_ns) {}
+
+  // The copy of an item that a slot names now, or null. `length_bytes` is set with it.
+  Copy find(const memory::ItemRef& item, base::Nanos now, std::size_t& length_bytes) {
+    const auto it = entries_.find(item.place());
+    if (it == entries_.end()) return nullptr;
+    const auto entry = it->second;
+    if (entry->item != item || now - entry->seen_at >= expiry_ns_) {
+      erase(entry);
+      return nullptr;
+    }
+    entry->seen_at = now;
+    order_.splice(order_.begin(), order_, entry);
+    length_bytes = entry->length_bytes;
+    return entry->copy;
+  }
+
+  // Keeps a copy of an item that was read after a slot was seen to name it, at `seen_at`.
+  void insert(const memory::ItemRef& item, const std::byte* bytes, std::size_t length_bytes,
+              base::Nanos seen_at) {
+    if (length_bytes > bytes_max_ / 4) return;
+    if (const auto it = entries_.find(item.place()); it != entries_.end()) erase(it->second);
+    while (bytes_ + length_bytes > bytes_max_) erase(std::prev(order_.end()));
+    auto copy = std::make_shared_for_overwrite<std::byte[]>(length_bytes);
+    std::copy_n(bytes, length_bytes, copy.get());
+    order_.push_front({item, seen_at, length_bytes, std::move(copy)});
+    entries_[item.place()] = order_.begin();
+    bytes_ += length_bytes;
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    memory::ItemRef item;
+    base::Nanos seen_at;
+    std::size_t length_bytes;
+    Copy copy;
+  };
+
+  void erase(std::list<Entry>::iterator entry) {
+    bytes_ -= entry->length_bytes;
+    entries_.erase(entry->item.place());
+    order_.erase(entry);
+  }
+
+  std::size_t bytes_max_;
+  base::Nanos expiry_ns_;
+  std::size_t bytes_ = 0;
+  std::list<Entry> order_;  // most recently used first
+  std::unordered_map<std::uint64_t, std::list<Entry>::iterator> entries_;
+};
+
+}  // namespace loch::hash

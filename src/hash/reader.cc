@@ -1,0 +1,291 @@
+// GET by one-sided reads, and the collects that every other operation begins with.
+#include <fmt/format.h>
+
+#include "hash/table.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr unsigned outdated_retries_max = 64;
+// Remote items longer than this are read in two steps: what tells whether the value is wanted, then the
+// value.
+constexpr std::uint64_t one_step_bytes_max = 4096;
+
+std::unexpected<Error> damaged_slot(std::uint64_t key_hash) {
+  return fail(Errc::corrupt, "index",
+              "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
+}
+
+}  // namespace
+
+Table::Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options)
+    : session_(session),
+      allocator_(allocator),
+      endpoint_(session.endpoint()),
+      options_(options),
+      candidates_(session.geometry().candidates),
+      hash_seed_(session.geometry().hash_seed),
+      directory_word_(endpoint_.mapped(directory_address, sizeof(std::uint64_t))),
+      here_(endpoint_, directory_word_, candidates_) {
+  allocator.set_guard(this);
+  if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes, session.geometry().expiry_ns);
+}
+
+Directory Table::directory() { return Directory::decode(fabric::load_word(directory_word_)); }
+
+std::uint64_t Table::initial_index_bytes(unsigned candidates) {
+  return (std::uint64_t{1} << first_level) * candidates * sizeof(std::uint64_t);
+}
+
+void Table::initialize(std::byte* control, std::byte* index, unsigned candidates) {
+  fabric::store_word(control + directory_address.offset_bytes, Directory{}.encode());
+  const std::uint64_t slots = initial_index_bytes(candidates) / sizeof(std::uint64_t);
+  // Nonces of client 0, who is nobody: no session gives them out.
+  for (std::uint64_t slot = 0; slot < slots; ++slot) {
+    fabric::store_word(index + slot * sizeof(std::uint64_t), SlotWord::empty(slot << 12, first_level).raw);
+  }
+}
+
+coro::Task<Result<Found>> Table::get(Key key) {
+  // Step 1: read the slots; a committed one whose item has the key answers.
+  Collect seen;
+  seen.key_hash = key.hash;
+  seen.at.set(key.hash, directory(), candidates_);
+  std::array<fabric::Address, locations_max> addresses;
+  for (unsigned j = 0; j < seen.at.count; ++j) addresses[j] = slot_address(seen.at.slot[j]);
+  auto read = co_await endpoint_.read_words(std::span(addresses).first(seen.at.count), &seen.word[0].raw);
+  if (!read) [[unlikely]]
+    co_return std::unexpected(std::move(read.error()));
+  if (!cache_) [[likely]] {
+    for (unsigned j = 0; j < seen.at.count; ++j) {
+      const SlotWord word = seen.word[j];
+      if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
+      const memory::ItemRef ref = word.item();
+      if (ref.size_class >= memory::size_class_count) break;
+      auto bytes = co_await endpoint_.fetch(ref.address(), memory::class_bytes[ref.size_class]);
+      Found found;
+      if (!bytes || !bytes->in_place() || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
+      if (found.view.key() != key.bytes || !found.view.is_intact() || expired(found.view.expires_at_ns()))
+        break;
+      co_return found;
+    }
+  }
+  co_return co_await get_by_snapshot(key, seen);
+}
+
+// The rest of GET: what is not a plain hit.
+coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
+  Attempts attempts(*this, "get", key.hash);
+  Collect second = first;
+  bool have_first = false;
+  bool damaged = false;
+  for (;;) {
+    for (unsigned j = 0; j < second.at.count; ++j) {
+      const SlotWord word = second.word[j];
+      if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
+      auto found = co_await read_item(word.item());
+      if (!found) {
+        if (found.error().code != Errc::corrupt) co_return found;
+        damaged = true;
+        continue;
+      }
+      if (found->view.key() != key.bytes) continue;
+      if (!expired(found->view.expires_at_ns())) co_return found;
+      session_.count(Counter::expired_reads);
+      co_return fail(Errc::not_found, "get", {}, key.hash);
+    }
+    if (is_outdated(second) || is_damaged(second)) {
+      if (attempts.retries() > outdated_retries_max || directory() == second.at.directory) {
+        session_.count(Counter::corrupt_slots);
+        co_return damaged_slot(key.hash);
+      }
+      have_first = false;
+      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
+    } else if (have_first && second.same_words(first)) {
+      // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
+      // words.
+      for (unsigned j = 0; j < second.at.count; ++j) {
+        if (second.word[j].filter() != key.filter() || paired_destination(second, j) < 0) continue;
+        auto found = co_await read_item(second.word[j].item());
+        if (found && found->view.key() == key.bytes && !expired(found->view.expires_at_ns())) co_return found;
+      }
+      if (!damaged) co_return fail(Errc::not_found, "get", {}, key.hash);
+      session_.count(Counter::corrupt_items);
+      co_return fail(Errc::corrupt, "get",
+                     "an item that may be this key's is damaged; put or remove the key, or run `loch check`",
+                     key.hash);
+    } else {
+      if (have_first) {
+        if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
+      }
+      have_first = true;
+      first = second;
+      damaged = false;
+    }
+    session_.count(Counter::second_collects);
+    second.at.set(key.hash, directory(), candidates_);
+    std::array<fabric::Address, locations_max> addresses;
+    for (unsigned j = 0; j < second.at.count; ++j) addresses[j] = slot_address(second.at.slot[j]);
+    auto read =
+        co_await endpoint_.read_words(std::span(addresses).first(second.at.count), &second.word[0].raw);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+  }
+}
+
+coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
+  const auto damaged = [&ref] {
+    return fail(Errc::corrupt, "read",
+                fmt::format("the item at region {} unit {} is damaged", ref.region, ref.unit));
+  };
+  Found found;
+  if (cache_) {
+    std::size_t length = 0;
+    if (auto copy = cache_->find(ref, session_.oldest_operation(), length)) {
+      session_.count(Counter::cache_hit);
+      if (!found.view.parse(copy.get(), length, ref)) co_return damaged();
+      found.copy = std::move(copy);
+      co_return found;
+    }
+  }
+  std::uint64_t length = 0;
+  const bool large = ref.size_class == memory::large_class;
+  const bool here = endpoint_.mapped(ref.address(), sizeof(memory::ItemHeader)) != nullptr;
+  if (large || (!here && memory::class_bytes[ref.size_class] > one_step_bytes_max)) {
+    auto header = co_await read_header(ref);
+    if (!header) co_return std::unexpected(std::move(header.error()));
+    length = item_bytes(header->key_bytes, header->value_bytes);
+    const std::uint64_t room =
+        large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
+    if (length > room) co_return damaged();
+  } else {
+    length = memory::class_bytes[ref.size_class];
+  }
+  auto bytes = co_await endpoint_.fetch(ref.address(), length);
+  if (!bytes) co_return std::unexpected(std::move(bytes.error()));
+  if (!found.view.parse(bytes->data(), bytes->size(), ref) || !found.view.is_intact()) co_return damaged();
+  if (cache_) cache_->insert(ref, bytes->data(), found.view.length_bytes(), session_.oldest_operation());
+  found.copy = std::move(*bytes).take_copy();
+  co_return found;
+}
+
+coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
+  memory::ItemHeader header;
+  std::array<fabric::Address, sizeof header / sizeof(std::uint64_t)> at;
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = ref.address() + i * sizeof(std::uint64_t);
+  std::array<std::uint64_t, sizeof header / sizeof(std::uint64_t)> words{};
+  auto read = co_await endpoint_.read_words(at, words.data());
+  if (!read) co_return std::unexpected(std::move(read.error()));
+  std::memcpy(&header, words.data(), sizeof header);
+  co_return header;
+}
+
+// The words of a key's slots, by a directory that they agree with.
+coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect& into) {
+  for (unsigned retry = 0;; ++retry) {
+    into.at.set(key_hash, directory(), candidates_);
+    into.key_hash = key_hash;
+    into.mine = 0;
+    into.owner_gone = 0;
+    std::array<fabric::Address, locations_max> addresses;
+    for (unsigned j = 0; j < into.at.count; ++j) addresses[j] = slot_address(into.at.slot[j]);
+    auto read = co_await endpoint_.read_words(std::span(addresses).first(into.at.count), &into.word[0].raw);
+    if (!read) co_return read;
+    if (!is_outdated(into) && !is_damaged(into)) co_return Result<void>{};
+    if (retry >= outdated_retries_max || directory() == into.at.directory) {
+      session_.count(Counter::corrupt_slots);
+      co_return damaged_slot(key_hash);
+    }
+  }
+}
+
+bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into) {
+  // The checksum is of no use here: what counts is the key, and a damaged item may be replaced.
+  if (item.size() < item_bytes(key.bytes.size(), 0)) return false;
+  memory::ItemHeader& header = into.header[j];
+  // The state may change beside us; it is not part of the item.
+  std::memcpy(reinterpret_cast<std::byte*>(&header) + sizeof(std::uint64_t),
+              item.data() + sizeof(std::uint64_t), sizeof header - sizeof(std::uint64_t));
+  if (header.key_bytes != key.bytes.size() ||
+      std::memcmp(item.data() + sizeof header, key.bytes.data(), key.bytes.size()) != 0) {
+    return false;
+  }
+  into.mine |= static_cast<std::uint8_t>(1U << j);
+  if (into.word[j].is(SlotType::aborted) && (session_.is_gone(header.client, header.written_at_ns) ||
+                                             !session_.may_still_run(header.client, header.written_at_ns))) {
+    into.owner_gone |= static_cast<std::uint8_t>(1U << j);
+  }
+  return true;
+}
+
+// Finds out which words name items of the key, by reading those whose filter says that they may.
+coro::Task<Result<void>> Table::identify(Key key, KeyCollect& into) {
+  for (unsigned j = 0; j < into.at.count; ++j) {
+    const SlotWord word = into.word[j];
+    if (!word.names_item() || word.filter() != key.filter()) continue;
+    const memory::ItemRef ref = word.item();
+    const std::uint64_t room =
+        ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
+    auto item = co_await endpoint_.fetch(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
+    if (item) take_if_mine(key, j, {item->data(), item->size()}, into);
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Table::collect(Key key, KeyCollect& into) {
+  if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
+  co_return co_await identify(key, into);
+}
+
+coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect& first) {
+  session_.count(Counter::second_collects);
+  KeyCollect second;
+  if (auto read = co_await collect_words(key.hash, second); !read)
+    co_return std::unexpected(std::move(read.error()));
+  if (second.same_words(first)) co_return true;
+  if (auto done = co_await identify(key, second); !done) co_return std::unexpected(std::move(done.error()));
+  first = second;
+  co_return false;
+}
+
+coro::Task<Result<void>> Table::Attempts::again() {
+  ++retries_;
+  table_.session_.count(Counter::backoffs);
+  const base::Nanos now = table_.session_.now();
+  if (now >= deadline_) {
+    table_.session_.count(Counter::timeouts);
+    co_return fail(Errc::timed_out, operation_,
+                   fmt::format("gave up after {} tries in {} ms; it may or may not have happened", retries_,
+                               table_.options_.timeout_ns / base::millisecond_ns),
+                   key_hash_);
+  }
+  // Spin while the other is likely to be done in a moment, then let it run.
+  constexpr unsigned spins_until = 10;
+  if (retries_ <= spins_until) {
+    const std::uint64_t spins = table_.session_.random().below(std::uint64_t{1} << retries_);
+    for (std::uint64_t i = 0; i < spins; ++i) __builtin_ia32_pause();
+    co_return Result<void>{};
+  }
+  const std::uint64_t exponent = std::min(retries_ - spins_until, 10U);
+  const base::Nanos wait_max = base::microsecond_ns << exponent;
+  co_await table_.endpoint_.sleep_until(now + 1 + table_.session_.random().below(wait_max));
+  co_return Result<void>{};
+}
+
+coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
+  const fabric::Address at = slot_address(slot);
+  std::uint64_t word = 0;
+  auto read = co_await endpoint_.read_words({&at, 1}, &word);
+  if (!read) co_return std::unexpected(std::move(read.error()));
+  co_return word;
+}
+
+coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
+                                          SlotWord* before) {
+  auto seen = co_await endpoint_.compare_swap(slot_address(slot), expected.raw, desired.raw);
+  if (!seen) co_return std::unexpected(std::move(seen.error()));
+  if (before != nullptr) *before = {*seen};
+  if (*seen != expected.raw) session_.count(Counter::conflicts);
+  co_return *seen == expected.raw;
+}
+
+}  // namespace loch::hash

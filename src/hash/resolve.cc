@@ -1,0 +1,184 @@
+// RESOLVE and MIGRATE: bringing on what is half done, by whoever meets it (docs/hash.md).
+#include <string>
+
+#include "base/fault.h"
+#include "hash/table.h"
+
+namespace loch::hash {
+
+coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, SlotWord* before) {
+  LOCH_FAULT_POINT("resolve.before_cas");
+  auto won = co_await swap_slot(snapshot->at.slot[repair.location], repair.expected, repair.desired, before);
+  if (!won || !*won) co_return won;
+  LOCH_FAULT_POINT("resolve.after_cas");
+  switch (repair.kind) {
+    case Repair::Kind::commit_move:
+    case Repair::Kind::mark_source:
+      session_.count(Counter::helped_moves);
+      break;
+    case Repair::Kind::commit_insert:
+    case Repair::Kind::abort_insert:
+      session_.count(Counter::helped_inserts);
+      break;
+    case Repair::Kind::clear:
+      session_.count(Counter::cleared_words);
+      break;
+    case Repair::Kind::clear_aborted:
+      session_.count(Counter::cleared_words);
+      // Its owner is gone; whoever unlinked the item retires it.
+      co_await allocator_.retire(repair.expected.item(), true);
+      break;
+  }
+  co_return true;
+}
+
+coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot) {
+  const auto repair = resolve(*snapshot, session_.next_nonce());
+  if (!repair || key.hash != snapshot->key_hash) co_return false;
+  auto applied = co_await apply(snapshot, *repair, nullptr);
+  if (!applied) co_return applied;
+  // Also if somebody else was first: there was something to do, and it may not be done for good.
+  co_return true;
+}
+
+coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
+  auto found = co_await read_item(item);
+  if (!found) {
+    // A damaged item has no key that could be resolved.
+    if (found.error().code == Errc::corrupt) co_return false;
+    co_return std::unexpected(std::move(found.error()));
+  }
+  // Its key is copied: the item may be unlinked while its key is resolved.
+  const std::string bytes(found->view.key());
+  const Key key{.bytes = bytes, .hash = found->view.key_hash()};
+  KeyCollect snapshot;
+  if (auto read = co_await collect(key, snapshot); !read) co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await is_snapshot(key, snapshot);
+  if (!equal) co_return equal;
+  // Others change the key: that is progress too.
+  if (!*equal) co_return true;
+  co_return co_await resolve_step(key, &snapshot);
+}
+
+coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, SlotNumber to) {
+  auto found = co_await read_item(item);
+  if (!found) {
+    if (found.error().code == Errc::corrupt) co_return false;
+    co_return std::unexpected(std::move(found.error()));
+  }
+  const std::string bytes(found->view.key());
+  const Key key{.bytes = bytes, .hash = found->view.key_hash()};
+
+  // Step 1: the key's slots; the destination is empty.
+  KeyCollect seen;
+  if (auto read = co_await collect(key, seen); !read) co_return std::unexpected(std::move(read.error()));
+  int source = -1;
+  int destination = -1;
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    if (seen.at.slot[j] == from) source = static_cast<int>(j);
+    if (seen.at.slot[j] == to) destination = static_cast<int>(j);
+  }
+  if (source < 0 || destination < 0 || source == destination) co_return false;
+  if (!may_be_moved(seen, static_cast<unsigned>(source), static_cast<unsigned>(destination))) co_return false;
+  SlotWord committed = seen.word[static_cast<unsigned>(source)];
+  const SlotWord empty = seen.word[static_cast<unsigned>(destination)];
+  if (!seen.is_mine(static_cast<unsigned>(source), SlotType::committed) || committed.item() != item ||
+      !empty.is(SlotType::empty) || committed.tag() + 2 > tag_max) {
+    co_return false;
+  }
+
+  // Step 2: after that, announce the move, or see that the source has not changed.
+  LOCH_FAULT_POINT("move.before_announce");
+  if (committed.tag() == 0) {
+    auto announced = co_await swap_slot(from, committed, committed.with_tag(1));
+    if (!announced || !*announced) co_return announced;
+    committed = committed.with_tag(1);
+  } else {
+    auto word = co_await read_slot(from);
+    if (!word) co_return std::unexpected(std::move(word.error()));
+    if (*word != committed.raw) co_return false;
+  }
+  LOCH_FAULT_POINT("move.after_announce");
+
+  // Step 3: P at the destination. From here on words may be left that name the item.
+  session_.begin_move();
+  auto moved = co_await move_step3_to_6(item, from, to, committed, empty, seen);
+  if (co_await is_unnamed_by_moves(item, from, to)) session_.end_move();
+  co_return moved;
+}
+
+coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
+                                                SlotWord committed, SlotWord empty, const Collect& seen) {
+  int source = -1;
+  int destination = -1;
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    if (seen.at.slot[j] == from) source = static_cast<int>(j);
+    if (seen.at.slot[j] == to) destination = static_cast<int>(j);
+  }
+  // Step 3.
+  const auto tag = static_cast<std::uint8_t>(committed.tag() + 1);
+  const SlotWord placed = SlotWord::link(SlotType::placed, item, committed.filter(), tag, empty.level())
+                              .with_ref(seen.at.ref_of(static_cast<unsigned>(source)));
+  auto won = co_await swap_slot(to, empty, placed);
+  if (!won || !*won) co_return won;
+  LOCH_FAULT_POINT("move.after_place");
+
+  // Step 4: M at the source. If it has changed, P is dead, and is cleared.
+  const SlotWord marked = SlotWord::link(SlotType::moved, item, committed.filter(), tag, committed.level())
+                              .with_ref(seen.at.ref_of(static_cast<unsigned>(destination)));
+  won = co_await swap_slot(from, committed, marked);
+  if (!won) co_return won;
+  if (!*won) {
+    auto resolved = co_await resolve_item(item);
+    if (!resolved) co_return resolved;
+    co_return false;
+  }
+  LOCH_FAULT_POINT("move.after_mark");
+
+  // Step 5: the destination is committed; step 6: the source is empty. Others may have done either.
+  won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
+  if (!won) co_return won;
+  LOCH_FAULT_POINT("move.after_commit");
+  auto cleared = co_await swap_slot(
+      from, marked, cleared_word(marked, from, seen.at.directory, candidates_, session_.next_nonce()));
+  if (!cleared) co_return cleared;
+  session_.count(Counter::displacements);
+  co_return true;
+}
+
+// Whether neither end of a move that was begun here still says anything of it.
+coro::Task<bool> Table::is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to) {
+  for (const SlotNumber slot : {from, to}) {
+    auto word = co_await read_slot(slot);
+    if (!word) co_return false;
+    const SlotWord there{*word};
+    if ((there.is(SlotType::placed) || there.is(SlotType::moved)) && there.item() == item) co_return false;
+  }
+  co_return true;
+}
+
+coro::Task<bool> Table::before_reuse(memory::ItemRef item) {
+  auto header = co_await read_header(item);
+  if (!header) co_return false;
+  constexpr int rounds_max = 16;
+  for (int round = 0; round < rounds_max; ++round) {
+    Collect seen;
+    if (!co_await collect_words(header->key_hash, seen)) co_return false;
+    int stale = -1;
+    for (unsigned j = 0; j < seen.at.count && stale < 0; ++j) {
+      const SlotWord word = seen.word[j];
+      if (word.names_item() && word.item() == item) stale = static_cast<int>(j);
+    }
+    if (stale < 0) co_return true;
+    const SlotWord word = seen.word[static_cast<unsigned>(stale)];
+    // Only what a move left may still name it; anything else says that the item is in use.
+    if (!word.is(SlotType::placed) && !word.is(SlotType::moved)) co_return false;
+    const SlotNumber number = seen.at.slot[static_cast<unsigned>(stale)];
+    const SlotWord cleared =
+        cleared_word(word, number, seen.at.directory, candidates_, session_.next_nonce());
+    if (!co_await swap_slot(seen.at.slot[static_cast<unsigned>(stale)], word, cleared)) co_return false;
+  }
+  co_return false;
+}
+
+}  // namespace loch::hash

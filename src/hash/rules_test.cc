@@ -1,0 +1,259 @@
+// The rules of the slot protocol, one received situation a test. A situation is written as one word a slot:
+//
+//   E   empty             C0  committed, tag 0        c0  the same of another key
+//   I0  pending           A0  aborted
+//   P1<2 placed, its source is slot 2                 M1>2 moved, its destination is slot 2
+//
+// Different items of the key are told apart by a letter behind the tag: C0a, I0b.
+#include "hash/rules.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace loch::hash {
+namespace {
+
+constexpr std::uint64_t key_hash = 0x1234567890abcdefULL;
+constexpr std::uint64_t nonce = 999;
+
+// `situation` has a word for each of a key's slots, of an index that does not grow.
+Collect receive(const std::string& situation, std::uint8_t owner_gone = 0) {
+  Collect c;
+  c.at = Locations::of(key_hash, {}, 3);
+  c.key_hash = key_hash;
+  c.owner_gone = owner_gone;
+  std::istringstream words(situation);
+  std::string word;
+  for (unsigned j = 0; words >> word; ++j) {
+    const char kind = static_cast<char>(std::toupper(word[0]));
+    if (kind == 'E') {
+      c.word[j] = SlotWord::empty(j, first_level);
+      continue;
+    }
+    const auto tag = static_cast<std::uint8_t>(word[1] - '0');
+    const SlotType type = kind == 'C'   ? SlotType::committed
+                          : kind == 'I' ? SlotType::pending
+                          : kind == 'A' ? SlotType::aborted
+                          : kind == 'P' ? SlotType::placed
+                                        : SlotType::moved;
+    memory::ItemRef item{.region = 2, .unit = 100, .size_class = 1};
+    const bool other_key = word[0] != kind;
+    if (other_key) item.unit = 7'000 + j;
+    if (std::isalpha(static_cast<unsigned char>(word.back())) != 0)
+      item.unit += static_cast<std::uint32_t>(word.back());
+    const auto filter = static_cast<std::uint8_t>(key_hash >> 56);
+    c.word[j] = SlotWord::link(type, item, filter, tag, first_level);
+    if (kind == 'P' || kind == 'M')
+      c.word[j] = c.word[j].with_ref(c.at.ref_of(static_cast<unsigned>(word[3] - '0')));
+    if (!other_key) c.mine |= static_cast<std::uint8_t>(1U << j);
+  }
+  return c;
+}
+
+// What RESOLVE does, as "slot:word", in the letters above; "" for nothing.
+std::string resolved(const Collect& c) {
+  const auto repair = resolve(c, nonce);
+  if (!repair) return "";
+  EXPECT_EQ(repair->expected, c.word[repair->location]) << "the compare-swap expects what was read";
+  const SlotWord to = repair->desired;
+  constexpr std::string_view letters = "?ECIAPM?";
+  std::string text = fmt::format("{}:{}", repair->location, letters[static_cast<std::size_t>(to.type())]);
+  if (to.is(SlotType::empty)) {
+    EXPECT_EQ(to.raw >> 5, nonce) << "an empty word is never one that was there before";
+  } else {
+    text += fmt::format("{}", to.tag());
+  }
+  if (to.is(SlotType::moved)) text += fmt::format(">{}", c.at.find(to.ref(), key_hash));
+  if (to.is(SlotType::committed)) EXPECT_EQ(to.ref(), Ref{});
+  return text;
+}
+
+TEST(Current, TheCommittedWordOrAPairedMove) {
+  EXPECT_EQ(current_location(receive("E E E")), -1);
+  EXPECT_EQ(current_location(receive("C0 E E")), 0);
+  EXPECT_EQ(current_location(receive("c0 E C0")), 2);
+  EXPECT_EQ(current_location(receive("E M2>2 P2<1")), 1);
+  EXPECT_EQ(current_location(receive("P2<2 E M2>0")), 2);
+}
+
+TEST(Current, IgnoresInsertsInDoubtAndLoneHalves) {
+  EXPECT_EQ(current_location(receive("c0 I0 E")), -1);
+  EXPECT_EQ(current_location(receive("c0 A0 E")), -1);
+  EXPECT_EQ(current_location(receive("E M2>2 E")), -1) << "the other half is gone";
+  EXPECT_EQ(current_location(receive("E M2>2 P3<1")), -1) << "another tag";
+  EXPECT_EQ(current_location(receive("E M2>2 P2<0")), -1) << "P comes from elsewhere";
+  EXPECT_EQ(current_location(receive("E M2>2 P2<1a")), -1) << "another item";
+  EXPECT_EQ(current_location(receive("E E P2<1")), -1);
+}
+
+TEST(Current, AFinishedMovesRestDoesNotHideTheKey) {
+  EXPECT_EQ(current_location(receive("M2>1 C2 E")), 1);
+  EXPECT_EQ(current_location(receive("C1 P2<0 E")), 0);
+}
+
+TEST(Home, IsClaimableWhenEmptyOrLeftByAMove) {
+  EXPECT_TRUE(home_is_claimable(receive("E c0 E")));
+  EXPECT_TRUE(home_is_claimable(receive("m1>1 E E")));
+  EXPECT_FALSE(home_is_claimable(receive("c0 E E")));
+  EXPECT_FALSE(home_is_claimable(receive("i0 E E")));
+  EXPECT_FALSE(home_is_claimable(receive("p1<1 E E")));
+}
+
+TEST(Unfinished, TellsMovesAndInsertsOfTheKeyAlone) {
+  EXPECT_FALSE(has_unfinished(receive("C0 E E")));
+  EXPECT_FALSE(has_unfinished(receive("c0 i0 p1<0")));
+  EXPECT_TRUE(has_unfinished(receive("c0 I0 E")));
+  EXPECT_TRUE(has_unfinished(receive("E E P1<0")));
+  EXPECT_TRUE(has_unfinished(receive("M1>2 E E")));
+  EXPECT_FALSE(has_unfinished(receive("c0 A0 E"))) << "its owner clears it";
+  EXPECT_EQ(lowest_pending(receive("c0 I0 I0a")), 1);
+  EXPECT_EQ(lowest_pending(receive("c0 i0 E")), -1);
+}
+
+// ---- RESOLVE, the first rule that applies
+// --------------------------------------------------------------------------
+
+// Receive: a paired M. Expect: its P is committed.
+TEST(Resolve, Rule1CommitsAPairedMove) {
+  EXPECT_EQ(resolved(receive("M2>1 P2<0 E")), "1:C2");
+  EXPECT_EQ(resolved(receive("P5<2 c0 M5>0")), "0:C5");
+}
+
+// Receive: an M without its P. Expect: it is cleared.
+TEST(Resolve, Rule2ClearsAnMThatIsAlone) {
+  EXPECT_EQ(resolved(receive("M2>1 E E")), "0:E");
+  EXPECT_EQ(resolved(receive("M2>1 C2 E")), "0:E") << "what a finished move left";
+  EXPECT_EQ(resolved(receive("M2>1 P3<0 E")), "0:E");
+  EXPECT_EQ(resolved(receive("M2>1 p2<0 E")), "0:E") << "the other half is another key's";
+}
+
+// Receive: a P whose source is still the item at the tag before. Expect: the source is marked.
+TEST(Resolve, Rule3MarksTheSourceOfALiveP) {
+  EXPECT_EQ(resolved(receive("C1 P2<0 E")), "0:M2>1");
+  EXPECT_EQ(resolved(receive("P2<1 C1 E")), "1:M2>0");
+}
+
+// Receive: a P whose source has changed. Expect: it is cleared.
+TEST(Resolve, Rule3ClearsADeadP) {
+  EXPECT_EQ(resolved(receive("E P2<0 E")), "1:E");
+  EXPECT_EQ(resolved(receive("C1a P2<0 E")), "1:E") << "an update took the source's place";
+  EXPECT_EQ(resolved(receive("C2 P2<0 E")), "1:E") << "another tag";
+  EXPECT_EQ(resolved(receive("c1 P2<0 E")), "1:E");
+  EXPECT_EQ(resolved(receive("I1 P2<0 E")), "1:E");
+}
+
+// Receive: one insert in doubt, and no reason against it. Expect: it is committed.
+TEST(Resolve, Rule4CommitsALoneInsert) {
+  EXPECT_EQ(resolved(receive("c0 I0 E")), "1:C0");
+  EXPECT_EQ(resolved(receive("c0 i0 I3")), "2:C3");
+  EXPECT_EQ(resolved(receive("p1<1 E I0")), "2:C0") << "a home that is being filled is taken";
+}
+
+// Receive: an insert in doubt, and K committed elsewhere, or home free, or another insert. Expect: the
+// highest loses.
+TEST(Resolve, Rule4AbortsTheHighest) {
+  EXPECT_EQ(resolved(receive("C0 I0a E")), "1:A0");
+  EXPECT_EQ(resolved(receive("E I0 E")), "1:A0");
+  EXPECT_EQ(resolved(receive("m1>1 E I0")), "2:A0");
+  EXPECT_EQ(resolved(receive("c0 I0 I0a")), "2:A0");
+  EXPECT_EQ(resolved(receive("c0 I1a I0")), "2:A0");
+}
+
+// Receive: an insert that lost. Expect: left to its owner, cleared when that is gone.
+TEST(Resolve, Rule5ClearsAnAWhoseOwnerIsGone) {
+  EXPECT_EQ(resolved(receive("C0 A0a E")), "");
+  EXPECT_EQ(resolved(receive("C0 A0a E", 2)), "1:E");
+  EXPECT_EQ(resolved(receive("C0 a0 E", 2)), "") << "another key's";
+}
+
+TEST(Resolve, MovesComeBeforeInserts) {
+  EXPECT_EQ(resolved(receive("I0a P2<2 M2>1")), "1:C2");
+  EXPECT_EQ(resolved(receive("M2>1 E I0a")), "0:E");
+}
+
+TEST(Resolve, NothingToDo) {
+  EXPECT_EQ(resolved(receive("E E E")), "");
+  EXPECT_EQ(resolved(receive("C0 E E")), "");
+  EXPECT_EQ(resolved(receive("c0 i0 m1>0")), "") << "another key's";
+}
+
+// ---- growth
+// --------------------------------------------------------------------------------------------------------
+
+// A collect by a directory that grows; words are set by the test.
+Collect growing(std::uint64_t hash) {
+  Collect c;
+  c.at = Locations::of(hash, {.level = first_level, .growing = true}, 3);
+  c.key_hash = hash;
+  for (unsigned j = 0; j < 3; ++j) c.word[j] = SlotWord::empty(j, first_level);
+  return c;
+}
+
+TEST(Levels, AWordOfAnotherLevelSaysLookAgain) {
+  Collect c = receive("E E E");
+  EXPECT_FALSE(is_outdated(c));
+  for (unsigned level = first_level + 1; level < first_level + 4; ++level) {
+    c.word[1] = SlotWord::empty(1, level);
+    EXPECT_TRUE(is_outdated(c)) << level;
+  }
+}
+
+TEST(Levels, WhileItGrowsBothLevelsAreRight) {
+  Collect c = growing(key_hash);
+  EXPECT_FALSE(is_outdated(c)) << "high slots are not born yet";
+  c.word[0] = c.word[0].with_level(first_level + 1);
+  EXPECT_FALSE(is_outdated(c));
+  c.word[0] = c.word[0].with_level(first_level + 2);
+  EXPECT_TRUE(is_outdated(c));
+  if (c.at.count > 3) {
+    c.word[0] = c.word[0].with_level(first_level);
+    c.word[3] = SlotWord::empty(9, first_level);
+    EXPECT_TRUE(is_outdated(c)) << "a high slot is of the next level alone";
+    c.word[3] = SlotWord::empty(9, first_level + 1);
+    EXPECT_FALSE(is_outdated(c));
+  }
+}
+
+TEST(Levels, TheOpenPlaceIsLowUntilTheRowIsSplit) {
+  // A key whose home moves up.
+  std::uint64_t hash = 1;
+  while (Locations::of(hash, {.level = first_level, .growing = true}, 3).high[0] < 0) ++hash;
+  Collect c = growing(hash);
+  const auto high = static_cast<unsigned>(c.at.high[0]);
+  EXPECT_EQ(home_location(c), 0U);
+  c.word[high] = SlotWord::empty(5, first_level + 1);
+  EXPECT_EQ(home_location(c), 0U) << "born, but the row is not split";
+  c.word[0] = c.word[0].with_level(first_level + 1);
+  EXPECT_EQ(home_location(c), high);
+  EXPECT_TRUE(home_is_claimable(c));
+}
+
+TEST(Levels, WordsThatNoClientWritesAreDamage) {
+  EXPECT_FALSE(is_damaged(receive("E c0 C1")));
+  Collect c = receive("E E E");
+  c.word[2] = {7};
+  EXPECT_TRUE(is_damaged(c));
+  c.word[2] = {0};
+  EXPECT_TRUE(is_damaged(c)) << "a low slot was born long ago";
+  Collect g = growing(key_hash);
+  EXPECT_FALSE(is_damaged(g));
+}
+
+TEST(Snapshot, AgreesInWordsAndDirectory) {
+  const Collect a = receive("E C0 E");
+  Collect b = a;
+  EXPECT_TRUE(a.same_words(b));
+  b.mine = 0;
+  EXPECT_TRUE(a.same_words(b)) << "what the words mean is not compared";
+  b.word[0] = SlotWord::empty(77, first_level);
+  EXPECT_FALSE(a.same_words(b)) << "another empty";
+  b = a;
+  b.at = Locations::of(key_hash, {.level = first_level, .growing = true}, 3);
+  EXPECT_FALSE(a.same_words(b));
+}
+
+}  // namespace
+}  // namespace loch::hash

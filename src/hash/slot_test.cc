@@ -1,0 +1,134 @@
+// Slot words, the index's places and items, bit by bit.
+#include "hash/slot.h"
+
+#include <gtest/gtest.h>
+#include <set>
+
+#include "base/random.h"
+#include "hash/index.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr memory::ItemRef item{.region = 0x55, .unit = 0x2aaaaaaa, .size_class = 0x15};
+
+TEST(Slot, LinkBits) {
+  const SlotWord word = SlotWord::link(SlotType::committed, item, 0xc3, 0x2d, 6);
+  EXPECT_EQ(word.raw, std::uint64_t{0x2aaaaaaa} << 34 | std::uint64_t{0x55} << 27 |
+                          std::uint64_t{0xc3} << 19 | 0x15U << 14 | 0x2dU << 5 | 2U << 3 | 2U);
+  EXPECT_EQ(word.raw, 0xaaaaaaaaae1d45b2U);
+  EXPECT_EQ(word.type(), SlotType::committed);
+  EXPECT_EQ(word.level(), 2);
+  EXPECT_EQ(word.tag(), 0x2d);
+  EXPECT_EQ(word.filter(), 0xc3);
+  EXPECT_EQ(word.item(), item);
+  EXPECT_EQ(word.ref(), Ref{});
+}
+
+TEST(Slot, EmptyBits) {
+  EXPECT_EQ(SlotWord::empty(0, 0).raw, 1U);
+  EXPECT_EQ(SlotWord::empty(0x1234, 7).raw, 0x1234U << 5 | 3U << 3 | 1);
+  // 59 bits of nonce are kept.
+  EXPECT_EQ(SlotWord::empty((std::uint64_t{1} << 59) - 1, 0).raw >> 5, (std::uint64_t{1} << 59) - 1);
+}
+
+TEST(Slot, EachPartIsChangedAlone) {
+  base::Random random(1);
+  for (int i = 0; i < 1'000; ++i) {
+    const SlotWord word{random.next()};
+    const auto tag = static_cast<std::uint8_t>(random.below(64));
+    const auto level = static_cast<unsigned>(random.below(100));
+    const Ref ref{.candidate = static_cast<std::uint8_t>(random.below(4)),
+                  .level_parity = static_cast<std::uint8_t>(random.below(2))};
+    const SlotWord tagged = word.with_tag(tag);
+    EXPECT_EQ(tagged.tag(), tag);
+    EXPECT_EQ(tagged.with_tag(word.tag()), word);
+    const SlotWord levelled = word.with_level(level);
+    EXPECT_EQ(levelled.level(), level % 4);
+    EXPECT_EQ(levelled.with_level(word.level()), word);
+    const SlotWord referring = word.with_ref(ref);
+    EXPECT_EQ(referring.ref(), ref);
+    EXPECT_EQ(referring.with_ref(word.ref()), word);
+    for (unsigned type = 0; type < 7; ++type) {
+      const SlotWord typed = word.with_type(static_cast<SlotType>(type));
+      EXPECT_TRUE(typed.is(static_cast<SlotType>(type)));
+      EXPECT_EQ(typed.raw >> 3, word.raw >> 3);
+      EXPECT_EQ(typed.names_item(), type >= 2);
+    }
+    const SlotWord relinked =
+        SlotWord::link(word.type(), word.item(), word.filter(), word.tag(), word.level())
+            .with_ref(word.ref());
+    EXPECT_EQ(relinked, word);
+  }
+  EXPECT_FALSE(SlotWord{7}.names_item());
+  EXPECT_FALSE(SlotWord{0}.names_item());
+}
+
+TEST(Slot, LinksOfOneItemAreAlikeInWhateverState) {
+  const SlotWord word = SlotWord::link(SlotType::committed, item, 1, 2, 0);
+  EXPECT_TRUE(same_link(word, word.with_type(SlotType::moved).with_level(1).with_ref({2, 1})));
+  EXPECT_FALSE(same_link(word, word.with_tag(3)));
+  EXPECT_FALSE(same_link(word, SlotWord::link(SlotType::committed, item, 2, 2, 0)));
+}
+
+TEST(Directory, Bits) {
+  const Directory growing{.level = 12, .growing = true};
+  EXPECT_EQ(growing.encode(), 0x10cU);
+  EXPECT_EQ(Directory::decode(0x10c), growing);
+  EXPECT_EQ(growing.rows(), 4'096U);
+}
+
+TEST(Locations, TheCandidatesOfAKeyAreDifferentSlots) {
+  base::Random random(2);
+  for (int i = 0; i < 2'000; ++i) {
+    const std::uint64_t hash = random.next();
+    for (unsigned candidates = 2; candidates <= 4; ++candidates) {
+      for (const bool growing : {false, true}) {
+        const Directory d{.level = static_cast<std::uint8_t>(10 + random.below(10)), .growing = growing};
+        const Locations at = Locations::of(hash, d, candidates);
+        std::set<SlotNumber> slots(at.slot.begin(), at.slot.begin() + at.count);
+        EXPECT_EQ(slots.size(), at.count);
+        EXPECT_GE(at.count, candidates);
+        EXPECT_LE(at.count, 2 * candidates);
+        for (unsigned j = 0; j < at.count; ++j) {
+          EXPECT_LT(at.slot[j], d.rows() * candidates * (growing ? 2 : 1));
+          EXPECT_EQ(at.find(at.ref_of(j), hash), static_cast<int>(j)) << "a reference leads back";
+        }
+      }
+    }
+  }
+}
+
+// Receive: a reference that was written while the index grew, read after it has grown. Expect: the same slot,
+// or none.
+TEST(Locations, ReferencesOutliveAGrowth) {
+  base::Random random(3);
+  for (int i = 0; i < 2'000; ++i) {
+    const std::uint64_t hash = random.next();
+    const Locations during = Locations::of(hash, {.level = 11, .growing = true}, 3);
+    const Locations after = Locations::of(hash, {.level = 12, .growing = false}, 3);
+    for (unsigned j = 0; j < during.count; ++j) {
+      const int found = after.find(during.ref_of(j), hash);
+      if (found >= 0) {
+        EXPECT_EQ(after.slot[static_cast<unsigned>(found)], during.slot[j]);
+      } else {
+        EXPECT_LT(j, 3U);
+        EXPECT_GE(during.high[j], 0) << "only what has moved up is gone";
+      }
+    }
+    // Where a key stands after the growth is where it could stand during it.
+    for (unsigned j = 0; j < 3; ++j) {
+      const auto* end = during.slot.begin() + during.count;
+      EXPECT_NE(std::find(during.slot.begin(), end, after.slot[j]), end);
+    }
+  }
+}
+
+TEST(Locations, AReferenceToNoCandidateLeadsNowhere) {
+  const Locations at = Locations::of(12'345, {}, 2);
+  EXPECT_EQ(at.find({.candidate = 2, .level_parity = 0}, 12'345), -1);
+  EXPECT_EQ(at.find({.candidate = 3, .level_parity = 1}, 12'345), -1);
+}
+
+}  // namespace
+}  // namespace loch::hash

@@ -1,0 +1,224 @@
+// Table: one session's way to the hash store. The protocol is docs/hash.md; each operation is a coroutine
+// whose steps carry the names used there.
+//
+// I1 Every change of a key's state is one compare-swap on one slot; an item is written whole before it is
+// linked and
+//    never changes while it is.
+// I2 A slot word never repeats while an operation that saw it runs: items rest (memory::Session, "Reuse"),
+// tags rise,
+//    nonces and levels are not used twice.
+// I3 So a stale read is harmless: it sees old bytes, never foreign ones, and a compare-swap that follows it
+// fails.
+//
+// One thread. Keys and values that are passed in outlive the operation. An ItemView that is returned stays
+// valid while the session's operation (Session::begin_operation) lasts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <loch/coro/task.h>
+#include <loch/loch.h>
+
+#include "hash/here.h"
+#include "hash/index.h"
+#include "hash/item.h"
+#include "hash/item_cache.h"
+#include "hash/rules.h"
+#include "memory/allocator.h"
+#include "memory/session.h"
+
+namespace loch::hash {
+
+struct TableOptions {
+  base::Nanos timeout_ns = base::second_ns;
+  std::size_t cache_bytes = 0;
+};
+
+// What a read found; keeps alive what `view` points into if that is not the store's own memory.
+struct Found {
+  ItemView view;
+  ItemCache::Copy copy;
+};
+
+enum class Condition : std::uint8_t { none, absent, version };
+
+struct WriteRequest {
+  Key key;
+  std::string_view value;
+  base::Nanos expires_at_ns = 0;
+  Condition condition = Condition::none;
+  std::uint64_t version = 0;  // with Condition::version
+};
+
+class Table final : public memory::ReuseGuard {
+ public:
+  Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options);
+
+  static std::uint64_t initial_index_bytes(unsigned candidates);
+  // The index of a new store: the directory in `control`, and empty slots in `index` (initial_index_bytes).
+  static void initialize(std::byte* control, std::byte* index, unsigned candidates);
+
+  // ---- one key (reader.cc, writer.cc)
+  coro::Task<Result<Found>> get(Key key);
+  // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
+  // no_space, timed_out, corrupt.
+  coro::Task<Result<std::uint64_t>> put(WriteRequest request);
+  coro::Task<Result<void>> remove(Key key);
+
+  // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do
+  [[nodiscard]] bool works_here() const { return !cache_; }
+  [[nodiscard]] Here& here() { return here_; }
+  // After here's steps: whether the item may be given out.
+  [[nodiscard]] bool is_good(const Probe& probe) const {
+    return !expired(probe.item.expires_at_ns()) && probe.item.is_intact();
+  }
+  // Before here's steps: memory for the item, on its way into the cache while they run.
+  std::optional<memory::ItemRef> prepare_item_here(const WriteRequest& request);
+  // After here's steps: step 2 of PUT. If it fails, `item` is not linked, and is to be discarded.
+  bool update_here(const Probe& probe, const WriteRequest& request, memory::ItemRef item);
+  void discard_here(memory::ItemRef item) { allocator_.discard(item); }
+
+  // ---- everything (walk.cc, collect.cc)
+  using Visit = std::function<bool(const ItemView&)>;
+  coro::Task<Result<void>> for_each(const Visit* visit);
+  coro::Task<Result<std::uint64_t>> count();
+  coro::Task<Result<Collected>> collect();
+  coro::Task<Result<Report>> check();
+
+  // Moves the item that is committed for its key in slot `from` to the empty slot `to`, another candidate of
+  // its key. False if either has changed. For displacements, splits, and tests.
+  coro::Task<Result<bool>> move(memory::ItemRef item, SlotNumber from, SlotNumber to);
+
+  // memory::ReuseGuard: clears P and M words that still name an item that was moved and has rested.
+  coro::Task<bool> before_reuse(memory::ItemRef item) override;
+
+  [[nodiscard]] Directory directory();
+  [[nodiscard]] memory::Session& session() { return session_; }
+
+ private:
+  friend class TableProbe;  // the explorer's way to single steps of a growth (sim/explore)
+
+  // Bounds the retries of an operation, and spaces them.
+  class Attempts {
+   public:
+    Attempts(Table& table, const char* operation, std::uint64_t key_hash)
+        : table_(table),
+          operation_(operation),
+          key_hash_(key_hash),
+          deadline_(table.session_.now() + table.options_.timeout_ns) {
+      table.endpoint_.set_deadline(deadline_);
+    }
+    // Before each retry: backs off, exponentially. timed_out when the deadline has passed.
+    coro::Task<Result<void>> again();
+    [[nodiscard]] unsigned retries() const { return retries_; }
+
+   private:
+    Table& table_;
+    const char* operation_;
+    std::uint64_t key_hash_;
+    base::Nanos deadline_;
+    unsigned retries_ = 0;
+  };
+
+  struct KeyCollect : Collect {
+    std::array<memory::ItemHeader, locations_max> header;  // of the words that are mine
+  };
+
+  // An item that this operation wrote and has not linked for good.
+  struct NewItem {
+    memory::ItemRef ref;
+    std::uint64_t version = 0;
+    std::uint8_t tag = 0;
+    bool seen = false;    // a slot has named it: it must rest before it is used otherwise
+    int pending_at = -1;  // location of I(y, tag), by slot number below
+    SlotNumber pending_slot = 0;
+    SlotWord pending_word{};
+  };
+  enum class Outcome : std::uint8_t { again, done, not_applied };
+
+  // ---- reader.cc
+  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
+  [[nodiscard]] bool expired(base::Nanos expires_at_ns) const {
+    return expires_at_ns != 0 && expires_at_ns <= session_.now();
+  }
+  // Takes over what an item says of itself, if its key is `key`.
+  bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
+  coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect& into);
+  coro::Task<Result<void>> identify(Key key, KeyCollect& into);
+  coro::Task<Result<void>> collect(Key key, KeyCollect& into);
+  // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
+  coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect& first);
+  coro::Task<Result<Found>> read_item(memory::ItemRef ref);
+  coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
+
+  // ---- writer.cc
+  coro::Task<Result<NewItem>> compose(WriteRequest request);
+  bool compose_here(const WriteRequest& request, NewItem& item);
+  memory::ItemHeader header_of(const WriteRequest& request);
+  Result<void> check_condition(const WriteRequest& request, const memory::ItemHeader& current) const;
+  coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item);
+  coro::Task<Result<Outcome>> put_step_of_absent(const WriteRequest* request, KeyCollect* seen,
+                                                 NewItem* item);
+  coro::Task<Result<Outcome>> put_step2_update(const WriteRequest* request, KeyCollect* seen, NewItem* item);
+  coro::Task<Result<Outcome>> put_step4_home(KeyCollect* snapshot, NewItem* item);
+  coro::Task<Result<Outcome>> put_step5_pending(Key key, KeyCollect* seen, NewItem* item);
+  coro::Task<Result<Outcome>> put_step5_settle(Key key, NewItem* item);
+  coro::Task<Result<Outcome>> put_step6_make_room(KeyCollect* seen);
+  coro::Task<Result<Outcome>> pending_outcome(SlotWord now_there, NewItem* item);
+  coro::Task<void> abandon(NewItem* item);
+  void note_insert(bool displaced);
+
+  // ---- resolve.cc
+  coro::Task<Result<bool>> resolve_step(Key key, const KeyCollect* snapshot);
+  coro::Task<Result<bool>> apply(const Collect* snapshot, Repair repair, SlotWord* before);
+  // One step of RESOLVE for the key of `item`, whatever it is. False if there was nothing to do.
+  coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
+
+  coro::Task<Result<bool>> move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
+                                           SlotWord committed, SlotWord empty, const Collect& seen);
+  coro::Task<bool> is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to);
+
+  // ---- displace.cc
+  coro::Task<Result<bool>> displace(const KeyCollect* full);
+
+  // ---- grow.cc
+  coro::Task<Result<void>> start_growth();
+  coro::Task<Result<void>> help_growth();
+  void prepare_upper_half(Directory d, SlotNumber from, SlotNumber to);
+  coro::Task<Result<void>> make_room_by_growth(const KeyCollect* full);
+  coro::Task<Result<bool>> split_slot(SlotNumber low, Directory directory);
+  coro::Task<Result<bool>> leads_to(memory::ItemRef item, SlotNumber slot, Directory d);
+  coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory directory);
+  coro::Task<Result<void>> finish_growth(Directory directory);
+
+  // ---- collect.cc
+  coro::Task<Result<void>> mark_linked(std::vector<bool>* linked, Report* report);
+  coro::Task<Result<void>> repair_slots(Collected* collected);
+  coro::Task<Result<void>> reclaim_orphans(Collected* collected);
+  coro::Task<Result<bool>> is_orphan(memory::ItemRef item, std::uint64_t state);
+  coro::Task<Result<bool>> is_named(memory::ItemRef item);
+
+  coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
+  coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
+                                     SlotWord* before = nullptr);
+  // The items of a block that its lease says there are.
+  [[nodiscard]] static std::uint32_t items_of(memory::LeaseWord lease);
+  [[nodiscard]] static memory::ItemRef item_of(memory::BlockNumber block, memory::LeaseWord lease,
+                                               std::uint32_t index);
+
+  memory::Session& session_;
+  memory::Allocator& allocator_;
+  fabric::Endpoint& endpoint_;
+  TableOptions options_;
+  unsigned candidates_;
+  std::uint64_t hash_seed_;
+  std::optional<ItemCache> cache_;
+  std::byte* directory_word_;
+  Here here_;
+  unsigned displacing_share_ = 0;  // of the last inserts: how many had to displace, of displacing_always
+};
+
+}  // namespace loch::hash

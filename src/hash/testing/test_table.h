@@ -1,0 +1,254 @@
+// For tests: a hash store in a MemoryStore, clients of it that can die, and clients whose every touch of the
+// index is a step that a test can stop at.
+#pragma once
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "fabric/testing/memory_store.h"
+#include "fabric/testing/posting_fabric.h"
+#include "hash/table.h"
+#include "memory/allocator.h"
+#include "memory/session.h"
+#include "memory/store_memory.h"
+
+namespace loch::hash::fake {
+
+using fabric::fake::MemoryStore;
+
+inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.hash_seed = 42},
+                                               MemoryStore::Limits limits = {}) {
+  return MemoryStore::create(
+      {.regions = {{memory::control_region, memory::control_bytes},
+                   {memory::index_region, Table::initial_index_bytes(geometry.candidates)},
+                   {memory::first_data_region, 2 * memory::block_bytes}},
+       .fill =
+           [&](std::span<const fabric::Mapping> regions) {
+             memory::StoreMemory::initialize_control(regions[0].base, geometry);
+             Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+           }},
+      limits);
+}
+
+// One process with one session.
+class Client {
+ public:
+  explicit Client(MemoryStore& store, TableOptions options = {}) : Client(store, store.attach(), options) {}
+  Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options) : store_(store) {
+    auto attached = memory::StoreMemory::attach(std::move(fabric));
+    LOCH_CHECK(attached.has_value());
+    auto opened = memory::Session::open(*attached, 2 * options.timeout_ns);
+    LOCH_CHECK(opened.has_value());
+    session_ = std::move(*opened);
+    allocator_ = std::make_unique<memory::Allocator>(*session_);
+    table_ = std::make_unique<Table>(*session_, *allocator_, options);
+  }
+
+  [[nodiscard]] hash::Key key_of(std::string_view bytes) const {
+    return hash::Key::of(bytes, session_->geometry().hash_seed);
+  }
+
+  Result<std::string> get(std::string_view k) { return run(get_task(this, std::string(k))); }
+  Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0) {
+    return run(put_task(this, std::string(k), std::string(v), Condition::none, 0, expires_at));
+  }
+  Result<std::uint64_t> insert(std::string_view k, std::string_view v) {
+    return run(put_task(this, std::string(k), std::string(v), Condition::absent, 0, 0));
+  }
+  Result<std::uint64_t> replace(std::string_view k, std::string_view v, std::uint64_t version) {
+    return run(put_task(this, std::string(k), std::string(v), Condition::version, version, 0));
+  }
+  Result<void> remove(std::string_view k) { return run(remove_task(this, std::string(k))); }
+  // All items, or the error; a key that is visited twice is there twice.
+  Result<std::vector<std::pair<std::string, std::string>>> walk() {
+    std::vector<std::pair<std::string, std::string>> items;
+    const Table::Visit visit = [&items](const ItemView& view) {
+      items.emplace_back(view.key(), view.value());
+      return true;
+    };
+    auto done = run(table_->for_each(&visit));
+    if (!done) return std::unexpected(std::move(done.error()));
+    return items;
+  }
+  Result<std::uint64_t> count() { return run(table_->count()); }
+  Result<Collected> collect() { return run(table_->collect()); }
+  Result<Report> check() { return run(table_->check()); }
+
+  template <class T>
+  T run(coro::Task<T> task) {
+    return session_->endpoint().run(std::move(task));
+  }
+
+  static coro::Task<Result<std::string>> get_task(Client* self, std::string k) {
+    const During during(*self);
+    auto found = co_await self->table_->get(self->key_of(k));
+    if (!found) co_return std::unexpected(std::move(found.error()));
+    co_return std::string(found->view.value());
+  }
+  static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string k, std::string v,
+                                                    Condition condition, std::uint64_t version,
+                                                    base::Nanos expires_at) {
+    const During during(*self);
+    const WriteRequest request{.key = self->key_of(k),
+                               .value = v,
+                               .expires_at_ns = expires_at,
+                               .condition = condition,
+                               .version = version};
+    co_return co_await self->table_->put(request);
+  }
+  static coro::Task<Result<void>> remove_task(Client* self, std::string k) {
+    const During during(*self);
+    co_return co_await self->table_->remove(self->key_of(k));
+  }
+
+  [[nodiscard]] memory::Session& session() { return *session_; }
+  [[nodiscard]] memory::Allocator& allocator() { return *allocator_; }
+  [[nodiscard]] Table& table() { return *table_; }
+  [[nodiscard]] MemoryStore& store() { return store_; }
+  [[nodiscard]] std::uint64_t counted(Counter counter) const { return session_->stats()[counter]; }
+  void die() { store_.kill(session_->client()); }
+
+ private:
+  struct During {
+    Client& client;
+    base::Nanos start;
+    explicit During(Client& c) : client(c), start(c.session_->begin_operation()) {}
+    During(const During&) = delete;
+    During& operator=(const During&) = delete;
+    ~During() { client.session_->end_operation(start); }
+  };
+
+  MemoryStore& store_;
+  std::unique_ptr<memory::Session> session_;
+  std::unique_ptr<memory::Allocator> allocator_;
+  std::unique_ptr<Table> table_;
+};
+
+// ---- the index, seen and touched from outside
+// ----------------------------------------------------------------------
+
+inline Directory directory_of(const MemoryStore& store) {
+  return Directory::decode(fabric::load_word(store.at(directory_address)));
+}
+inline SlotWord slot(const MemoryStore& store, SlotNumber number) {
+  return {fabric::load_word(store.at(slot_address(number)))};
+}
+inline void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word) {
+  fabric::store_word(store.at(slot_address(number)), word.raw);
+}
+// The index begins to grow, and no row is split yet. The next helper splits `chunk`; one that is past the end
+// leaves the rows as they are to whoever needs them split.
+inline constexpr std::uint64_t no_chunk = 0xffff;
+inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk, unsigned candidates = 3) {
+  const Directory before = directory_of(store);
+  LOCH_CHECK(store.attach()->extend(memory::index_region, before.rows() * 2 * candidates * 8).has_value());
+  fabric::store_word(store.at(split_cursor_address), std::uint64_t{before.level} << 48 | chunk);
+  fabric::store_word(store.at(directory_address), Directory{.level = before.level, .growing = true}.encode());
+}
+
+inline Locations locations(Client& client, std::string_view k, unsigned candidates = 3) {
+  return Locations::of(client.key_of(k).hash, directory_of(client.store()), candidates);
+}
+
+// A key that `wanted` accepts; `prefix` tells searches apart.
+inline std::string find_key(Client& client, const std::string& prefix,
+                            const std::function<bool(const Locations&, std::uint64_t hash)>& wanted) {
+  for (int i = 0;; ++i) {
+    LOCH_CHECK(i < 10'000'000);
+    std::string k = fmt::format("{}{}", prefix, i);
+    if (wanted(locations(client, k), client.key_of(k).hash)) return k;
+  }
+}
+
+// Puts some other key's item into `number`, by a move if that is not its home.
+inline std::string occupy(Client& client, SlotNumber number, const std::string& prefix = "filler") {
+  const MemoryStore& store = client.store();
+  const auto candidate = static_cast<unsigned>(number % 3);
+  const std::string k =
+      find_key(client, fmt::format("{}{}.", prefix, number), [&](const Locations& at, std::uint64_t) {
+        return at.slot[candidate] == number && slot(store, at.slot[0]).is(SlotType::empty) &&
+               slot(store, at.slot[1]).is(SlotType::empty) && slot(store, at.slot[2]).is(SlotType::empty);
+      });
+  LOCH_CHECK(client.put(k, std::string("filler") + std::string(30'000, '\0')).has_value());
+  const SlotNumber home = locations(client, k).slot[0];
+  if (home != number) {
+    const auto moved = client.run(client.table().move(slot(store, home).item(), home, number));
+    LOCH_CHECK(moved && *moved);
+  }
+  return k;
+}
+
+// ---- steps
+// ---------------------------------------------------------------------------------------------------------
+
+// A client that touches the index by posted operations, one batch a step; only those that touch slots of
+// interest count, if there are any. Before step `at` of the task that `run` runs, `then` is called; with
+// `dies` the client is gone after that, in the midst of its operation.
+class Stepper {
+ public:
+  explicit Stepper(MemoryStore& store, TableOptions options = {})
+      : fabric_(std::make_shared<fabric::fake::PostingFabric>(
+            store.shared_from_this(),
+            fabric::fake::PostingOptions{
+                .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
+                .before = {},
+                .held = [this](auto batch) { return step(batch); }})),
+        client_(store, fabric_, options) {}
+
+  [[nodiscard]] Client& client() { return client_; }
+  void look_at(std::vector<SlotNumber> slots) { interesting_ = std::move(slots); }
+
+  // What the task returned; nothing if the client died before its end.
+  template <class T>
+  std::optional<T> run(coro::Task<T> task, int at, const std::function<void()>& then, bool dies = false) {
+    steps_ = 0;
+    at_ = at;
+    then_ = then;
+    dies_ = dies;
+    dead_ = false;
+    task.start();
+    while (!task.done() && !dead_) client_.session().endpoint().step();
+    then_ = nullptr;
+    if (!dead_) return task.take();
+    client_.die();
+    // Its frame stays as it is: the dead free nothing.
+    buried_.push_back(std::make_shared<coro::Task<T>>(std::move(task)));
+    return std::nullopt;
+  }
+  // How many steps the last task made.
+  [[nodiscard]] int steps() const { return steps_; }
+
+ private:
+  // Told before each posted batch is carried out; true: not now.
+  bool step(std::span<const fabric::Operation> batch) {
+    if (dead_) return true;
+    const bool counts =
+        interesting_.empty() || std::ranges::any_of(batch, [this](const fabric::Operation& operation) {
+          return std::ranges::find(interesting_, operation.at.offset_bytes / 8) != interesting_.end();
+        });
+    if (!counts) return false;
+    if (steps_++ != at_ || !then_) return false;
+    const auto act = std::exchange(then_, nullptr);
+    act();
+    dead_ = dies_;
+    return dead_;
+  }
+
+  int steps_ = 0;
+  int at_ = -1;
+  bool dies_ = false;
+  bool dead_ = false;
+  std::function<void()> then_;
+  std::vector<SlotNumber> interesting_;
+  std::shared_ptr<fabric::fake::PostingFabric> fabric_;
+  Client client_;
+  std::vector<std::shared_ptr<void>> buried_;
+};
+
+}  // namespace loch::hash::fake

@@ -1,0 +1,126 @@
+// Iteration over all items. Items do not move, so the blocks are walked, and the index is asked about each
+// item.
+//
+// A walk counts from a tick of the clock that it waited for, `start`, and pins the memory that is unlinked
+// from then on. A key that is there throughout was linked to some item x at `start`, and x can be read when
+// the walk comes to it:
+//   x is still the key's item                    it is visited; an unchanged key has no other item, so
+//   exactly once x has been replaced by one written since     the key is visited with its current item
+// so a key is visited at least once even if each new item lands in a block that the walk has passed.
+#include "hash/table.h"
+
+namespace loch::hash {
+
+using memory::BlockNumber;
+using memory::BlockState;
+using memory::ItemKind;
+using memory::ItemRef;
+using memory::ItemState;
+using memory::LeaseWord;
+
+std::uint32_t Table::items_of(LeaseWord lease) {
+  switch (lease.state) {
+    case BlockState::leased:
+    case BlockState::full:
+    case BlockState::swept:
+      return lease.size_class < memory::size_class_count ? memory::items_in_block(lease.size_class) : 0;
+    case BlockState::large_head:
+      return 1;
+    case BlockState::free:
+    case BlockState::large_part:
+      return 0;
+  }
+  return 0;
+}
+
+ItemRef Table::item_of(BlockNumber block, LeaseWord lease, std::uint32_t index) {
+  return lease.state == BlockState::large_head ? memory::large_item(block)
+                                               : memory::item_in_block(block, lease.size_class, index);
+}
+
+coro::Task<Result<void>> Table::for_each(const Visit* visit) {
+  const base::Nanos pinned = session_.pin();
+  struct Unpin {
+    memory::Session& session;
+    base::Nanos start;
+    ~Unpin() { session.unpin(start); }
+  } unpin{session_, pinned};
+  base::Nanos start = session_.now();
+  while (start <= pinned) {
+    co_await endpoint_.sleep_until(pinned + 1);
+    start = session_.now();
+  }
+
+  const BlockNumber blocks = allocator_.block_count();
+  for (BlockNumber block = 1; block < blocks; ++block) {
+    if (memory::holds_descriptors(block)) continue;
+    const LeaseWord lease = allocator_.lease_of(block);
+    const std::uint32_t items = items_of(lease);
+    for (std::uint32_t i = 0; i < items; ++i) {
+      const ItemRef ref = item_of(block, lease, i);
+      // The operation begins before the item is looked at, so that it is not reused while it is read.
+      struct During {
+        memory::Session& session;
+        base::Nanos began = session.begin_operation();
+        ~During() { session.end_operation(began); }
+      } during{session_};
+      const std::array at{ref.address(), ref.address() + offsetof(memory::ItemHeader, written_at_ns)};
+      std::array<std::uint64_t, 2> words{};
+      if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
+      const ItemState state = ItemState::decode(words[0]);
+      const bool replaced_since = state.kind == ItemKind::retired && state.value >= start && words[1] < start;
+      if (state.kind != ItemKind::in_use && !replaced_since) continue;
+      auto found = co_await read_item(ref);
+      if (!found) continue;  // damaged, or not written yet; `check` tells which
+      auto current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
+      if (!current) {
+        if (current.error().code == Errc::timed_out) co_return std::unexpected(std::move(current.error()));
+        continue;
+      }
+      const bool itself = current->view.ref() == ref;
+      const bool in_its_place = found->view.written_at_ns() < start && current->view.written_at_ns() >= start;
+      if (!itself && !in_its_place) continue;
+      if (!(*visit)(current->view)) co_return Result<void>{};
+    }
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<std::uint64_t>> Table::count() {
+  std::uint64_t total = 0;
+  const Directory d = directory();
+  const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
+  constexpr SlotNumber ahead = 32;
+  for (SlotNumber slot = 0; slot < slots; ++slot) {
+    if (const std::byte* soon = endpoint_.mapped(slot_address(slot + ahead), sizeof(std::uint64_t));
+        soon != nullptr) {
+      const SlotWord word{fabric::load_word(soon)};
+      const std::byte* item = word.is(SlotType::committed)
+                                  ? endpoint_.mapped(word.item().address(), sizeof(memory::ItemHeader))
+                                  : nullptr;
+      if (item != nullptr) __builtin_prefetch(item);
+    }
+    auto read = co_await read_slot(slot);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const SlotWord word{*read};
+    // An item that is being moved is counted at its destination.
+    if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
+    auto header = co_await read_header(word.item());
+    if (!header) continue;
+    if (header->expires_at_ns != 0 && header->expires_at_ns <= session_.now()) continue;
+    if (word.is(SlotType::placed)) {
+      Collect seen;
+      if (!co_await collect_words(header->key_hash, seen)) continue;
+      bool paired = false;
+      for (unsigned j = 0; j < seen.at.count; ++j) {
+        const int destination = paired_destination(seen, j);
+        paired = paired || (destination >= 0 && seen.at.slot[static_cast<unsigned>(destination)] == slot);
+      }
+      if (!paired) continue;
+    }
+    ++total;
+  }
+  co_return total;
+}
+
+}  // namespace loch::hash

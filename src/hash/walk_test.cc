@@ -1,0 +1,312 @@
+// for_each, count, check and collect; times to live; the cache of items.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "base/random.h"
+#include "hash/table.h"
+#include "hash/testing/test_table.h"
+
+namespace loch::hash {
+namespace {
+
+using fake::Client;
+using fake::directory_of;
+using fake::locations;
+using fake::make_store;
+using fake::MemoryStore;
+using fake::slot;
+
+// ---- iteration
+// -----------------------------------------------------------------------------------------------------
+
+// Changes are made from inside the visits. Expect: a key that is there throughout is visited, once if it is
+// unchanged.
+TEST(Walk, KeysThatStayAreVisitedWhateverIsChangedMeanwhile) {
+  for (int seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    base::Random random(static_cast<std::uint64_t>(seed));
+    const auto store = make_store({.expiry_ns = 50 * base::millisecond_ns, .hash_seed = 42});
+    Client walker(*store);
+    Client writer(*store);
+    const auto value = [](std::uint64_t size_seed) { return std::string(1 + size_seed % 5'000, 'v'); };
+    std::set<std::string> unchanged;
+    std::set<std::string> updated;
+    std::set<std::string> removed;
+    for (int i = 0; i < 900; ++i) {
+      const std::string key = fmt::format("key{}", i);
+      ASSERT_TRUE(writer.put(key, value(random.next())).has_value());
+      (i % 3 == 0 ? unchanged : i % 3 == 1 ? updated : removed).insert(key);
+    }
+    store->advance(base::second_ns);
+    const std::vector<std::string> updatable(updated.begin(), updated.end());
+    std::vector<std::string> removable(removed.begin(), removed.end());
+    std::map<std::string, int> visits;
+    int fresh = 0;
+    const Table::Visit visit = [&](const ItemView& view) {
+      const std::string key(view.key());
+      ++visits[key];
+      Client& changer = random.below(2) == 0 ? walker : writer;
+      const std::size_t visited = visits.size();
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_TRUE(changer.put(updatable[random.below(updatable.size())], value(random.next())).has_value());
+      }
+      if (!removable.empty() && random.below(3) == 0) {
+        EXPECT_TRUE(changer.remove(removable.back()).has_value());
+        removable.pop_back();
+      }
+      if (fresh < 500)
+        EXPECT_TRUE(changer.put(fmt::format("fresh{}", fresh++), value(random.next())).has_value());
+      if (visited % 5 == 0) store->advance(60 * base::millisecond_ns);
+      EXPECT_EQ(std::string(view.key()), key) << "the item stays while it is visited";
+      return true;
+    };
+    const auto done = walker.run(walker.table().for_each(&visit));
+    ASSERT_TRUE(done.has_value()) << done.error().message();
+    for (const std::string& key : unchanged) EXPECT_EQ(visits[key], 1) << key;
+    for (const std::string& key : updated) EXPECT_GE(visits[key], 1) << key;
+  }
+}
+
+TEST(Walk, StopsWhenToldTo) {
+  const auto store = make_store();
+  Client client(*store);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(client.put(fmt::format("k{}", i), "v").has_value());
+  int visits = 0;
+  const Table::Visit visit = [&visits](const ItemView&) { return ++visits < 4; };
+  ASSERT_TRUE(client.run(client.table().for_each(&visit)).has_value());
+  EXPECT_EQ(visits, 4);
+}
+
+// The visited key is removed from inside its visit, and its memory is wanted at once.
+TEST(Walk, TheVisitedItemStaysReadableWhenItIsRemoved) {
+  const auto store = make_store({.expiry_ns = 50 * base::millisecond_ns, .hash_seed = 42});
+  Client client(*store);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_TRUE(client.put(fmt::format("k{}", i), fmt::format("value {}", i)).has_value());
+  const Table::Visit visit = [&](const ItemView& view) {
+    const std::string key(view.key());
+    const std::string value(view.value());
+    EXPECT_TRUE(client.remove(key).has_value());
+    store->advance(base::second_ns);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(client.put("other", "other value").has_value());
+    EXPECT_EQ(view.key(), key);
+    EXPECT_EQ(view.value(), value);
+    return key != "other";
+  };
+  ASSERT_TRUE(client.run(client.table().for_each(&visit)).has_value());
+}
+
+TEST(Walk, LargeItemsAndEmptyValuesToo) {
+  const auto store = make_store();
+  Client client(*store);
+  std::map<std::string, std::size_t> lengths = {
+      {"empty", 0}, {"small", 10}, {"class", 500'000}, {"large", 3'000'000}};
+  for (const auto& [key, length] : lengths)
+    ASSERT_TRUE(client.put(key, std::string(length, 'x')).has_value());
+  const auto items = client.walk();
+  ASSERT_TRUE(items.has_value());
+  EXPECT_EQ(items->size(), lengths.size());
+  for (const auto& [key, value] : *items) EXPECT_EQ(value.size(), lengths[key]);
+}
+
+// ---- times to live
+// -------------------------------------------------------------------------------------------------
+
+TEST(TimeToLive, AnItemIsThereUntilItsTime) {
+  const auto store = make_store();
+  Client client(*store);
+  const base::Nanos end = store->now() + 10 * base::second_ns;
+  ASSERT_TRUE(client.put("k", "v", end).has_value());
+  ASSERT_TRUE(client.put("stays", "v").has_value());
+  store->advance(10 * base::second_ns - 1);
+  EXPECT_EQ(client.get("k").value(), "v");
+  EXPECT_EQ(client.count().value(), 2U);
+  store->advance(1);
+  EXPECT_EQ(client.get("k").error().code, Errc::not_found);
+  EXPECT_EQ(client.count().value(), 1U);
+  EXPECT_EQ(client.walk()->size(), 1U);
+  EXPECT_EQ(client.replace("k", "w", 1).error().code, Errc::not_found);
+  EXPECT_EQ(client.remove("k").error().code, Errc::not_found);
+}
+
+TEST(TimeToLive, AnInsertTakesThePlaceOfAnExpiredItem) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "v", store->now() + base::second_ns).has_value());
+  EXPECT_EQ(client.insert("k", "w").error().code, Errc::exists);
+  store->advance(base::second_ns);
+  EXPECT_TRUE(client.insert("k", "w").has_value());
+  EXPECT_EQ(client.get("k").value(), "w");
+  store->advance(100 * base::second_ns);
+  EXPECT_EQ(client.get("k").value(), "w") << "the new one lives on";
+}
+
+TEST(TimeToLive, ACollectionDropsWhatHasExpired) {
+  const auto store = make_store();
+  Client client(*store);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(
+        client.put(fmt::format("k{}", i), "v", i % 2 == 0 ? store->now() + base::second_ns : 0).has_value());
+  }
+  store->advance(2 * base::second_ns);
+  EXPECT_EQ(client.collect()->items_expired, 25U);
+  EXPECT_EQ(client.check()->items, 25U);
+  EXPECT_EQ(client.collect()->items_expired, 0U);
+}
+
+// ---- accounting
+// ----------------------------------------------------------------------------------------------------
+
+// Receive: items that a dead client wrote and did not link, or unlinked and did not retire. Expect: check
+// tells of them and changes nothing; collect gets them back.
+TEST(Collect, WhatTheDeadLeftIsFoundAndGotBack) {
+  const auto store = make_store();
+  Client client(*store);
+  {
+    Client dead(*store);
+    ASSERT_TRUE(dead.put("unlinked", "v").has_value());
+    ASSERT_TRUE(dead.put("kept", "v").has_value());
+    ASSERT_TRUE(dead.run(dead.allocator().allocate(100)).has_value());
+    const SlotNumber at = locations(dead, "unlinked").slot[0];
+    fake::set_slot(*store, at, SlotWord::empty(dead.session().next_nonce(), first_level));
+    dead.die();
+    auto before = client.check();
+    ASSERT_TRUE(before.has_value());
+    EXPECT_GE(before->items_unaccounted, 1U);
+    EXPECT_FALSE(before->findings.empty());
+    EXPECT_EQ(client.check()->items_unaccounted, before->items_unaccounted) << "check changes nothing";
+    const auto collected = client.collect();
+    ASSERT_TRUE(collected.has_value());
+    EXPECT_EQ(collected->sessions_reaped, 1U);
+    EXPECT_GE(collected->items_reclaimed, 1U);
+    EXPECT_EQ(client.check()->items_unaccounted, 0U);
+    EXPECT_EQ(client.get("kept").value(), "v");
+    // What follows is done by an object whose process is gone; nothing is looked at afterwards.
+  }
+}
+
+// Receive: an insert that found its key there, so that its session keeps the item that it had written for the
+// next one. Expect: a collection by somebody else does not take it for an item that nobody has.
+TEST(Collect, AnItemThatASessionKeepsForLaterIsNotTakenFromIt) {
+  const auto store = make_store();
+  Client keeper(*store);
+  Client other(*store);
+  ASSERT_TRUE(keeper.put("there", "v").has_value());
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(keeper.insert("there", "w").error().code, Errc::exists);
+  store->advance(2 * base::second_ns);
+  EXPECT_EQ(other.check()->items_unaccounted, 0U);
+  const auto collected = other.collect();
+  ASSERT_TRUE(collected.has_value());
+  EXPECT_EQ(collected->items_reclaimed, 0U);
+  store->advance(2 * base::second_ns);
+  ASSERT_TRUE(other.collect().has_value());
+  // Each of both puts items of that class; none is lost.
+  std::vector<std::string> keys;
+  for (int i = 0; i < 40'000; ++i) {
+    keys.push_back(fmt::format("key{}", i));
+    ASSERT_TRUE((i % 2 == 0 ? keeper : other).put(keys.back(), "v").has_value());
+  }
+  int lost = 0;
+  for (const std::string& key : keys) lost += other.get(key).has_value() ? 0 : 1;
+  EXPECT_EQ(lost, 0);
+}
+
+TEST(Collect, EmptyBlocksAreFreed) {
+  const auto store = make_store();
+  Client client(*store);
+  for (int i = 0; i < 3'000; ++i)
+    ASSERT_TRUE(client.put(fmt::format("k{}", i), std::string(1'000, 'x')).has_value());
+  for (int i = 0; i < 3'000; ++i) ASSERT_TRUE(client.remove(fmt::format("k{}", i)).has_value());
+  EXPECT_EQ(client.collect()->blocks_freed, 0U) << "they rest";
+  store->advance(2 * base::second_ns);
+  EXPECT_GE(client.collect()->blocks_freed, 2U);
+  const auto report = client.check();
+  EXPECT_EQ(report->items_unaccounted + report->items_corrupt, 0U);
+}
+
+// ---- the cache of items
+// --------------------------------------------------------------------------------------------
+
+TEST(Cache, AnswersWithTheCurrentValue) {
+  const auto store = make_store();
+  Client cached(*store, {.cache_bytes = 1U << 20});
+  Client other(*store);
+  ASSERT_TRUE(other.put("k", "one").has_value());
+  EXPECT_EQ(cached.get("k").value(), "one");
+  EXPECT_EQ(cached.get("k").value(), "one");
+  EXPECT_EQ(cached.counted(Counter::cache_hit), 1U);
+  ASSERT_TRUE(other.put("k", "two").has_value());
+  EXPECT_EQ(cached.get("k").value(), "two");
+  ASSERT_TRUE(other.remove("k").has_value());
+  EXPECT_EQ(cached.get("k").error().code, Errc::not_found);
+}
+
+TEST(Cache, NeverOutlivesTheReuseOfAnItem) {
+  const auto store = make_store();
+  Client cached(*store, {.cache_bytes = 1U << 20});
+  Client other(*store);
+  base::Random random(9);
+  std::map<std::string, std::string> model;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string key = fmt::format("k{}", random.below(10));
+    if (random.below(2) == 0) {
+      ASSERT_TRUE(other.put(key, fmt::format("{}", i)).has_value());
+      model[key] = fmt::format("{}", i);
+    } else if (const auto got = cached.get(key); got) {
+      ASSERT_EQ(*got, model[key]);
+    }
+    store->advance(random.below(300) * base::millisecond_ns);
+  }
+  EXPECT_GT(other.counted(Counter::items_reused), 0U);
+  EXPECT_GT(cached.counted(Counter::cache_hit), 0U);
+}
+
+// Receive: a client that is held up for half an expiry between its look at the slot and its copy of the item,
+// while the item is unlinked. Expect: the copy is not taken for the item that has the same place later.
+TEST(Cache, AnItemThatWasUnlinkedWhileItWasCopiedIsNotKeptLonger) {
+  const auto store = make_store();
+  Client other(*store);
+  bool armed = false;
+  const auto act = [&](const fabric::Operation& operation) {
+    if (!armed || operation.at.region < memory::first_data_region) return;
+    armed = false;
+    LOCH_CHECK(other.remove("k").has_value());
+    store->advance(base::second_ns / 2);
+  };
+  const auto posting = std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{
+                 .mapped = [](fabric::RegionId region) { return region < 2; }, .before = act, .held = {}});
+  Client cached(*store, posting, {.timeout_ns = 10 * base::second_ns, .cache_bytes = 1U << 20});
+  ASSERT_TRUE(other.put("k", "old").has_value());
+  const auto place = slot(*store, locations(other, "k").slot[0]).item();
+  armed = true;
+  EXPECT_EQ(cached.get("k").value(), "old");
+  // The item's memory has rested, counted from its unlinking, and the key is put into the same place again.
+  store->advance(base::second_ns * 6 / 10);
+  ASSERT_TRUE(other.put("k", "new").has_value());
+  ASSERT_EQ(slot(*store, locations(other, "k").slot[0]).item(), place) << "the test needs the same place";
+  EXPECT_EQ(cached.get("k").value(), "new");
+}
+
+TEST(Cache, KeepsWithinItsBytes) {
+  ItemCache cache(1'000, base::second_ns);
+  const std::vector<std::byte> bytes(300);
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    cache.insert({.region = 2, .unit = i}, bytes.data(), 100 + i, 0);
+    EXPECT_LE(cache.bytes(), 1'000U);
+  }
+  std::size_t length = 0;
+  EXPECT_NE(cache.find({.region = 2, .unit = 49}, 0, length), nullptr);
+  EXPECT_EQ(length, 149U);
+  EXPECT_EQ(cache.find({.region = 2, .unit = 0}, 0, length), nullptr) << "the oldest has made room";
+  cache.insert({.region = 2, .unit = 99}, bytes.data(), 300, 0);
+  EXPECT_EQ(cache.find({.region = 2, .unit = 99}, 0, length), nullptr) << "too large to be kept";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 49, .size_class = 1}, 0, length), nullptr) << "another class";
+  cache.insert({.region = 2, .unit = 5}, bytes.data(), 100, 0);
+  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, base::second_ns, length), nullptr) << "too old";
+}
+
+}  // namespace
+}  // namespace loch::hash

@@ -1,0 +1,393 @@
+// PUT in its three conditions, and REMOVE (docs/hash.md, "Operations"; the numbers of the steps are those
+// there).
+#include <cstring>
+#include <fmt/format.h>
+
+#include "base/fault.h"
+#include "hash/table.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr unsigned displacing_window = 64;
+constexpr unsigned displacing_always = displacing_window * 256;
+
+}  // namespace
+
+// The item, whole, before anything names it.
+coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
+  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
+  auto ref = co_await allocator_.allocate(length);
+  if (!ref) co_return std::unexpected(std::move(ref.error()));
+  NewItem item{.ref = *ref};
+  if (compose_here(request, item)) co_return item;
+  const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
+  auto* start = reinterpret_cast<std::byte*>(bytes.get());
+  item.version = write_item(start, *ref, header_of(request), request.key.bytes, request.value);
+  auto written = co_await endpoint_.write(ref->address(), {start, length});
+  if (!written) co_return std::unexpected(std::move(written.error()));
+  LOCH_FAULT_POINT("put.item_written");
+  co_return item;
+}
+
+memory::ItemHeader Table::header_of(const WriteRequest& request) {
+  memory::ItemHeader header{};
+  header.key_hash = request.key.hash;
+  header.written_at_ns = session_.next_write_time();
+  header.expires_at_ns = request.expires_at_ns;
+  header.client = session_.client();
+  return header;
+}
+
+// Writes the item where it will lie, if that is mapped.
+bool Table::compose_here(const WriteRequest& request, NewItem& item) {
+  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
+  std::byte* at = endpoint_.mapped(item.ref.address(), length);
+  if (at == nullptr) return false;
+  item.version = write_item(at, item.ref, header_of(request), request.key.bytes, request.value);
+  LOCH_FAULT_POINT("put.item_written");
+  return true;
+}
+
+coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
+  if (directory().growing) [[unlikely]] {
+    if (auto helped = co_await help_growth(); !helped) co_return std::unexpected(std::move(helped.error()));
+  }
+  auto composed = co_await compose(request);
+  if (!composed) {
+    composed.error().key_hash = request.key.hash;
+    co_return std::unexpected(std::move(composed.error()));
+  }
+  NewItem item = *composed;
+  Attempts attempts(*this, "put", request.key.hash);
+  KeyCollect seen;
+  for (;;) {
+    auto step = item.pending_at >= 0 ? co_await put_step5_settle(request.key, &item)
+                                     : co_await put_step(&request, &seen, &item);
+    if (step && *step == Outcome::done) co_return item.version;
+    Result<void> more{};
+    if (step) more = co_await attempts.again();
+    if (step && more) continue;
+    Error error = step ? std::move(more.error()) : std::move(step.error());
+    error.key_hash = request.key.hash;
+    co_await abandon(&item);
+    co_return std::unexpected(std::move(error));
+  }
+}
+
+std::optional<memory::ItemRef> Table::prepare_item_here(const WriteRequest& request) {
+  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
+  const auto ref = allocator_.allocate_here(length);
+  std::byte* at = ref ? endpoint_.mapped(ref->address(), length) : nullptr;
+  if (at == nullptr) return std::nullopt;
+  constexpr std::uint64_t lines_max = 4;
+  for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length; ++line) {
+    __builtin_prefetch(at + line * fabric::cache_line_bytes, 1);
+  }
+  return ref;
+}
+
+bool Table::update_here(const Probe& probe, const WriteRequest& request, memory::ItemRef ref) {
+  NewItem item{.ref = ref};
+  if (!compose_here(request, item)) return false;
+  LOCH_FAULT_POINT("put.before_update");
+  std::uint64_t seen = probe.word.raw;
+  const SlotWord linked =
+      SlotWord::link(SlotType::committed, ref, request.key.filter(), 0, probe.word.level());
+  // acq_rel: as fabric::Atomic.
+  const bool won =
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(probe.matched))
+          .compare_exchange_strong(seen, linked.raw, std::memory_order_acq_rel, std::memory_order_acquire);
+  if (!won) {
+    session_.count(Counter::conflicts);
+    return false;
+  }
+  LOCH_FAULT_POINT("put.after_update");
+  session_.count(Counter::put_update);
+  const bool moved = probe.word.tag() != 0;
+  if (!allocator_.retire_here(probe.word.item(), moved))
+    endpoint_.run(allocator_.retire(probe.word.item(), moved));
+  return true;
+}
+
+// One round of PUT with nothing pending.
+coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, KeyCollect* seen,
+                                                   NewItem* item) {
+  // Step 1: collect.
+  if (auto read = co_await collect(request->key, *seen); !read)
+    co_return std::unexpected(std::move(read.error()));
+  if (committed_location(*seen) >= 0) co_return co_await put_step2_update(request, seen, item);
+  co_return co_await put_step_of_absent(request, seen, item);
+}
+
+// Step 2: K is committed in a slot. One compare-swap replaces its item, if the condition holds.
+coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* request, KeyCollect* seen,
+                                                           NewItem* item) {
+  const auto j = static_cast<unsigned>(committed_location(*seen));
+  if (auto holds = check_condition(*request, seen->header[j]); !holds) {
+    co_return std::unexpected(std::move(holds.error()));
+  }
+  const SlotWord old = seen->word[j];
+  LOCH_FAULT_POINT("put.before_update");
+  auto won = co_await swap_slot(
+      seen->at.slot[j], old,
+      SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level()));
+  if (!won) {
+    item->seen = true;
+    co_return std::unexpected(std::move(won.error()));
+  }
+  if (!*won) co_return Outcome::again;
+  LOCH_FAULT_POINT("put.after_update");
+  session_.count(request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
+  co_await allocator_.retire(old.item(), old.tag() != 0);
+  co_return Outcome::done;
+}
+
+// Whether the item that is there lets the request be.
+Result<void> Table::check_condition(const WriteRequest& request, const memory::ItemHeader& current) const {
+  if (request.condition == Condition::none) [[likely]]
+    return {};
+  const bool is_expired = expired(current.expires_at_ns);
+  if (request.condition == Condition::absent && !is_expired) return fail(Errc::exists, "insert");
+  if (request.condition == Condition::version && is_expired) return fail(Errc::not_found, "replace");
+  if (request.condition == Condition::version && current.checksum != request.version) {
+    return fail(Errc::changed, "replace");
+  }
+  return {};
+}
+
+// Steps 3 to 6: no committed item of K was seen.
+coro::Task<Result<Table::Outcome>> Table::put_step_of_absent(const WriteRequest* request, KeyCollect* seen,
+                                                             NewItem* item) {
+  const Key key = request->key;
+  const SlotWord home = seen->word[home_location(*seen)];
+  const bool unfinished = has_unfinished(*seen);
+  if (unfinished || request->condition == Condition::version || home.is(SlotType::empty)) {
+    auto equal = co_await is_snapshot(key, *seen);
+    if (!equal) co_return std::unexpected(std::move(equal.error()));
+    if (!*equal) co_return Outcome::again;
+  }
+  if (unfinished) {
+    // Step 3: what is under way is brought on by one step.
+    if (auto done = co_await resolve_step(key, seen); !done)
+      co_return std::unexpected(std::move(done.error()));
+    co_return Outcome::again;
+  }
+  if (request->condition == Condition::version) co_return fail(Errc::not_found, "replace", {}, key.hash);
+  if (home.is(SlotType::empty)) co_return co_await put_step4_home(seen, item);
+  if (home_is_claimable(*seen)) {
+    // Another key's finished move stands in the home slot.
+    if (auto done = co_await resolve_item(home.item()); !done)
+      co_return std::unexpected(std::move(done.error()));
+    co_return Outcome::again;
+  }
+  co_return co_await put_step5_pending(key, seen, item);
+}
+
+// Keeps the share of inserts that displace: it rises steeply with the load of the index, and says when
+// growing is better.
+void Table::note_insert(bool displaced) {
+  displacing_share_ -= displacing_share_ / displacing_window;
+  if (displaced) {
+    displacing_share_ += displacing_always / displacing_window;
+  } else {
+    session_.count(Counter::put_insert);
+  }
+}
+
+// What becomes of an item that was not linked. One that still stands as a pending insert may yet be committed
+// by somebody, so it is left to them.
+coro::Task<void> Table::abandon(NewItem* item) {
+  if (item->pending_at >= 0) co_return;
+  if (!item->seen) {
+    allocator_.discard(item->ref);
+    co_return;
+  }
+  co_await allocator_.retire(item->ref, true);
+}
+
+// Step 4: K is nowhere and its home is empty.
+coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, NewItem* item) {
+  const unsigned home = home_location(*snapshot);
+  const SlotWord empty = snapshot->word[home];
+  if (!empty.is(SlotType::empty)) co_return Outcome::again;
+  const auto filter = static_cast<std::uint8_t>(snapshot->key_hash >> 56);
+  LOCH_FAULT_POINT("put.before_home");
+  auto won =
+      co_await swap_slot(snapshot->at.slot[home], empty,
+                         SlotWord::link(SlotType::committed, item->ref, filter, item->tag, empty.level()));
+  if (!won) {
+    item->seen = true;
+    co_return std::unexpected(std::move(won.error()));
+  }
+  if (!*won) co_return Outcome::again;
+  LOCH_FAULT_POINT("put.after_home");
+  note_insert(false);
+  co_return Outcome::done;
+}
+
+// Step 5: home is taken. An alternate slot gets a pending word, which is committed if nothing moved
+// meanwhile.
+coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect* seen, NewItem* item) {
+  int alternate = -1;
+  for (unsigned i = 1; i < seen->at.candidates && alternate < 0; ++i) {
+    const unsigned j = open_location(*seen, i);
+    if (seen->word[j].is(SlotType::empty)) alternate = static_cast<int>(j);
+  }
+  if (alternate < 0) co_return co_await put_step6_make_room(seen);
+
+  const auto a = static_cast<unsigned>(alternate);
+  const SlotWord empty = seen->word[a];
+  const SlotWord pending =
+      SlotWord::link(SlotType::pending, item->ref, key.filter(), item->tag, empty.level());
+  item->seen = true;
+  auto placed = co_await swap_slot(seen->at.slot[a], empty, pending);
+  if (!placed) co_return std::unexpected(std::move(placed.error()));
+  if (!*placed) co_return Outcome::again;
+  LOCH_FAULT_POINT("put.after_pending");
+  session_.count(Counter::pending_inserts);
+  item->pending_at = alternate;
+  item->pending_slot = seen->at.slot[a];
+  item->pending_word = pending;
+
+  // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
+  // K.
+  Collect again;
+  if (auto read = co_await collect_words(key.hash, again); !read)
+    co_return std::unexpected(std::move(read.error()));
+  Collect expected = *seen;
+  expected.word[a] = pending;
+  if (!again.same_words(expected)) co_return Outcome::again;  // settled by put_step5_settle
+  LOCH_FAULT_POINT("put.before_commit");
+  SlotWord before;
+  auto won = co_await swap_slot(item->pending_slot, pending, pending.with_type(SlotType::committed), &before);
+  if (!won) co_return std::unexpected(std::move(won.error()));
+  if (!*won) co_return co_await pending_outcome(before, item);
+  LOCH_FAULT_POINT("put.after_commit");
+  item->pending_at = -1;
+  note_insert(false);
+  co_return Outcome::done;
+}
+
+// (b) again, from a snapshot: the pending word is withdrawn if there is a reason, else brought on by RESOLVE.
+coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* item) {
+  KeyCollect snapshot;
+  if (auto read = co_await collect(key, snapshot); !read) co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await is_snapshot(key, snapshot);
+  if (!equal) co_return std::unexpected(std::move(equal.error()));
+  int mine = -1;
+  for (unsigned j = 0; j < snapshot.at.count; ++j) {
+    if (snapshot.at.slot[j] == item->pending_slot) mine = static_cast<int>(j);
+  }
+  // A slot that is no candidate any more was split while the word stood there, so it does no longer.
+  if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->pending_word) {
+    auto there = co_await read_slot(item->pending_slot);
+    if (!there) co_return std::unexpected(std::move(there.error()));
+    if (SlotWord{*there} == item->pending_word) co_return Outcome::again;
+    co_return co_await pending_outcome({*there}, item);
+  }
+  if (!*equal) co_return Outcome::again;
+
+  const bool withdraw =
+      committed_location(snapshot) >= 0 || home_is_claimable(snapshot) || lowest_pending(snapshot) != mine;
+  if (withdraw) {
+    LOCH_FAULT_POINT("put.before_withdraw");
+    SlotWord before;
+    const SlotWord cleared = SlotWord::empty(session_.next_nonce(), item->pending_word.level());
+    auto won = co_await swap_slot(item->pending_slot, item->pending_word, cleared, &before);
+    if (!won) co_return std::unexpected(std::move(won.error()));
+    if (!*won) co_return co_await pending_outcome(before, item);
+    LOCH_FAULT_POINT("put.after_withdraw");
+    session_.count(Counter::pending_withdrawn);
+    item->pending_at = -1;
+    if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "withdrawn too often");
+    ++item->tag;
+    co_return Outcome::again;
+  }
+  const auto repair = resolve(snapshot, session_.next_nonce());
+  if (!repair) co_return Outcome::again;
+  SlotWord before;
+  auto applied = co_await apply(&snapshot, *repair, &before);
+  if (!applied) co_return std::unexpected(std::move(applied.error()));
+  if (repair->location != static_cast<unsigned>(mine)) co_return Outcome::again;
+  co_return co_await pending_outcome(*applied ? repair->desired : before, item);
+}
+
+// (c) The slot of the pending word holds another one: A means lost, anything else that the item was
+// committed.
+coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewItem* item) {
+  if (there != item->pending_word.with_type(SlotType::aborted)) {
+    item->pending_at = -1;
+    note_insert(false);
+    co_return Outcome::done;
+  }
+  auto cleared =
+      co_await swap_slot(item->pending_slot, there, SlotWord::empty(session_.next_nonce(), there.level()));
+  if (!cleared) co_return std::unexpected(std::move(cleared.error()));
+  session_.count(Counter::pending_withdrawn);
+  item->pending_at = -1;
+  if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "aborted too often");
+  ++item->tag;
+  co_return Outcome::again;
+}
+
+// Step 6: all candidates are taken.
+coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) {
+  for (unsigned i = 0; i < seen->at.candidates; ++i) {
+    const SlotWord word = seen->word[open_location(*seen, i)];
+    if (!word.names_item() || word.is(SlotType::committed)) continue;
+    auto done = co_await resolve_item(word.item());
+    if (!done) co_return std::unexpected(std::move(done.error()));
+    if (*done) co_return Outcome::again;
+  }
+  note_insert(true);
+  auto made = co_await displace(seen);
+  if (!made) co_return std::unexpected(std::move(made.error()));
+  const bool crowded = displacing_share_ > displacing_always / 4 * 3;
+  if (!*made || (crowded && !directory().growing)) {
+    if (!*made) session_.count(Counter::displacement_failures);
+    displacing_share_ = 0;
+    auto grown = co_await make_room_by_growth(seen);
+    // There was room for this one: that the index can not grow is the next one's trouble.
+    if (!grown && !*made) co_return std::unexpected(std::move(grown.error()));
+  }
+  co_return Outcome::again;
+}
+
+coro::Task<Result<void>> Table::remove(Key key) {
+  if (directory().growing) [[unlikely]] {
+    if (auto helped = co_await help_growth(); !helped) co_return helped;
+  }
+  Attempts attempts(*this, "remove", key.hash);
+  KeyCollect seen;
+  for (;;) {
+    if (auto read = co_await collect(key, seen); !read) co_return read;
+    if (const int committed = committed_location(seen); committed >= 0) {
+      const auto j = static_cast<unsigned>(committed);
+      const SlotWord old = seen.word[j];
+      const bool was_expired = expired(seen.header[j].expires_at_ns);
+      LOCH_FAULT_POINT("remove.before_unlink");
+      auto won =
+          co_await swap_slot(seen.at.slot[j], old, SlotWord::empty(session_.next_nonce(), old.level()));
+      if (!won) co_return std::unexpected(std::move(won.error()));
+      if (*won) {
+        LOCH_FAULT_POINT("remove.after_unlink");
+        co_await allocator_.retire(old.item(), old.tag() != 0);
+        if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
+        co_return Result<void>{};
+      }
+    } else {
+      auto equal = co_await is_snapshot(key, seen);
+      if (!equal) co_return std::unexpected(std::move(equal.error()));
+      if (*equal) {
+        if (current_location(seen) < 0) co_return fail(Errc::not_found, "remove", {}, key.hash);
+        // A move is half way: it is committed first.
+        if (auto done = co_await resolve_step(key, &seen); !done)
+          co_return std::unexpected(std::move(done.error()));
+      }
+    }
+    if (auto more = co_await attempts.again(); !more) co_return more;
+  }
+}
+
+}  // namespace loch::hash

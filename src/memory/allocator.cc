@@ -1,0 +1,267 @@
+#include "memory/allocator.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "base/fault.h"
+
+namespace loch::memory {
+namespace {
+
+constexpr std::size_t notes_kept_max = std::size_t{1} << 22;
+constexpr base::Nanos note_age_max_in_expiries = 4;
+constexpr std::size_t prefetch_distance = 32;
+
+}  // namespace
+
+coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
+  session_.count(Counter::items_allocated);
+  const std::uint8_t size_class = size_class_of(bytes);
+  if (size_class == large_class) co_return co_await allocate_large(blocks_of_large(bytes));
+  if (auto& spares = spares_[size_class]; !spares.empty()) {
+    const ItemRef item = spares.back();
+    spares.pop_back();
+    co_return item;
+  }
+  Note note;
+  while (take_rested(size_class, note)) {
+    if (co_await claim(note)) {
+      session_.count(Counter::items_reused);
+      co_return note.item;
+    }
+  }
+  if (Carving& carving = carvings_[size_class]; carving.next < carving.count)
+    co_return carve(carving, size_class);
+  co_return co_await allocate_class(size_class);
+}
+
+std::optional<ItemRef> Allocator::allocate_here(std::uint64_t bytes) {
+  const std::uint8_t size_class = size_class_of(bytes);
+  if (size_class == large_class) return std::nullopt;
+  if (auto& spares = spares_[size_class]; !spares.empty()) {
+    const ItemRef item = spares.back();
+    spares.pop_back();
+    session_.count(Counter::items_allocated);
+    return item;
+  }
+  auto& notes = notes_[size_class];
+  Note note;
+  while (!notes.empty() && take_rested(size_class, note)) {
+    if (!claim_here(note)) {
+      notes.push_front(note);
+      return std::nullopt;
+    }
+    session_.count(Counter::items_allocated);
+    session_.count(Counter::items_reused);
+    return note.item;
+  }
+  Carving& carving = carvings_[size_class];
+  if (carving.next >= carving.count) return std::nullopt;
+  session_.count(Counter::items_allocated);
+  return carve(carving, size_class);
+}
+
+bool Allocator::claim_here(const Note& note) {
+  std::byte* item = endpoint_.mapped(note.item.address(), sizeof(ItemHeader));
+  if (item == nullptr || !session_.reusable(note.retired_at, 0)) return false;
+  if (note.moved && session_.moves_may_linger()) return false;
+  const LeaseWord lease = lease_of(block_of(note.item));
+  if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
+  std::uint64_t noted =
+      ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
+  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+  // acquire: pairs with the release in retire; what its readers did came before.
+  const bool won =
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(item))
+          .compare_exchange_strong(noted, mine, std::memory_order_acq_rel, std::memory_order_acquire);
+  LOCH_FAULT_POINT("alloc.item_claimed");
+  return won;
+}
+
+bool Allocator::retire_here(ItemRef item, bool moved) {
+  const base::Nanos time = session_.now();
+  auto& notes = notes_[item.size_class];
+  std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader));
+  if (state == nullptr || notes.size() >= notes_kept_max ||
+      time - left_notes_at_ > session_.geometry().expiry_ns) {
+    return false;
+  }
+  LOCH_FAULT_POINT("retire.before_mark");
+  session_.count(Counter::items_retired);
+  fabric::store_word(state, ItemState{.kind = ItemKind::retired, .moved = moved, .value = time}.encode());
+  notes.push_back({item, time, moved});
+  return true;
+}
+
+// The slow half of allocate: neither notes nor a block at hand.
+coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
+  bool swept = false;
+  constexpr int rounds_max = 64;  // others may take what this session found or added
+  for (int round = 0; round < rounds_max; ++round) {
+    auto leased = co_await lease_free_block(size_class);
+    if (!leased) co_return std::unexpected(std::move(leased.error()));
+    if (*leased) co_return carve(carvings_[size_class], size_class);
+    auto found = co_await find_released(size_class);
+    if (!found) co_return std::unexpected(std::move(found.error()));
+    auto freed = co_await free_own_large();
+    if (!freed) co_return std::unexpected(std::move(freed.error()));
+    if (!*found && !*freed) {
+      auto extended = extend(1);
+      if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
+      if (!extended) {
+        swept = true;
+        if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
+      }
+    }
+    Note note;
+    while (take_rested(size_class, note)) {
+      if (co_await claim(note)) co_return note.item;
+    }
+  }
+  co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
+}
+
+ItemRef Allocator::carve(Carving& carving, std::uint8_t size_class) {
+  const ItemRef item = item_in_block(carving.block, size_class, carving.next++);
+  if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
+    fabric::store_word(state, ItemState::claimed(session_.client(), session_.now()).encode());
+  }
+  if (carving.next == carving.count) {
+    const LeaseWord leased = LeaseWord::decode(carving.word);
+    std::byte* lease = endpoint_.mapped(lease_address(carving.block), sizeof(std::uint64_t));
+    if (lease != nullptr) fabric::store_word(lease, leased.next(BlockState::full, size_class, 0).encode());
+    carving = {};
+  }
+  return item;
+}
+
+bool Allocator::take_rested(std::uint8_t size_class, Note& note) {
+  auto& notes = notes_[size_class];
+  if (notes.empty() || !session_.rested(notes.front().retired_at)) return false;
+  note = notes.front();
+  notes.pop_front();
+  if (notes.size() > prefetch_distance) {
+    if (std::byte* soon = endpoint_.mapped(notes[prefetch_distance].item.address(), sizeof(ItemHeader))) {
+      __builtin_prefetch(soon, 1);
+    }
+  }
+  return true;
+}
+
+// Makes a noted item this session's own, if it still rests as noted and may be used again.
+coro::Task<bool> Allocator::claim(Note note) {
+  const fabric::Address at = note.item.address();
+  // A block that was freed and cut otherwise has no item boundary here: its words may be anybody's bytes.
+  const LeaseWord lease = lease_of(block_of(note.item));
+  if (lease.size_class != note.item.size_class || lease.state == BlockState::free) co_return false;
+  const std::uint64_t noted =
+      ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
+  std::uint64_t seen = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &seen); !read || seen != noted) co_return false;
+  base::Nanos written_at = 0;
+  if (!session_.reusable(note.retired_at, 0)) {
+    const fabric::Address written = at + offsetof(ItemHeader, written_at_ns);
+    if (!co_await endpoint_.read_words({&written, 1}, &written_at)) co_return false;
+    if (!session_.reusable(note.retired_at, written_at)) {
+      // Held by a client that was stopped; the block's count lets a later sweep find it.
+      co_await endpoint_.fetch_add(released_address(block_of(note.item)), 1);
+      co_return false;
+    }
+  }
+  if (note.moved && session_.moves_may_linger() && !co_await guard_->before_reuse(note.item)) co_return false;
+  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+  const auto before = co_await endpoint_.compare_swap(at, noted, mine);
+  LOCH_FAULT_POINT("alloc.item_claimed");
+  co_return before && *before == noted;
+}
+
+coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
+  LOCH_FAULT_POINT("retire.before_mark");
+  session_.count(Counter::items_retired);
+  const base::Nanos time = session_.now();
+  if (auto done = co_await retire_at(item, time, moved); !done) co_return done;
+  auto& notes = notes_[item.size_class];
+  if (notes.size() < notes_kept_max) {
+    notes.push_back({item, time, moved});
+  } else {
+    co_await endpoint_.fetch_add(released_address(block_of(item)), 1);
+  }
+  if (time - left_notes_at_ > session_.geometry().expiry_ns) {
+    left_notes_at_ = time;
+    for (std::size_t c = 0; c < size_class_count; ++c) co_await leave_old_notes(static_cast<std::uint8_t>(c));
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {
+  const ItemState state{.kind = ItemKind::retired, .moved = moved, .value = time};
+  co_return co_await endpoint_.write_word(item.address(), state.encode());
+}
+
+// Notes that this session has not needed for long are others' to find.
+coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
+  auto& notes = notes_[size_class];
+  const base::Nanos age_max = note_age_max_in_expiries * session_.geometry().expiry_ns;
+  constexpr std::size_t at_once_max = 4096;
+  for (std::size_t i = 0; i < at_once_max && !notes.empty(); ++i) {
+    if (notes.front().retired_at + age_max > session_.now()) co_return;
+    co_await endpoint_.fetch_add(released_address(block_of(notes.front().item)), 1);
+    notes.pop_front();
+  }
+}
+
+void Allocator::spare(ItemRef item) {
+  if (item.size_class != large_class) {
+    // It may have been written already; it is not in use.
+    if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
+      fabric::store_word(state, ItemState::claimed(session_.client(), session_.now()).encode());
+    }
+    spares_[item.size_class].push_back(item);
+    return;
+  }
+  // A large item that was never linked need not rest: a time long ago lets it be freed at once.
+  if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
+    fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
+    notes_[large_class].push_front({item, 1, false});
+  }
+}
+
+void Allocator::close() {
+  for (std::size_t c = 0; c < size_class_count; ++c) {
+    for (const ItemRef& item : spares_[c]) {
+      if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
+        fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
+        notes_[c].push_back({item, 1, false});
+      }
+    }
+    spares_[c].clear();
+    for (const Note& note : notes_[c]) {
+      std::byte* released = endpoint_.mapped(released_address(block_of(note.item)), sizeof(std::uint64_t));
+      if (released != nullptr) {
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(released)).fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+    notes_[c].clear();
+    // The rest of a block that was being cut: as if it had been used and had rested.
+    Carving& carving = carvings_[c];
+    if (carving.next == carving.count) continue;
+    std::uint64_t left = 0;
+    for (; carving.next < carving.count; ++carving.next, ++left) {
+      const ItemRef item = item_in_block(carving.block, static_cast<std::uint8_t>(c), carving.next);
+      std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader));
+      if (state != nullptr)
+        fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
+    }
+    std::byte* descriptor = endpoint_.mapped(lease_address(carving.block), sizeof(BlockDescriptor));
+    if (descriptor != nullptr) {
+      auto* words = reinterpret_cast<std::uint64_t*>(descriptor);
+      std::atomic_ref(words[1]).fetch_add(left, std::memory_order_relaxed);
+      fabric::store_word(
+          descriptor,
+          LeaseWord::decode(carving.word).next(BlockState::full, static_cast<std::uint8_t>(c), 0).encode());
+    }
+    carving = {};
+  }
+}
+
+}  // namespace loch::memory

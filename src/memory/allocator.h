@@ -1,0 +1,128 @@
+// Allocator: one session's way to memory for items.
+//
+// A session leases a free block by one compare-swap on its descriptor and cuts it into items of one size
+// class. Items that are unlinked rest (Session, "Reuse") and may then be claimed by anybody, by one
+// compare-swap on their state word; the session that unlinked an item keeps a note of it, and nobody else
+// needs one while that session puts as much as it removes. Notes that a session does not use are left to
+// others: the item's block counts them, and who needs memory sweeps that block. A block all of whose items
+// have rested becomes free again, for any class.
+//
+// I1 An item's state is `claimed` by its allocator until it is written, and `in_use` before it is linked.
+// I2 Only the client whose compare-swap unlinked an item retires it.
+// I3 A block's class changes only while the block is leased by a client that had claimed each of its items.
+// I4 Words of blocks never repeat (LeaseWord), so a compare-swap on one hits what was read.
+//
+// One thread, of the session.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include <loch/coro/task.h>
+
+#include "memory/blocks.h"
+#include "memory/session.h"
+
+namespace loch::memory {
+
+// What the structure above knows about items that have rested: it clears what may still name one that was
+// moved.
+class ReuseGuard {
+ public:
+  // False if the item can not be cleared now; it is left for later.
+  virtual coro::Task<bool> before_reuse(ItemRef item) = 0;
+
+ protected:
+  ~ReuseGuard() = default;
+};
+
+class Allocator {
+ public:
+  explicit Allocator(Session& session) : session_(session), endpoint_(session.endpoint()) {}
+  ~Allocator() { close(); }
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  // Set once, before the first allocation.
+  void set_guard(ReuseGuard* guard) { guard_ = guard; }
+
+  // An item of at least `bytes`, claimed by this session. Errors: no_space.
+  coro::Task<Result<ItemRef>> allocate(std::uint64_t bytes);
+  // The same, of mapped memory that is at hand; nothing if there is none.
+  std::optional<ItemRef> allocate_here(std::uint64_t bytes);
+  // Gives back an item that was never linked.
+  void discard(ItemRef item) { spare(item); }
+  // Says that `item` was unlinked just now. `moved`: words of unfinished moves may still name it.
+  coro::Task<Result<void>> retire(ItemRef item, bool moved);
+
+  // The same, if its memory is mapped and nothing else is to be done; else false, and nothing was.
+  bool retire_here(ItemRef item, bool moved);
+
+  // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
+  // takes notes of items that have. Returns the number of blocks freed.
+  coro::Task<Result<std::uint64_t>> sweep_all();
+  // Takes over the blocks that the dead client was filling or sweeping.
+  coro::Task<Result<void>> settle_blocks(std::uint16_t dead);
+
+  // How many blocks there are, free and descriptors among them.
+  [[nodiscard]] BlockNumber block_count();
+  [[nodiscard]] LeaseWord lease_of(BlockNumber block);
+
+  // Leaves the notes to others; the session ends.
+  void close();
+
+ private:
+  struct Note {
+    ItemRef item;
+    base::Nanos retired_at = 0;
+    bool moved = false;
+  };
+  struct Carving {
+    BlockNumber block = 0;
+    std::uint32_t next = 0;
+    std::uint32_t count = 0;
+    std::uint64_t word = 0;
+  };
+
+  coro::Task<Result<ItemRef>> allocate_class(std::uint8_t size_class);
+  coro::Task<Result<ItemRef>> allocate_large(std::uint64_t block_total);
+  coro::Task<bool> claim(Note note);
+  // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
+  bool claim_here(const Note& note);
+  bool take_rested(std::uint8_t size_class, Note& note);
+  ItemRef carve(Carving& carving, std::uint8_t size_class);
+
+  coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
+  coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);
+  coro::Task<Result<bool>> find_released(std::uint8_t size_class);
+  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word);
+  coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
+  coro::Task<Result<bool>> free_own_large();
+  coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
+  coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
+  coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
+
+  Result<void> extend(std::uint64_t blocks_wanted);
+  [[nodiscard]] std::uint64_t bytes_used();
+  coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
+  coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
+  coro::Task<void> leave_old_notes(std::uint8_t size_class);
+  void spare(ItemRef item);
+
+  Session& session_;
+  fabric::Endpoint& endpoint_;
+  ReuseGuard* guard_ = nullptr;
+  std::array<Carving, size_class_count> carvings_;
+  std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
+  std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
+  BlockNumber next_block_ = 1;                                 // where the search for a free one goes on
+  BlockNumber known_blocks_ = 0;
+  std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing
+  BlockNumber blocks_seen_ = 0;                   // and how many blocks there were then
+  base::Nanos searched_released_at_ = 0;
+  base::Nanos left_notes_at_ = 0;
+};
+
+}  // namespace loch::memory

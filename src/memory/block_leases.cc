@@ -1,0 +1,412 @@
+// The part of Allocator that deals with whole blocks: leasing, sweeping, freeing, and what dead clients left.
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "base/fault.h"
+#include "memory/allocator.h"
+
+namespace loch::memory {
+namespace {
+
+constexpr std::uint64_t extension_blocks_max = 32;
+constexpr fabric::Address frees_address{control_region, frees_offset};
+
+}  // namespace
+
+BlockNumber Allocator::block_count() {
+  BlockNumber count = 0;
+  for (unsigned region = first_data_region; region < fabric::region_count_max; ++region) {
+    const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
+    if (length == 0) break;
+    count =
+        static_cast<BlockNumber>((region - first_data_region) * blocks_in_region_max + length / block_bytes);
+  }
+  known_blocks_ = count;
+  return count;
+}
+
+LeaseWord Allocator::lease_of(BlockNumber block) {
+  const std::byte* lease = endpoint_.mapped(lease_address(block), sizeof(std::uint64_t));
+  // A block that does not exist is nobody's, and not to be had.
+  return lease == nullptr ? LeaseWord{.state = BlockState::large_part, .size_class = large_class}
+                          : LeaseWord::decode(fabric::load_word(lease));
+}
+
+coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_t from, LeaseWord to) {
+  auto before = co_await endpoint_.compare_swap(lease_address(block), from, to.encode());
+  if (!before) co_return std::unexpected(std::move(before.error()));
+  co_return *before == from;
+}
+
+// Leases a free block for `size_class`; false if none is found.
+coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
+  std::uint64_t frees = 0;
+  if (auto read = co_await endpoint_.read_words({&frees_address, 1}, &frees); !read) {
+    co_return std::unexpected(std::move(read.error()));
+  }
+  // Another operation of this session may have leased one while this one waited.
+  if (carvings_[size_class].next < carvings_[size_class].count) co_return true;
+  const BlockNumber before = known_blocks_;
+  const BlockNumber count = block_count();
+  // Nothing was freed or added since a search found nothing: there is nothing to search.
+  if (frees == frees_seen_ && count == blocks_seen_) co_return false;
+  if (count > before && before != 0) next_block_ = before;
+  for (BlockNumber step = 0; step < count; ++step, ++next_block_) {
+    if (next_block_ >= count) next_block_ = 1;
+    if (holds_descriptors(next_block_) || lease_of(next_block_).state != BlockState::free) continue;
+    auto taken = co_await take_block(next_block_, size_class);
+    if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
+    if (!taken || *taken) co_return taken;
+  }
+  frees_seen_ = frees;
+  blocks_seen_ = count;
+  co_return false;
+}
+
+coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t size_class) {
+  const LeaseWord free = lease_of(block);
+  if (free.state != BlockState::free) co_return false;
+  const LeaseWord leased = free.next(BlockState::leased, size_class, session_.client());
+  auto won = co_await change_lease(block, free.encode(), leased);
+  if (!won || !*won) co_return won;
+  session_.count(Counter::blocks_leased);
+  LOCH_FAULT_POINT("alloc.block_leased");
+  if (free.generation == 0) {
+    // Huge pages for the blocks that are used for the first time, one page at a time.
+    const std::uint64_t page = block_address(block).offset_bytes / huge_page_bytes * huge_page_bytes;
+    if (page == block_address(block).offset_bytes ||
+        page + block_bytes == block_address(block).offset_bytes) {
+      session_.memory().fabric().prepare(region_of(block), page, page + huge_page_bytes);
+    }
+  } else {
+    // What an earlier use left must not look like items: notes of it may still be around.
+    for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
+      auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
+      if (!cleared) co_return std::unexpected(std::move(cleared.error()));
+    }
+    if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
+      co_return std::unexpected(std::move(cleared.error()));
+    }
+  }
+  Carving& carving = carvings_[size_class];
+  if (carving.next < carving.count) {
+    // Another operation of this session leased one meanwhile; this one is given back.
+    if (auto returned = co_await change_lease(block, leased.encode(), leased.next(BlockState::free, 0, 0));
+        !returned) {
+      co_return returned;
+    }
+    co_return true;
+  }
+  carving = {.block = block, .next = 0, .count = items_in_block(size_class), .word = leased.encode()};
+  co_return true;
+}
+
+std::uint64_t Allocator::bytes_used() {
+  std::uint64_t bytes = endpoint_.length_bytes(index_region);
+  for (unsigned region = first_data_region; region < fabric::region_count_max; ++region) {
+    const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
+    if (length == 0) break;
+    bytes += length;
+  }
+  return bytes;
+}
+
+// Adds blocks to the last data region, or begins another: at least `blocks_wanted` in one piece.
+Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
+  const std::uint64_t count = block_count();
+  unsigned region = count == 0 ? first_data_region : region_of(static_cast<BlockNumber>(count - 1));
+  std::uint64_t length_blocks = endpoint_.length_bytes(static_cast<fabric::RegionId>(region)) / block_bytes;
+  if (length_blocks + blocks_wanted > blocks_in_region_max) {
+    ++region;
+    length_blocks = 1;  // its descriptors
+    if (region >= fabric::region_count_max) {
+      return fail(Errc::no_space, "extend", "the store has all the regions that it can have");
+    }
+  }
+  std::uint64_t added = std::clamp(length_blocks / 8, std::uint64_t{1}, extension_blocks_max);
+  added = std::min(std::max(added, blocks_wanted), blocks_in_region_max - length_blocks);
+  const std::uint64_t limit = session_.geometry().max_bytes;
+  const std::uint64_t used = limit == 0 ? 0 : bytes_used();
+  if (limit != 0 && used + added * block_bytes > limit) {
+    added = blocks_wanted;
+    if (used + added * block_bytes > limit) {
+      return fail(
+          Errc::no_space, "extend",
+          fmt::format("{} uses {} of the {} bytes that it was created for; remove items, or create it again "
+                      "with a larger max_bytes",
+                      session_.memory().fabric().location(), used, limit));
+    }
+  }
+  session_.count(Counter::segments_added);
+  const auto id = static_cast<fabric::RegionId>(region);
+  auto extended = session_.memory().fabric().extend(id, (length_blocks + added) * block_bytes);
+  if (!extended && added > blocks_wanted) {
+    extended = session_.memory().fabric().extend(id, (length_blocks + blocks_wanted) * block_bytes);
+  }
+  LOCH_FAULT_POINT("alloc.segment_added");
+  return extended;
+}
+
+// Sweeps blocks of `size_class` in which others left items; true if something was found. At most once a tick
+// of the clock, since items rest for many of them.
+coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
+  if (searched_released_at_ == session_.now()) co_return false;
+  searched_released_at_ = session_.now();
+  bool found = false;
+  constexpr int blocks_swept_max = 8;
+  int swept = 0;
+  for (BlockNumber block = 1; block < known_blocks_ && swept < blocks_swept_max; ++block) {
+    if (holds_descriptors(block)) continue;
+    const LeaseWord word = lease_of(block);
+    if (word.state != BlockState::full || word.size_class != size_class) continue;
+    const std::byte* released = endpoint_.mapped(released_address(block), sizeof(std::uint64_t));
+    if (released == nullptr || fabric::load_word(released) == 0) continue;
+    ++swept;
+    auto got = co_await sweep_block(block, word);
+    if (!got) co_return got;
+    found = found || *got;
+  }
+  co_return found;
+}
+
+// Takes notes of a full block's items that have rested, or frees it if all have. True if that gained
+// anything.
+coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord word) {
+  const std::uint8_t size_class = word.size_class;
+  if (size_class >= size_class_count) co_return false;  // no client writes such a descriptor
+  const LeaseWord swept = word.next(BlockState::swept, size_class, session_.client());
+  auto won = co_await change_lease(block, word.encode(), swept);
+  if (!won || !*won) co_return won;
+  if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
+    co_return std::unexpected(std::move(cleared.error()));
+  }
+  std::vector<Note> rested;
+  std::uint64_t resting = 0;
+  const std::uint32_t count = items_in_block(size_class);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const ItemRef item = item_in_block(block, size_class, i);
+    const std::array at{item.address(), item.address() + offsetof(ItemHeader, written_at_ns)};
+    std::array<std::uint64_t, 2> words{};
+    if (auto read = co_await endpoint_.read_words(at, words.data()); !read) {
+      co_return std::unexpected(std::move(read.error()));
+    }
+    const ItemState state = ItemState::decode(words[0]);
+    if (state.kind != ItemKind::retired) continue;
+    ++resting;
+    if (session_.reusable(state.value, words[1])) rested.push_back({item, state.value, state.moved});
+  }
+  std::size_t claimed = 0;
+  if (rested.size() == count) {
+    while (claimed < count && co_await claim(rested[claimed])) ++claimed;
+  }
+  if (claimed == count) {
+    session_.count(Counter::blocks_freed);
+    auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
+    if (!freed) co_return freed;
+    co_await endpoint_.fetch_add(frees_address, 1);
+    co_return true;
+  }
+  for (std::size_t i = 0; i < claimed; ++i) spares_[size_class].push_back(rested[i].item);
+  auto& notes = notes_[size_class];
+  for (std::size_t i = rested.size(); i > claimed; --i) notes.push_front(rested[i - 1]);
+  // What still rests is counted again, so that a later sweep comes for it.
+  if (resting > rested.size()) co_await endpoint_.fetch_add(released_address(block), resting - rested.size());
+  auto returned = co_await change_lease(block, swept.encode(), swept.next(BlockState::full, size_class, 0));
+  if (!returned) co_return returned;
+  co_return !rested.empty();
+}
+
+coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
+  std::uint64_t freed = 0;
+  for (std::uint16_t dead = session_.take_dead(0); dead != 0; dead = session_.take_dead(dead)) {
+    session_.count(Counter::sessions_reaped);
+    auto settled = co_await settle_blocks(dead);
+    session_.bury(dead);
+    if (!settled) co_return std::unexpected(std::move(settled.error()));
+  }
+  const BlockNumber count = block_count();
+  for (BlockNumber block = 1; block < count; ++block) {
+    if (holds_descriptors(block)) continue;
+    const LeaseWord word = lease_of(block);
+    Result<bool> swept = false;
+    if (word.state == BlockState::full) swept = co_await sweep_block(block, word);
+    if (word.state == BlockState::large_head) swept = co_await free_rested_large(block, word);
+    if (!swept) co_return std::unexpected(std::move(swept.error()));
+    if (*swept && lease_of(block).state == BlockState::free) ++freed;
+  }
+  co_return freed;
+}
+
+coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
+  const BlockNumber count = block_count();
+  BlockNumber covered_until = 0;  // by a large item's head
+  for (BlockNumber block = 1; block < count; ++block) {
+    if (holds_descriptors(block)) continue;
+    const LeaseWord word = lease_of(block);
+    if (word.state == BlockState::large_head) covered_until = block + word.block_count;
+    if (word.client != dead) continue;
+    if (word.state == BlockState::large_part && block >= covered_until) {
+      if (auto done = co_await change_lease(block, word.encode(), word.next(BlockState::free, 0, 0)); !done) {
+        co_return std::unexpected(std::move(done.error()));
+      }
+      co_await endpoint_.fetch_add(frees_address, 1);
+    }
+    if (word.state == BlockState::leased || word.state == BlockState::swept) {
+      if (auto done = co_await settle_block(block, word, dead); !done) co_return done;
+    }
+  }
+  co_return Result<void>{};
+}
+
+// A block that a dead client was cutting or sweeping: what it never wrote has nobody; the block is full.
+coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead) {
+  if (word.size_class == large_class) {
+    auto freed = co_await change_lease(block, word.encode(), word.next(BlockState::free, 0, 0));
+    if (!freed) co_return std::unexpected(std::move(freed.error()));
+    co_await endpoint_.fetch_add(frees_address, 1);
+    co_return Result<void>{};
+  }
+  std::uint64_t left = 0;
+  for (std::uint32_t i = 0; i < items_in_block(word.size_class); ++i) {
+    const ItemRef item = item_in_block(block, word.size_class, i);
+    const fabric::Address at = item.address();
+    std::uint64_t seen = 0;
+    if (auto read = co_await endpoint_.read_words({&at, 1}, &seen); !read) co_return read;
+    const ItemState state = ItemState::decode(seen);
+    const bool never_written = (state.kind == ItemKind::fresh && word.state == BlockState::leased) ||
+                               (state.kind == ItemKind::claimed && state.claimed_by() == dead);
+    if (!never_written) continue;
+    ++left;
+    if (auto done = co_await retire_at(item, 1, false); !done) co_return done;
+  }
+  co_await endpoint_.fetch_add(released_address(block), left + 1);
+  auto settled = co_await change_lease(block, word.encode(), word.next(BlockState::full, word.size_class, 0));
+  if (!settled) co_return std::unexpected(std::move(settled.error()));
+  co_return Result<void>{};
+}
+
+// ---- large items: runs of whole blocks
+// ----------------------------------------------------------------------------
+
+// An item of `block_total` blocks. Its head is leased first and becomes a head last, so that a client that
+// dies in between leaves blocks that settle_blocks recognizes.
+coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total) {
+  session_.count(Counter::large_allocated);
+  bool swept = false;
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    if (auto freed = co_await free_own_large(); !freed) co_return std::unexpected(std::move(freed.error()));
+    const BlockNumber count = block_count();
+    BlockNumber run = 0;
+    for (BlockNumber block = 1; block < count; ++block) {
+      run = !holds_descriptors(block) && lease_of(block).state == BlockState::free ? run + 1 : 0;
+      if (run < block_total) continue;
+      const BlockNumber first = block + 1 - run;
+      auto leased = co_await lease_run(first, block_total);
+      if (!leased) co_return std::unexpected(std::move(leased.error()));
+      if (*leased) co_return large_item(first);
+      run = 0;
+    }
+    auto extended = extend(block_total);
+    if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
+    if (!extended) {
+      swept = true;
+      if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
+    }
+  }
+  co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
+}
+
+coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t count) {
+  std::uint64_t taken = 0;
+  for (; taken < count; ++taken) {
+    const auto block = static_cast<BlockNumber>(first + taken);
+    const LeaseWord free = lease_of(block);
+    if (free.state != BlockState::free) break;
+    const LeaseWord mine = taken == 0 ? free.next(BlockState::leased, large_class, session_.client())
+                                      : free.next(BlockState::large_part, large_class, session_.client(),
+                                                  static_cast<std::uint8_t>(taken));
+    auto won = co_await change_lease(block, free.encode(), mine);
+    if (!won) co_return won;
+    if (!*won) break;
+  }
+  LOCH_FAULT_POINT("alloc.large_leased");
+  if (taken == count) {
+    const std::uint64_t claimed = ItemState::claimed(session_.client(), session_.now()).encode();
+    if (auto done = co_await endpoint_.write_word(block_address(first), claimed); !done) {
+      co_return std::unexpected(std::move(done.error()));
+    }
+    const LeaseWord leased = lease_of(first);
+    auto done = co_await change_lease(first, leased.encode(),
+                                      leased.next(BlockState::large_head, large_class, session_.client(),
+                                                  static_cast<std::uint8_t>(count)));
+    co_return done;
+  }
+  for (std::uint64_t i = taken; i > 0; --i) {
+    const auto block = static_cast<BlockNumber>(first + i - 1);
+    const LeaseWord mine = lease_of(block);
+    if (auto done = co_await change_lease(block, mine.encode(), mine.next(BlockState::free, 0, 0)); !done) {
+      co_return done;
+    }
+  }
+  if (taken != 0) co_await endpoint_.fetch_add(frees_address, 1);
+  co_return false;
+}
+
+// Frees the large items that this session unlinked and that have rested; true if there was one.
+coro::Task<Result<bool>> Allocator::free_own_large() {
+  bool freed = false;
+  Note note;
+  while (take_rested(large_class, note)) {
+    const BlockNumber head = block_of(note.item);
+    const LeaseWord word = lease_of(head);
+    if (word.state != BlockState::large_head || !co_await claim(note)) continue;
+    if (auto done = co_await free_large(head, word); !done)
+      co_return std::unexpected(std::move(done.error()));
+    freed = true;
+  }
+  co_return freed;
+}
+
+coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWord word) {
+  const ItemRef item = large_item(head);
+  const fabric::Address at = item.address();
+  std::uint64_t word_of_state = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &word_of_state); !read) {
+    co_return std::unexpected(std::move(read.error()));
+  }
+  const ItemState state = ItemState::decode(word_of_state);
+  if (state.kind == ItemKind::claimed &&
+      session_.is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns)) {
+    // A client died while it wrote or freed it.
+    const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+    auto before = co_await endpoint_.compare_swap(item.address(), state.encode(), mine);
+    if (!before || *before != state.encode()) co_return false;
+  } else if (state.kind != ItemKind::retired || !session_.rested(state.value) ||
+             !co_await claim({item, state.value, state.moved})) {
+    co_return false;
+  }
+  if (auto done = co_await free_large(head, word); !done) co_return std::unexpected(std::move(done.error()));
+  co_return true;
+}
+
+// The parts first: while the head stands, nobody takes it for anything but this item's.
+coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word) {
+  for (std::uint8_t i = 1; i < word.block_count; ++i) {
+    const BlockNumber block = head + i;
+    const LeaseWord part = lease_of(block);
+    // Freed already by a client that died half way.
+    if (part.state != BlockState::large_part || part.client != word.client || part.block_count != i) continue;
+    if (auto done = co_await change_lease(block, part.encode(), part.next(BlockState::free, 0, 0)); !done) {
+      co_return std::unexpected(std::move(done.error()));
+    }
+  }
+  session_.count(Counter::blocks_freed, word.block_count);
+  if (auto done = co_await change_lease(head, word.encode(), word.next(BlockState::free, 0, 0)); !done) {
+    co_return std::unexpected(std::move(done.error()));
+  }
+  co_await endpoint_.fetch_add(frees_address, 1);
+  co_return Result<void>{};
+}
+
+}  // namespace loch::memory

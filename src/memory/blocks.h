@@ -1,0 +1,37 @@
+// The blocks of a store's data regions, numbered through: number = (region - first) * blocks_in_region_max +
+// block. Block 0 of a region holds the descriptors and is never an item's.
+#pragma once
+
+#include <cstdint>
+
+#include "memory/layout.h"
+#include "memory/size_class.h"
+
+namespace loch::memory {
+
+using BlockNumber = std::uint32_t;
+
+constexpr fabric::RegionId region_of(BlockNumber block) {
+  return static_cast<fabric::RegionId>(first_data_region + block / blocks_in_region_max);
+}
+constexpr fabric::Address block_address(BlockNumber block) {
+  return {region_of(block), block % blocks_in_region_max * block_bytes};
+}
+constexpr fabric::Address lease_address(BlockNumber block) {
+  return {region_of(block), block % blocks_in_region_max * sizeof(BlockDescriptor)};
+}
+constexpr fabric::Address released_address(BlockNumber block) {
+  return lease_address(block) + offsetof(BlockDescriptor, released);
+}
+constexpr bool holds_descriptors(BlockNumber block) { return block % blocks_in_region_max == 0; }
+
+constexpr BlockNumber block_of(const ItemRef& item) {
+  return static_cast<BlockNumber>((item.region - first_data_region) * blocks_in_region_max +
+                                  item.address().offset_bytes / block_bytes);
+}
+constexpr ItemRef item_in_block(BlockNumber block, std::uint8_t size_class, std::uint32_t index) {
+  return item_ref(block_address(block) + std::uint64_t{index} * class_bytes[size_class], size_class);
+}
+constexpr ItemRef large_item(BlockNumber head) { return item_ref(block_address(head), large_class); }
+
+}  // namespace loch::memory

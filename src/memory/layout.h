@@ -1,0 +1,178 @@
+// What lies where in a store's memory, apart from the index (hash/layout.h).
+//
+//   region 0  control   superblock, the index's root, the totals of dead clients, the registry of clients
+//   region 1  index     slots (hash/layout.h)
+//   region 2+ data      blocks of 1 MiB; block 0 of each region holds the descriptors of its blocks
+//
+//   control:  0        superblock
+//             1024     index root
+//             2048     totals, and a few counts
+//             4096     registry: client_count_max entries
+//
+//   a data region:  | descriptors | block 1 | block 2 | ...
+//   a block is cut into items of one size class, or is part of one large item.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <loch/stats.h>
+
+#include "fabric/fabric.h"
+
+namespace loch::memory {
+
+inline constexpr fabric::RegionId control_region = 0;
+inline constexpr fabric::RegionId index_region = 1;
+inline constexpr fabric::RegionId first_data_region = 2;
+
+inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
+inline constexpr std::uint32_t format_version = 1;
+
+inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
+inline constexpr std::uint64_t item_unit_bytes = 64;
+inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
+inline constexpr std::uint32_t client_count_max = 1024;  // number 0 is nobody
+
+struct Superblock {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t candidates;  // slots a key may stand in
+  std::uint64_t expiry_ns;   // how long unlinked memory rests
+  std::uint64_t max_bytes;   // of index and data; 0: what the file system gives
+  std::uint64_t hash_seed;
+  std::uint64_t boot_id[2];  // of the host, when the store was created: its times mean nothing after a reboot
+  std::uint64_t checksum;    // of all before it
+};
+static_assert(sizeof(Superblock) == 64 && std::has_unique_object_representations_v<Superblock>);
+static_assert(offsetof(Superblock, checksum) == 56);
+
+inline constexpr std::uint64_t index_root_offset = 1024;
+inline constexpr std::uint64_t totals_offset = 2048;
+inline constexpr std::uint64_t frees_offset = 3072;             // how often a block was freed; see Allocator
+inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
+inline constexpr std::uint64_t registry_offset = 4096;
+
+// One session of one client process. Its owner alone writes it while it is present (fabric::Fabric::present);
+// the next session that takes the number settles what the last one left.
+struct ClientEntry {
+  std::uint64_t open;          // 1 while a session has it; 1 and not present: died
+  std::uint64_t opened_at_ns;  // what was written before by this number was written by a session that is gone
+  std::uint64_t process;       // for people
+  std::uint64_t next_nonce;    // nonces below this may have been used
+  std::uint64_t op_limit_ns;   // no operation of this session acts later than this after its start
+  std::uint64_t unfinished_moves;  // how many moves of this session may have left words behind
+  std::uint64_t unused_0[2];
+  std::uint64_t op_start_ns;   // of the oldest operation that runs; 0: none
+  std::uint64_t pin_start_ns;  // of the oldest view or iteration; 0: none
+  std::uint64_t unused_1[6];
+  std::array<std::uint64_t, counter_count> counters;
+  std::array<std::uint64_t, 48 - counter_count> unused_2;
+};
+static_assert(sizeof(ClientEntry) == 512 && std::has_unique_object_representations_v<ClientEntry>);
+static_assert(offsetof(ClientEntry, op_start_ns) == 64,
+              "written twice an operation: a cache line of its own");
+static_assert(offsetof(ClientEntry, counters) == 128);
+
+inline constexpr std::uint64_t control_bytes = registry_offset + client_count_max * sizeof(ClientEntry);
+
+// 16 bytes a block, in block 0 of its region. `lease` is changed by compare-swap alone.
+struct BlockDescriptor {
+  std::uint64_t lease;     // LeaseWord
+  std::uint64_t released;  // items that their unlinkers left to whoever needs them
+};
+static_assert(sizeof(BlockDescriptor) == 16);
+static_assert(blocks_in_region_max * sizeof(BlockDescriptor) == block_bytes);
+
+enum class BlockState : std::uint8_t {
+  free = 0,
+  leased = 1,      // its client cuts it into items
+  full = 2,        // all cut; the items belong to the index, or rest
+  swept = 3,       // a client looks for what can be reused
+  large_head = 4,  // the first block of a large item
+  large_part = 5,  // a further one
+};
+
+// No word of a block ever comes back: the generation rises with every change.
+//
+//   63       28 27      20 19      8 7     3 2     0
+//   [generation][blocks   ][client   ][class ][state ]
+struct LeaseWord {
+  BlockState state = BlockState::free;
+  std::uint8_t size_class = 0;
+  std::uint16_t client = 0;
+  std::uint8_t block_count = 0;  // of a large item, in its head
+  std::uint64_t generation = 0;
+
+  [[nodiscard]] constexpr std::uint64_t encode() const {
+    return static_cast<std::uint64_t>(state) | std::uint64_t{size_class} << 3 | std::uint64_t{client} << 8 |
+           std::uint64_t{block_count} << 20 | generation << 28;
+  }
+  static constexpr LeaseWord decode(std::uint64_t word) {
+    return {.state = static_cast<BlockState>(word & 7),
+            .size_class = static_cast<std::uint8_t>(word >> 3 & 31),
+            .client = static_cast<std::uint16_t>(word >> 8 & 0xfff),
+            .block_count = static_cast<std::uint8_t>(word >> 20 & 0xff),
+            .generation = word >> 28};
+  }
+  // The next word of the block.
+  [[nodiscard]] constexpr LeaseWord next(BlockState s, std::uint8_t size, std::uint16_t who,
+                                         std::uint8_t blocks = 0) const {
+    return {.state = s,
+            .size_class = size,
+            .client = who,
+            .block_count = blocks,
+            .generation = (generation + 1) & ((std::uint64_t{1} << 36) - 1)};
+  }
+};
+
+// What every item begins with. Written whole before the item is linked; only `state` changes afterwards.
+struct ItemHeader {
+  std::uint64_t state;     // ItemState; not in the checksum
+  std::uint64_t checksum;  // of all from key_hash to the last byte of the value, seeded with the item's place
+  std::uint64_t key_hash;
+  std::uint64_t written_at_ns;  // rises from item to item of one client
+  std::uint64_t expires_at_ns;  // 0: never
+  std::uint32_t value_bytes;
+  std::uint16_t key_bytes;
+  std::uint16_t client;  // who wrote it
+};
+static_assert(sizeof(ItemHeader) == 48 && std::has_unique_object_representations_v<ItemHeader>);
+
+inline constexpr std::size_t checked_from = offsetof(ItemHeader, key_hash);
+
+// Who an item's memory belongs to.
+//
+//   fresh     nobody has used it since its block was leased: the holder of the lease
+//   claimed   the client in the word, which writes it; not linked yet
+//   in_use    written; linked, about to be linked, or just unlinked by a client that is about to say so
+//   retired   unlinked at the time in the word; anybody may claim it by compare-swap when it has rested
+enum class ItemKind : std::uint8_t { fresh = 0, claimed = 1, in_use = 2, retired = 3 };
+
+//   63                  3    2     1     0
+//   [time, or client    ][moved][ kind     ]
+struct ItemState {
+  ItemKind kind = ItemKind::fresh;
+  bool moved = false;  // retired: words of unfinished moves may still name it
+  std::uint64_t value = 0;
+
+  [[nodiscard]] constexpr std::uint64_t encode() const {
+    return static_cast<std::uint64_t>(kind) | std::uint64_t{moved} << 2 | value << 3;
+  }
+  static constexpr ItemState decode(std::uint64_t word) {
+    return {.kind = static_cast<ItemKind>(word & 3), .moved = (word & 4) != 0, .value = word >> 3};
+  }
+  // `claimed` carries the client and the time, so that no two claims are the same word.
+  static constexpr ItemState claimed(std::uint16_t client, base::Nanos time) {
+    return {.kind = ItemKind::claimed, .value = std::uint64_t{client} | (time / base::millisecond_ns) << 12};
+  }
+  [[nodiscard]] constexpr std::uint16_t claimed_by() const {
+    return static_cast<std::uint16_t>(value & 0xfff);
+  }
+  [[nodiscard]] constexpr base::Nanos claimed_at() const { return (value >> 12) * base::millisecond_ns; }
+};
+
+}  // namespace loch::memory

@@ -1,0 +1,189 @@
+// Session: one client of a store. It holds a client number (fabric::Fabric::claim_presence) and the
+// registry's entry of that number, in which it says since when its oldest operation runs.
+//
+// Reuse (docs/memory.md). An item that was unlinked at U may be used again when
+//   R1 one expiry has passed since U, and
+//   R2 no operation or view that began at or before U still runs in a living session, unless the item was
+//   written so
+//      late that such an operation can not have seen it: after its start and the longest time it may act.
+// A client that was stopped before its last compare-swap therefore never finds its expected word again by
+// accident. The two stores an operation need no fence: whoever reuses looks an expiry later.
+//
+// One thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/endpoint.h"
+#include "memory/store_memory.h"
+
+namespace loch::memory {
+
+// The word of a shared structure as an atomic; `Word` is a field of it.
+inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
+  return std::atomic_ref<std::uint64_t>(word);
+}
+
+class Session {
+ public:
+  // Takes a client number. No operation of this session acts later than `op_limit_ns` after its start.
+  // Errors: no_space (all numbers are held by living clients), io.
+  static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory, base::Nanos op_limit_ns);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] std::uint16_t client() const { return client_; }
+  [[nodiscard]] fabric::Endpoint& endpoint() { return endpoint_; }
+  [[nodiscard]] const Geometry& geometry() const { return memory_->geometry(); }
+  [[nodiscard]] StoreMemory& memory() { return *memory_; }
+  [[nodiscard]] base::Nanos now() const { return endpoint_.now(); }
+  [[nodiscard]] base::Random& random() { return random_; }
+
+  // An operation begins, and ends. Several may overlap.
+  base::Nanos begin_operation() {
+    const base::Nanos start = now();
+    operations_.add(start, entry_->op_start_ns);
+    return start;
+  }
+  void end_operation(base::Nanos start) { operations_.drop(start, entry_->op_start_ns); }
+  // A view or an iteration begins, and ends.
+  base::Nanos pin();
+  void unpin(base::Nanos start);
+
+  // A number that no session of this store was ever given before.
+  std::uint64_t next_nonce();
+  // A time of writing that rises from item to item of this session.
+  base::Nanos next_write_time();
+
+  void count(Counter counter, std::uint64_t n = 1) {
+    auto word = shared(entry_->counters[static_cast<std::size_t>(counter)]);
+    word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  [[nodiscard]] Stats stats() const;
+
+  // Rules R1 and R2. `may_rest_longer` is false if R2 is out of the question now, so that written_at need not
+  // be known.
+  [[nodiscard]] bool rested(base::Nanos unlinked_at);
+  [[nodiscard]] bool somebody_is_stuck() const {
+    return stuck_from_ns_ != std::numeric_limits<base::Nanos>::max();
+  }
+  [[nodiscard]] bool reusable(base::Nanos unlinked_at, base::Nanos written_at);
+
+  // A move begins to leave words that name its item, and has none left. What a session does not end, because
+  // it died or gave up, stays known until the slots have been repaired.
+  void begin_move() { add_to(entry_->unfinished_moves, 1); }
+  void end_move() { add_to(entry_->unfinished_moves, -std::uint64_t{1}); }
+  // Whether words of unfinished moves may name an item that is `reusable`: false only if no move that began
+  // before the item was unlinked has left any.
+  [[nodiscard]] bool moves_may_linger() const { return moves_linger_; }
+  // Around a repair of all slots: what was left before it is gone.
+  [[nodiscard]] std::uint64_t unfinished_moves_of_the_gone() const;
+  void forget_unfinished_moves(std::uint64_t count);
+
+  // Whether an operation that client number `client` began at or before `at` may still run.
+  [[nodiscard]] bool may_still_run(std::uint16_t client, base::Nanos at);
+  // Whether an operation that began at or before `at` may still run, in any session, apart from the one that
+  // asks.
+  [[nodiscard]] bool others_run_since(base::Nanos at);
+  // When the oldest operation of this session that runs began.
+  [[nodiscard]] base::Nanos oldest_operation() const { return operations_.oldest(); }
+  // Whether the session that wrote something as `client` at `at` is gone.
+  [[nodiscard]] bool is_gone(std::uint16_t client, base::Nanos at);
+
+  // Takes the number of a client that died, if there is one, after `from`; 0 if there is none. Whoever gets
+  // it settles what the client left, then calls `bury`.
+  std::uint16_t take_dead(std::uint16_t from);
+  void bury(std::uint16_t client);
+  // The number that this session took had belonged to a client that died: settle it likewise.
+  [[nodiscard]] bool took_over() const { return took_over_; }
+
+  // Living sessions of all processes, this one among them.
+  [[nodiscard]] std::uint64_t living();
+  // The counters of all sessions, dead and alive.
+  [[nodiscard]] Stats totals();
+
+ private:
+  // Those that run, by their starts; the oldest start stands in a word of the registry. Mostly there is one.
+  class Running {
+   public:
+    void add(base::Nanos start, std::uint64_t& word) {
+      if (count_ == 0) [[likely]] {
+        start_ = start;
+        count_ = 1;
+        shared(word).store(start, std::memory_order_release);
+      } else if (start == start_) {
+        ++count_;
+      } else {
+        add_other(start);
+      }
+    }
+    void drop(base::Nanos start, std::uint64_t& word) {
+      if (start != start_) {
+        drop_later(start);
+      } else if (--count_ == 0) {
+        start_ = 0;
+        if (!later_.empty()) next_oldest();
+        // release: what the operation read was read before whoever sees this reuses it.
+        shared(word).store(start_, std::memory_order_release);
+      }
+    }
+
+    [[nodiscard]] base::Nanos oldest() const { return start_; }
+    // How many began at or before `at`.
+    [[nodiscard]] std::uint32_t count_until(base::Nanos at) const;
+
+   private:
+    struct Later {
+      base::Nanos start;
+      std::uint32_t count;
+    };
+    void add_other(base::Nanos start);
+    void drop_later(base::Nanos start);
+    void next_oldest();
+
+    base::Nanos start_ = 0;
+    std::uint32_t count_ = 0;
+    std::vector<Later> later_;  // rising
+  };
+
+  Session(std::shared_ptr<StoreMemory> memory, std::byte* control);
+  Result<void> enter(base::Nanos op_limit_ns);
+  [[nodiscard]] ClientEntry& entry(std::uint32_t client) const {
+    return reinterpret_cast<ClientEntry*>(control_ + registry_offset)[client];
+  }
+  void settle_counters(ClientEntry& dead);
+  [[nodiscard]] std::uint64_t& unfinished_moves_of_the_gone_word() const;
+  // Of a word that this session alone writes.
+  static void add_to(std::uint64_t& word, std::uint64_t n) {
+    shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);
+  }
+  void look_at_the_others();
+
+  std::shared_ptr<StoreMemory> memory_;
+  fabric::Endpoint endpoint_;
+  std::byte* control_;
+  ClientEntry* entry_ = nullptr;
+  std::uint16_t client_ = 0;
+  bool took_over_ = false;
+  base::Random random_;
+  Running operations_;
+  Running pins_;
+  std::uint64_t nonce_ = 0;
+  std::uint64_t nonce_end_ = 0;
+  base::Nanos last_write_ns_ = 0;
+
+  // What look_at_the_others saw.
+  base::Nanos looked_at_ns_ = 0;
+  base::Nanos horizon_ns_ = 0;  // unlinked at or before: R1 holds
+  base::Nanos stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
+  base::Nanos stuck_until_ns_ = 0;
+  bool moves_linger_ = true;
+};
+
+}  // namespace loch::memory

@@ -1,0 +1,79 @@
+#include "memory/store_memory.h"
+
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+
+#include "base/hash.h"
+#include "fabric/endpoint.h"
+
+namespace loch::memory {
+namespace {
+
+std::array<std::uint64_t, 2> boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  std::getline(file, text);
+  return {base::hash_bytes(text.data(), text.size(), 1), base::hash_bytes(text.data(), text.size(), 2)};
+}
+
+std::uint64_t checksum_of(const Superblock& superblock) {
+  return base::hash_bytes(&superblock, offsetof(Superblock, checksum), magic);
+}
+
+}  // namespace
+
+void StoreMemory::initialize_control(std::byte* control, const Geometry& geometry) {
+  const auto boot = boot_id();
+  Superblock superblock{.magic = magic,
+                        .version = format_version,
+                        .candidates = geometry.candidates,
+                        .expiry_ns = geometry.expiry_ns,
+                        .max_bytes = geometry.max_bytes,
+                        .hash_seed = geometry.hash_seed,
+                        .boot_id = {boot[0], boot[1]},
+                        .checksum = 0};
+  superblock.checksum = checksum_of(superblock);
+  std::memcpy(control, &superblock, sizeof superblock);
+}
+
+Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric) {
+  const std::string location = fabric->location();
+  fabric::Endpoint endpoint(fabric, fabric->connect());
+  const std::byte* control = endpoint.mapped({control_region, 0}, control_bytes);
+  if (control == nullptr) {
+    return fail(Errc::corrupt, "open",
+                fmt::format("{}: its control region is not {} bytes long; it is no store of this version",
+                            location, control_bytes));
+  }
+  Superblock superblock;
+  std::memcpy(&superblock, control, sizeof superblock);
+  if (superblock.magic != magic)
+    return fail(Errc::corrupt, "open", fmt::format("{}: no store is there", location));
+  if (superblock.version != format_version) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{} has format {}, this program {}; use the version that made it, or remove it",
+                            location, superblock.version, format_version));
+  }
+  if (superblock.checksum != checksum_of(superblock) || superblock.candidates < 2 ||
+      superblock.candidates > 4 || superblock.expiry_ns == 0) {
+    return fail(Errc::corrupt, "open",
+                fmt::format("{}: its superblock is damaged; remove the store", location));
+  }
+  const auto boot = boot_id();
+  if (superblock.boot_id[0] != boot[0] || superblock.boot_id[1] != boot[1]) {
+    return fail(
+        Errc::incompatible, "open",
+        fmt::format("{} was left by an earlier boot of the machine and its times mean nothing now; remove it "
+                    "(`loch rm`)",
+                    location));
+  }
+  const Geometry geometry{.candidates = superblock.candidates,
+                          .expiry_ns = superblock.expiry_ns,
+                          .max_bytes = superblock.max_bytes,
+                          .hash_seed = superblock.hash_seed};
+  return std::shared_ptr<StoreMemory>(new StoreMemory(std::move(fabric), geometry));
+}
+
+}  // namespace loch::memory

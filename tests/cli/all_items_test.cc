@@ -1,0 +1,222 @@
+// loch scan-all, count, load and dump: formats, errors in the input, full stores, readers that go away.
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <sstream>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::ranges::sort(lines);
+  return lines;
+}
+
+class AllItems : public CliTest {
+ protected:
+  // `count` lines "key<n>\tvalue <n>".
+  static std::string numbered(int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += fmt::format("key{}\tvalue {}\n", i, i);
+    return text;
+  }
+
+  // Waits until the store holds so many items.
+  bool await_count(const std::string& store, const std::string& count) const {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (loch({"count", store}).out == count + "\n") return true;
+    }
+    return false;
+  }
+};
+
+using Lines = std::vector<std::string>;
+
+TEST_F(AllItems, ScanPrintsEscapedLines) {
+  ok({"put", "s", "a\tb", "c\nd\\"});
+  ok({"put", "s", "\xff", "\x01"});
+  ok({"put", "--ttl", "1h", "s", "t", "v"});
+  const Lines lines = sorted_lines(ok({"scan-all", "s"}));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], "\\xff\t\\x01");
+  EXPECT_EQ(lines[1], "a\\tb\tc\\nd\\\\");
+  EXPECT_EQ(lines[2].substr(0, 4), "t\tv\t");
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "--keys", "s"})), (Lines{"\\xff", "a\\tb", "t"}));
+}
+
+TEST_F(AllItems, ScanPrintsJsonLines) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(ok({"--json", "scan-all", "s"}), "{\"key\":\"k\",\"value\":\"v\"}\n");
+  EXPECT_EQ(ok({"scan-all", "--format", "jsonl", "--keys", "s"}), "{\"key\":\"k\"}\n");
+  EXPECT_EQ(ok({"--json", "scan-all", "--format", "tsv", "s"}), "k\tv\n");
+  EXPECT_EQ(loch({"scan-all", "--format", "xml", "s"}).exit_code, 2);
+}
+
+TEST_F(AllItems, ScanStopsAtItsLimit) {
+  ok({"load", "s"}, {.input = numbered(50)});
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})).size(), 50U);
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "--limit", "7", "s"})).size(), 7U);
+  EXPECT_EQ(ok({"scan-all", "--limit", "0", "s"}), "");
+  EXPECT_EQ(loch({"scan-all", "--limit", "x", "s"}).exit_code, 2);
+}
+
+TEST_F(AllItems, CountIsANumber) {
+  ok({"load", "s"}, {.input = numbered(300)});
+  EXPECT_EQ(ok({"count", "s"}), "300\n");
+  EXPECT_EQ(json({"count", "s"})["count"], 300);
+  EXPECT_EQ(loch({"count", "none"}).exit_code, 3);
+}
+
+TEST_F(AllItems, LoadReadsBothFormatsFromFilesAndStandardInput) {
+  const std::string jsonl = "{\"key\":\"a\",\"value\":\"1\"}\r\n\n{\"key_base64\":\"/w==\",\"value\":\"2\"}";
+  ok({"load", "s", write_file("in.jsonl", jsonl)});
+  ok({"load", "--format", "jsonl", "t"}, {.input = jsonl});
+  const Lines expected{"\\xff\t2", "a\t1"};
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), expected);
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "t"})), expected);
+  ok({"load", "u", write_file("in.tsv", "\\xff\t2\r\na\t1")});
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "u"})), expected);
+  const auto summary = json({"load", "u", file_path("in.tsv")});
+  EXPECT_EQ(summary["loaded"], 2);
+  EXPECT_EQ(summary["failed"], 0);
+}
+
+TEST_F(AllItems, TheLastOfEqualKeysStays) {
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += fmt::format("key{}\t{}\n", i % 3, i);
+  ok({"load", "s"}, {.input = lines});
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), (Lines{"key0\t999", "key1\t997", "key2\t998"}));
+}
+
+TEST_F(AllItems, DumpAndLoadGiveBackEveryByte) {
+  std::string lines;
+  for (int i = 0; i < 256; ++i) {
+    for (int j = 0; j < 4; ++j)
+      lines += fmt::format("\\x{:02x}k{}\t\\x{:02x}\\x{:02x}\n", i, j, (i * 37 + j) % 256, i);
+  }
+  ok({"load", "s"}, {.input = lines});
+  ok({"dump", "s", file_path("dump.tsv")});
+  ok({"dump", "s", file_path("dump.jsonl")});
+  ok({"load", "t", file_path("dump.tsv")});
+  ok({"load", "j", file_path("dump.jsonl")});
+  const Lines expected = sorted_lines(ok({"scan-all", "s"}));
+  EXPECT_EQ(expected.size(), 1024U);
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "t"})), expected);
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "j"})), expected);
+  EXPECT_EQ(sorted_lines(ok({"dump", "s"})), expected);
+  EXPECT_EQ(sorted_lines(read_file(file_path("dump.tsv"))), expected);
+}
+
+TEST_F(AllItems, TimesToLiveAreDumpedAndLoaded) {
+  ok({"load", "s"}, {.input = "a\t1\t3600000\nb\t2\n"});
+  ok({"load", "t"}, {.input = ok({"dump", "s"})});
+  EXPECT_GT(json({"get", "t", "a"})["ttl_ms"], 3'000'000);
+  EXPECT_FALSE(json({"get", "t", "b"}).contains("ttl_ms"));
+  ok({"load", "--ttl", "1h", "u"}, {.input = "a\t1\nb\t2\t7200000\n"});
+  EXPECT_LE(json({"get", "u", "a"})["ttl_ms"], 3'600'000);
+  EXPECT_GT(json({"get", "u", "b"})["ttl_ms"], 3'600'000);
+}
+
+TEST_F(AllItems, LoadStopsAtABadLineAndNamesIt) {
+  const std::string path = write_file("bad.tsv", "a\t1\nb\t2\nno tab\nc\t3\n");
+  const Outcome outcome = loch({"load", "s", path});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find(path + ", line 3: no tab"), std::string::npos) << outcome.err;
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), (Lines{"a\t1", "b\t2"}));
+}
+
+TEST_F(AllItems, LoadGoesOnWhenToldTo) {
+  const std::string lines =
+      "a\t1\nno tab\n\t empty key\n" + std::string(5000, 'k') + "\tlong key\nb\\q\t2\nc\t3\n";
+  const Outcome outcome = loch({"load", "--continue-on-error", "s"}, {.input = lines});
+  EXPECT_EQ(outcome.exit_code, 1);
+  for (const char* line : {"line 2: ", "line 3: ", "line 4: ", "line 5: "}) {
+    EXPECT_NE(outcome.err.find(line), std::string::npos) << line << outcome.err;
+  }
+  EXPECT_EQ(outcome.err.find("line 6: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("2 items loaded, 4 failed"), std::string::npos) << outcome.err;
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), (Lines{"a\t1", "c\t3"}));
+}
+
+TEST_F(AllItems, ManyErrorsAreCountedNotListed) {
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += "bad\n";
+  const Outcome outcome = loch({"load", "--continue-on-error", "s"}, {.input = lines});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_LT(sorted_lines(outcome.err).size(), 110U);
+  EXPECT_NE(outcome.err.find("1,000 failed"), std::string::npos) << outcome.err;
+}
+
+TEST_F(AllItems, LoadNeedsItsFile) {
+  const Outcome outcome = loch({"load", "s", file_path("missing.tsv")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("missing.tsv"), std::string::npos);
+  EXPECT_EQ(ok({"ls"}), "");  // and no store is made for nothing
+  EXPECT_EQ(loch({"load", "--no-create", "s"}, {.input = "a\t1\n"}).exit_code, 3);
+}
+
+TEST_F(AllItems, AFullStoreFailsClearlyAndStaysUsable) {
+  ok({"create", "s", "--max-bytes", "32M"});
+  std::string lines;
+  const std::string value(100'000, 'x');
+  for (int i = 0; i < 500; ++i) lines += fmt::format("key{}\t{}\n", i, value);
+  const Outcome outcome = loch({"load", "s"}, {.input = lines});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("no_space"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(", line "), std::string::npos) << outcome.err;
+  EXPECT_EQ(loch({"put", "s", "one more", "-"}, {.input = std::string(20 << 20, 'y')}).exit_code, 1);
+  EXPECT_EQ(ok({"get", "s", "key0"}), value);
+  ok({"remove", "s", "key0"});
+  EXPECT_EQ(loch({"get", "s", "key0"}).exit_code, 4);
+}
+
+TEST_F(AllItems, AReaderThatLeavesEndsAScanQuietly) {
+  ok({"load", "s"}, {.input = numbered(20'000)});
+  Running scan(in_folder({"scan-all", "s"}), false);
+  ASSERT_TRUE(scan.await("key"));
+  scan.close_output();
+  EXPECT_EQ(scan.wait(), 0);
+}
+
+TEST_F(AllItems, AnUnwritableOutputIsAFailure) {
+  ok({"load", "s"}, {.input = numbered(20'000)});
+  EXPECT_EQ(loch({"scan-all", "s"}, {.output_path = "/dev/full"}).exit_code, 1);
+  EXPECT_EQ(loch({"dump", "s"}, {.output_path = "/dev/full"}).exit_code, 1);
+  EXPECT_EQ(loch({"dump", "s", "/dev/full"}).exit_code, 1);
+  EXPECT_EQ(loch({"dump", "s", "/dev/null"}).exit_code, 0);
+  EXPECT_EQ(loch({"dump", "s", file_path("no/such/folder.tsv")}).exit_code, 1);
+}
+
+TEST_F(AllItems, AFailedDumpLeavesTheOldFile) {
+  const std::string path = write_file("dump.tsv", "old");
+  EXPECT_EQ(loch({"dump", "none", path}).exit_code, 3);
+  EXPECT_EQ(read_file(path), "old");
+}
+
+TEST_F(AllItems, LoadStoresLinesAsTheyComeAndEndsBySignal) {
+  ok({"create", "s"});
+  Running load(in_folder({"load", "s"}), false);
+  load.type("a\t1\nb\t2\n");
+  ASSERT_TRUE(await_count("s", "2"));
+  load.send_signal(SIGINT);
+  EXPECT_EQ(load.wait(), 128 + SIGINT);
+  EXPECT_EQ(ok({"count", "s"}), "2\n");
+}
+
+TEST_F(AllItems, RemoveAllNeedsYesWithoutATerminal) {
+  ok({"load", "s"}, {.input = numbered(500)});
+  EXPECT_EQ(loch({"remove", "--all", "s"}).exit_code, 2);
+  EXPECT_EQ(ok({"count", "s"}), "500\n");
+  EXPECT_EQ(json({"remove", "--all", "--yes", "s"})["removed"], 500);
+  EXPECT_EQ(ok({"count", "s"}), "0\n");
+  EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
+}  // namespace
+}  // namespace loch::cli

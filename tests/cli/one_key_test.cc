@@ -1,0 +1,206 @@
+// loch put, get, remove, exists and inspect of a key: values, exit codes, what is printed where.
+#include <unistd.h>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+using OneKey = CliTest;
+
+TEST_F(OneKey, PutThenGetGivesTheValueAndNothingElse) {
+  EXPECT_EQ(ok({"put", "s", "k", "value"}), "");
+  EXPECT_EQ(ok({"get", "s", "k"}), "value");
+  EXPECT_EQ(ok({"get", "shm://s", "k"}), "value");
+  EXPECT_EQ(run({"get", "shm://" + folder() + "/s", "k"}).out, "value");
+}
+
+TEST_F(OneKey, GetOfAMissingKeyIsNotFound) {
+  ok({"put", "s", "k", "v"});
+  const Outcome outcome = loch({"get", "s", "other"});
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "loch: get: no such key\n");
+  EXPECT_EQ(loch({"--quiet", "get", "s", "other"}).err, "");
+}
+
+TEST_F(OneKey, ReadingCreatesNoStore) {
+  for (const char* command : {"get", "exists", "remove", "inspect"}) {
+    const Outcome outcome = loch({command, "none", "k"});
+    EXPECT_EQ(outcome.exit_code, 3) << command;
+    EXPECT_NE(outcome.err.find("cannot open store 'none'"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(ok({"ls"}), "");
+}
+
+TEST_F(OneKey, PutCreatesTheStoreAndSaysSo) {
+  EXPECT_EQ(loch({"put", "--no-create", "s", "k", "v"}).exit_code, 3);
+  const Outcome outcome = loch({"put", "s", "k", "v"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("created store 's'"), std::string::npos);
+  EXPECT_EQ(loch({"put", "s", "k", "v"}).err, "");
+  EXPECT_EQ(loch({"-q", "put", "quiet", "k", "v"}).err, "");
+}
+
+TEST_F(OneKey, BadNamesAreUsage) {
+  for (const std::string& bad :
+       {std::string("a/b"), std::string(""), std::string(65, 'x'), std::string("http://s"),
+        std::string("shm://"), std::string("a b"), std::string("\xff")}) {
+    const Outcome outcome = loch({"put", bad, "k", "v"});
+    EXPECT_EQ(outcome.exit_code, 2) << bad;
+    EXPECT_NE(outcome.err, "") << bad;
+  }
+}
+
+TEST_F(OneKey, BadKeysAreUsage) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(loch({"put", "s", "", "v"}).exit_code, 2);
+  EXPECT_EQ(loch({"put", "s", std::string(4097, 'k'), "v"}).exit_code, 2);
+  EXPECT_EQ(loch({"get", "s", std::string(4097, 'k')}).exit_code, 2);
+  ok({"put", "s", std::string(4096, 'k'), "longest"});
+  EXPECT_EQ(ok({"get", "s", std::string(4096, 'k')}), "longest");
+}
+
+TEST_F(OneKey, KeysAndValuesThatLookLikeSomethingElse) {
+  for (const std::string word :
+       {"[a,b]", "{}", "put", "%%", "a,b", "a=b", "-5", " ", "\\n", "h\xc3\xa9", "\xff\xfe"}) {
+    ok({"put", "s", word, word});
+    EXPECT_EQ(ok({"get", "s", word}), word) << word;
+  }
+  for (const std::string word : {"-k", "--key", "--help", "++", "--"}) {
+    ok({"put", "s", "--", word, word});
+    EXPECT_EQ(ok({"get", "s", "--", word}), word) << word;
+  }
+  ok({"put", "s", "empty", ""});
+  EXPECT_EQ(ok({"get", "s", "empty"}), "");
+}
+
+TEST_F(OneKey, AValueComesFromStandardInputByteForByte) {
+  std::string bytes;
+  for (int i = 0; i < 3'000'000; ++i) bytes += static_cast<char>(i * 7 + i / 256);
+  ok({"put", "s", "k", "-"}, {.input = bytes});
+  EXPECT_EQ(ok({"get", "s", "k"}), bytes);
+}
+
+TEST_F(OneKey, AValueComesFromAFileByteForByte) {
+  const std::string bytes("\0\n\r\xff no newline at the end", 27);
+  ok({"put", "s", "k", "--file", write_file("value", bytes)});
+  EXPECT_EQ(ok({"get", "s", "k"}), bytes);
+  EXPECT_EQ(loch({"put", "s", "k", "--file", file_path("missing")}).exit_code, 1);
+  EXPECT_EQ(loch({"put", "s", "k", "v", "--file", file_path("value")}).exit_code, 2);
+  EXPECT_EQ(loch({"put", "s", "k"}).exit_code, 2);
+}
+
+TEST_F(OneKey, AValueOverTheLimitIsRefused) {
+  const std::string path = write_file("large", "");
+  ASSERT_EQ(::truncate(path.c_str(), (128L << 20) + 1), 0);
+  const Outcome outcome = loch({"put", "s", "k", "--file", path});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("134217728"), std::string::npos) << outcome.err;
+}
+
+TEST_F(OneKey, HexadecimalGoesBothWays) {
+  ok({"put", "--hex", "s", "00ff", "0a00FF"});
+  EXPECT_EQ(ok({"get", "--hex", "s", "00FF"}), "0a00ff\n");
+  EXPECT_EQ(ok({"get", "--hex-key", "s", "00ff"}), std::string("\n\0\xff", 3));
+  ok({"put", "--hex-value", "s", "plain", "61"});
+  EXPECT_EQ(ok({"get", "s", "plain"}), "a");
+  EXPECT_EQ(ok({"exists", "--hex", "s", "00ff"}), "yes\n");
+  ok({"remove", "--hex", "s", "00ff"});
+  for (const char* bad : {"0", "0g", "zz"}) EXPECT_EQ(loch({"get", "--hex", "s", bad}).exit_code, 2) << bad;
+}
+
+TEST_F(OneKey, IfAbsentKeepsWhatIsThere) {
+  ok({"put", "--if-absent", "s", "k", "first"});
+  const Outcome outcome = loch({"put", "--if-absent", "s", "k", "second"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("exists"), std::string::npos) << outcome.err;
+  EXPECT_EQ(ok({"get", "s", "k"}), "first");
+}
+
+TEST_F(OneKey, IfVersionReplacesOnlyThatVersion) {
+  ok({"put", "s", "k", "first"});
+  const std::string version = json({"get", "s", "k"})["version"];
+  const std::string next = json({"put", "s", "k", "second", "--if-version", version})["version"];
+  EXPECT_EQ(ok({"get", "s", "k"}), "second");
+  const Outcome late = loch({"put", "s", "k", "third", "--if-version", version});
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_NE(late.err.find("changed"), std::string::npos) << late.err;
+  ok({"put", "s", "k", "fourth", "--if-version", next});
+  EXPECT_EQ(ok({"get", "s", "k"}), "fourth");
+  EXPECT_EQ(loch({"put", "s", "missing", "v", "--if-version", version}).exit_code, 4);
+  EXPECT_EQ(loch({"put", "s", "k", "v", "--if-version", "x"}).exit_code, 2);
+  EXPECT_EQ(loch({"put", "s", "k", "v", "--if-version", version, "--if-absent"}).exit_code, 2);
+}
+
+TEST_F(OneKey, TimeToLiveIsShownAndEnds) {
+  ok({"put", "--ttl", "10m", "s", "k", "v"});
+  const auto item = json({"get", "s", "k"});
+  EXPECT_GT(item["ttl_ms"], 0);
+  EXPECT_LE(item["ttl_ms"], 600'000);
+  ok({"put", "--ttl", "1ms", "s", "short", "v"});
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  int code = 0;
+  do {
+    code = loch({"get", "s", "short"}).exit_code;
+  } while (code == 0 && std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(code, 4);
+  for (const char* bad : {"0", "-1s", "soon", ""}) {
+    EXPECT_EQ(loch({"put", "s", "k", "v", "--ttl=" + std::string(bad)}).exit_code, 2) << bad;
+  }
+}
+
+TEST_F(OneKey, JsonNamesWhatIsNotUtf8) {
+  ok({"put", "--hex", "s", "ff", "fe"});
+  const auto item = json({"get", "--hex-key", "s", "ff"});
+  EXPECT_EQ(item["key_base64"], "/w==");
+  EXPECT_EQ(item["value_base64"], "/g==");
+  EXPECT_FALSE(item.contains("key"));
+  ok({"put", "s", "k", "h\xc3\xa9"});
+  EXPECT_EQ(json({"get", "s", "k"})["value"], "h\xc3\xa9");
+}
+
+TEST_F(OneKey, RemoveThenNotFound) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(ok({"remove", "s", "k"}), "");
+  EXPECT_EQ(loch({"remove", "s", "k"}).exit_code, 4);
+  EXPECT_EQ(loch({"get", "s", "k"}).exit_code, 4);
+  EXPECT_EQ(loch({"remove", "s"}).exit_code, 2);
+  EXPECT_EQ(loch({"remove", "s", "k", "--all"}).exit_code, 2);
+}
+
+TEST_F(OneKey, ExistsAnswersByItsExitCode) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(ok({"exists", "s", "k"}), "yes\n");
+  EXPECT_EQ(ok({"-q", "exists", "s", "k"}), "");
+  const Outcome no = loch({"exists", "s", "other"});
+  EXPECT_EQ(no.exit_code, 4);
+  EXPECT_EQ(no.out, "no\n");
+  EXPECT_EQ(no.err, "");
+  EXPECT_EQ(json({"exists", "s", "k"})["exists"], true);
+}
+
+TEST_F(OneKey, InspectShowsSizesTimeAndVersion) {
+  ok({"put", "--ttl", "1h", "s", "k\t", std::string(100, 'x')});
+  const std::string text = ok({"inspect", "s", "k\t"});
+  EXPECT_NE(text.find("2 B: k\\t"), std::string::npos) << text;
+  EXPECT_NE(text.find("100 B"), std::string::npos) << text;
+  const auto item = json({"inspect", "s", "k\t"});
+  EXPECT_EQ(item["key_bytes"], 2);
+  EXPECT_EQ(item["value_bytes"], 100);
+  EXPECT_GT(item["ttl_ms"], 3'000'000);
+  EXPECT_EQ(item["version"], json({"get", "s", "k\t"})["version"]);
+  EXPECT_EQ(loch({"inspect", "s", "other"}).exit_code, 4);
+}
+
+TEST_F(OneKey, AnUnwritableOutputIsAFailure) {
+  ok({"put", "s", "k", "v"});
+  const Outcome full = loch({"get", "s", "k"}, {.output_path = "/dev/full"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_NE(full.err.find("standard output"), std::string::npos) << full.err;
+  EXPECT_EQ(loch({"get", "s", "k"}, {.output_closed = true}).exit_code, 1);
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+}
+
+}  // namespace
+}  // namespace loch::cli

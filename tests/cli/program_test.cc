@@ -1,0 +1,162 @@
+// The program around the commands: help, version, usage errors, doctor, bench, completion.
+#include <filesystem>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+const Arguments commands{"put",    "get", "remove", "exists",  "scan-all", "count", "load",  "dump",
+                         "create", "ls",  "stat",   "inspect", "rm",       "gc",    "check", "doctor"};
+
+class Program : public CliTest {
+ protected:
+  // A copy of the program in a folder of its own, so that what is found beside it is known.
+  std::string copied_program() const {
+    const std::string copy = file_path("loch");
+    std::filesystem::copy_file(loch_program(), copy);
+    return copy;
+  }
+
+  // What the completion offers for the words, the last of which is being typed.
+  std::vector<std::string> complete(const Arguments& words) const {
+    std::string script = "source '" LOCH_SOURCE_FOLDER "/packaging/loch.bash'; COMP_WORDS=(loch";
+    for (const std::string& word : words) script += " '" + word + "'";
+    script += "); COMP_CWORD=" + std::to_string(words.size()) + "; _loch; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    const std::string path = std::filesystem::path(loch_program()).parent_path();
+    const Outcome outcome =
+        run({"--noprofile", "--norc", "-c", script},
+            {.program = "/bin/bash",
+             .variables = {"PATH=" + path + ":/usr/bin:/bin", "LOCH_DIRECTORY=" + folder()}});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    std::vector<std::string> offers;
+    for (std::size_t begin = 0; begin < outcome.out.size();) {
+      const std::size_t end = outcome.out.find('\n', begin);
+      if (end > begin) offers.push_back(outcome.out.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return offers;
+  }
+};
+
+TEST_F(Program, HelpHasExamplesForEveryCommand) {
+  const Outcome all = run({"--help"});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_NE(all.out.find("Exit codes:"), std::string::npos);
+  for (const std::string& command : commands) {
+    EXPECT_NE(all.out.find("  " + command + " "), std::string::npos) << command;
+    const Outcome one = run({command, "--help"});
+    EXPECT_EQ(one.exit_code, 0) << command;
+    EXPECT_NE(one.out.find("Example"), std::string::npos) << command;
+    EXPECT_EQ(one.err, "") << command;
+  }
+}
+
+TEST_F(Program, VersionIsOneLine) {
+  const Outcome outcome = run({"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out.substr(0, 5), "loch ");
+  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1);
+}
+
+TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
+  const std::pair<Arguments, std::string> cases[] = {
+      {{}, "subcommand"},
+      {{"frobnicate"}, "frobnicate"},
+      {{"--frobnicate"}, "--frobnicate"},
+      {{"get", "s"}, "KEY"},
+      {{"get", "s", "k", "more"}, "more"},
+      {{"get", "s", "-x"}, "-x"},
+      {{"--timeout", "never", "get", "s", "k"}, "--timeout"},
+  };
+  for (const auto& [arguments, said] : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << said;
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("--help"), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.out, "") << said;
+  }
+}
+
+TEST_F(Program, OptionsForAllCommandsStandAnywhere) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(run({"get", "s", "k", "--directory", folder()}).out, "v");
+  EXPECT_EQ(ok({"exists", "--json", "s", "k", "--timeout", "2s"}), "{\"exists\":true}\n");
+}
+
+TEST_F(Program, DoctorSaysHowToMendWhatItFinds) {
+  const auto report = json({"doctor"});
+  EXPECT_EQ(report["healthy"], true);
+  std::vector<std::string> subjects;
+  for (const auto& finding : report["findings"]) {
+    const std::string status = finding["status"];
+    subjects.push_back(finding["subject"]);
+    EXPECT_TRUE(status == "OK" || status == "WARN") << finding;
+    EXPECT_NE(finding["found"], "") << finding;
+    EXPECT_EQ(finding.contains("mend"), status != "OK") << finding;
+  }
+  for (const char* subject : {"directory", "space", "try-out", "huge pages", "processor", "clock",
+                              "locked memory", "open files", "build"}) {
+    EXPECT_NE(std::find(subjects.begin(), subjects.end(), subject), subjects.end()) << subject;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder()));  // it leaves nothing behind
+  EXPECT_NE(ok({"doctor"}).find("OK "), std::string::npos);
+}
+
+TEST_F(Program, DoctorFailsWithoutADirectory) {
+  const Outcome outcome = run({"--directory", folder() + "/missing", "doctor"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.out.find("FAIL"), std::string::npos);
+  EXPECT_NE(outcome.out.find("-> "), std::string::npos);
+}
+
+TEST_F(Program, BenchRunsItsProgramWithAllArguments) {
+  const std::string program = copied_program();
+  const std::string bench = write_file("loch-bench", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 7\n");
+  std::filesystem::permissions(bench, std::filesystem::perms(0755));
+  const Outcome outcome =
+      run({"bench", "--json", "--help", "load", "-d", "x y", "--directory", ""}, {.program = program});
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+  EXPECT_EQ(outcome.out, "<--json><--help><load><-d><x y><--directory><>");
+}
+
+TEST_F(Program, BenchSaysWhereItLooked) {
+  const Outcome outcome = run({"bench"}, {.program = copied_program(), .variables = {"PATH=" + folder()}});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("loch-bench is not installed"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Program, CompletionOffersCommandsStoresAndOptions) {
+  ok({"create", "sessions"});
+  ok({"create", "builds"});
+  EXPECT_EQ(complete({"sc"}), (std::vector<std::string>{"scan-all"}));
+  EXPECT_EQ(complete({"get", ""}), (std::vector<std::string>{"builds", "sessions"}));
+  EXPECT_EQ(complete({"get", "se"}), (std::vector<std::string>{"sessions"}));
+  EXPECT_EQ(complete({"--directory", folder(), "--json", "stat", "bu"}),
+            (std::vector<std::string>{"builds"}));
+  EXPECT_EQ(complete({"scan-all", "--li"}), (std::vector<std::string>{"--limit"}));
+  EXPECT_EQ(complete({"dump", "s", "--format", "j"}), (std::vector<std::string>{"jsonl"}));
+  EXPECT_EQ(complete({"--ver"}), (std::vector<std::string>{"--version"}));
+  EXPECT_TRUE(complete({"get", "sessions", ""}).empty());
+  const auto all = complete({""});
+  for (const std::string& command : commands)
+    EXPECT_NE(std::find(all.begin(), all.end(), command), all.end()) << command;
+}
+
+TEST_F(Program, CompletionKnowsEveryOptionOfTheHelp) {
+  for (const std::string& command : commands) {
+    const std::string help = run({command, "--help"}).out;
+    const auto offers = complete({command, "--"});
+    for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
+      const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+      const bool is_listed = help.rfind("\n  -", at) != std::string::npos && at > 0 &&
+                             (help[at - 1] == ',' || help.substr(at - 3, 3) == "\n  ");
+      const std::string option = help.substr(at, end - at);
+      if (!is_listed) continue;
+      EXPECT_NE(std::find(offers.begin(), offers.end(), option), offers.end()) << command << " " << option;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace loch::cli

@@ -1,0 +1,98 @@
+// tests/cli/run: runs the real `loch` as a process of its own and says what it did. Every wait has a
+// deadline; a process that passes it is killed and the test fails.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace loch::cli {
+
+using Arguments = std::vector<std::string>;
+
+inline constexpr std::chrono::seconds patience{60};
+
+struct RunOptions {
+  std::string program{};                 // the built loch unless told
+  std::string input{};                   // all of standard input
+  std::vector<std::string> variables{};  // "NAME=value", over the caller's environment
+  std::string output_path{};             // standard output goes there instead of into Outcome::out
+  bool output_closed = false;            // there is no standard output
+  bool unprivileged = false;             // if we are root, the process is not
+};
+
+struct Outcome {
+  int exit_code = -1;  // 128 + n after signal n, as shells say it
+  std::string out;
+  std::string err;
+};
+
+// Where the built program is.
+std::string loch_program();
+
+Outcome run(const Arguments& arguments, const RunOptions& options = {});
+
+// A loch whose standard streams the test holds in its hands.
+class Running {
+ public:
+  // `on_terminal`: all three streams are one new terminal; else pipes.
+  Running(const Arguments& arguments, bool on_terminal);
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running();
+
+  void type(std::string_view text);
+  // Waits until what was printed so far contains `text`; false once `timeout` has passed or the process
+  // ended.
+  bool await(std::string_view text, std::chrono::milliseconds timeout = patience);
+  // Reads no more and closes the reading end.
+  void close_output();
+  void close_input();
+  void send_signal(int number) const;
+  // Waits for the end; the exit code as in Outcome.
+  int wait();
+
+  [[nodiscard]] const std::string& output() const { return output_; }
+
+ private:
+  bool read_some(std::chrono::milliseconds timeout);
+
+  pid_t process_ = -1;
+  int input_ = -1;
+  int output_descriptor_ = -1;
+  std::string output_;
+};
+
+// A test with a folder of stores of its own, removed at its end.
+class CliTest : public testing::Test {
+ protected:
+  CliTest();
+  ~CliTest() override;
+
+  // Runs with --directory set to the folder.
+  Outcome loch(Arguments arguments, RunOptions options = {}) const;
+  // The same, and the exit code must be 0. Gives standard output.
+  std::string ok(Arguments arguments, RunOptions options = {}) const;
+  // The same with --json, parsed.
+  nlohmann::json json(Arguments arguments) const;
+  [[nodiscard]] Arguments in_folder(Arguments arguments) const;
+
+  // A file beside the stores, that no store is made of.
+  std::string write_file(const std::string& file_name, std::string_view content) const;
+  static std::string read_file(const std::string& path);
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string file_path(const std::string& file_name) const { return files_ + "/" + file_name; }
+
+ private:
+  std::string folder_;  // of the stores
+  std::string files_;
+};
+
+}  // namespace loch::cli

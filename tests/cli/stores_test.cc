@@ -1,0 +1,165 @@
+// loch create, ls, stat, inspect, rm, gc, check: whole stores.
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+using Stores = CliTest;
+
+TEST_F(Stores, CreateKeepsItsGeometry) {
+  ok({"create", "s", "--candidates", "2", "--max-bytes", "64M", "--expiry", "250ms"});
+  const auto geometry = json({"inspect", "s"});
+  EXPECT_EQ(geometry["name"], "s");
+  EXPECT_TRUE(std::string(geometry["directory"]).starts_with(folder())) << geometry;
+  EXPECT_EQ(geometry["candidates"], 2);
+  EXPECT_EQ(geometry["max_bytes"], 64 << 20);
+  EXPECT_EQ(geometry["expiry_ms"], 250);
+  EXPECT_FALSE(geometry.contains("totals"));
+  EXPECT_NE(ok({"inspect", "s"}).find("2 slots a key"), std::string::npos);
+}
+
+TEST_F(Stores, CreateRefusesWhatExistsAndWhatIsAbsurd) {
+  ok({"create", "s"});
+  const Outcome again = loch({"create", "s"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_NE(again.err.find("exists"), std::string::npos) << again.err;
+  EXPECT_EQ(loch({"create", "t", "--candidates", "9"}).exit_code, 2);
+  EXPECT_EQ(loch({"create", "t", "--candidates", "-1"}).exit_code, 2);
+  EXPECT_EQ(loch({"create", "t", "--expiry", "1d"}).exit_code, 2);
+  EXPECT_EQ(loch({"create", "t", "--max-bytes", "1X"}).exit_code, 2);
+  EXPECT_EQ(loch({"create", "t", "--mode", "9"}).exit_code, 2);
+  EXPECT_NE(loch({"create", "t", "--group", "no-such-group"}).exit_code, 0);
+  EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
+TEST_F(Stores, CreateGivesTheFilesTheirMode) {
+  ok({"create", "s", "--mode", "640"});
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
+    if (!entry.is_regular_file()) continue;
+    struct stat status{};
+    ASSERT_EQ(::stat(entry.path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0640U) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 0U);
+}
+
+TEST_F(Stores, WhoMayNotOpenTheFilesMayNotUseTheStore) {
+  ok({"put", "s", "k", "v"});
+  // Root may open anything, so root hands the store to somebody else's eyes; others take their own right
+  // away.
+  std::filesystem::permissions(folder(), std::filesystem::perms(0755));
+  if (::geteuid() != 0) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
+      if (entry.is_regular_file()) std::filesystem::permissions(entry.path(), std::filesystem::perms::none);
+    }
+  }
+  const Outcome outcome = loch({"get", "s", "k"}, {.unprivileged = true});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.err.find("permission"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Stores, LsListsThem) {
+  EXPECT_EQ(ok({"ls"}), "");
+  EXPECT_EQ(json({"ls"}), nlohmann::json::array());
+  ok({"create", "b"});
+  ok({"create", "a"});
+  EXPECT_EQ(ok({"ls"}), "a\nb\n");
+  EXPECT_EQ(json({"ls"}), (nlohmann::json{"a", "b"}));
+  const std::string details = ok({"ls", "--long"});
+  EXPECT_NE(details.find("NAME"), std::string::npos);
+  EXPECT_NE(details.find("\na  "), std::string::npos) << details;
+  const auto list = json({"ls", "-l"});
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[1]["name"], "b");
+  EXPECT_TRUE(list[1].contains("data_bytes"));
+}
+
+TEST_F(Stores, AMissingDirectoryIsAClearError) {
+  const std::string missing = folder() + "/missing";
+  const Outcome list = run({"--directory", missing, "ls"});
+  EXPECT_EQ(list.exit_code, 1);
+  EXPECT_NE(list.err.find(missing), std::string::npos) << list.err;
+  const Outcome put = run({"--directory", missing, "put", "s", "k", "v"});
+  EXPECT_EQ(put.exit_code, 3);
+  EXPECT_NE(put.err.find(missing), std::string::npos) << put.err;
+}
+
+TEST_F(Stores, TheDirectoryComesFromTheEnvironmentToo) {
+  ok({"create", "s"});
+  EXPECT_EQ(run({"ls"}, {.variables = {"LOCH_DIRECTORY=" + folder()}}).out, "s\n");
+}
+
+TEST_F(Stores, StatCountsWhatClientsDid) {
+  ok({"put", "s", "k", "v"});
+  ok({"get", "s", "k"});
+  EXPECT_EQ(loch({"get", "s", "other"}).exit_code, 4);
+  const auto stat = json({"stat", "s"});
+  EXPECT_EQ(stat["totals"]["put_insert"], 1);
+  EXPECT_EQ(stat["totals"]["get_hit"], 1);
+  EXPECT_EQ(stat["totals"]["get_miss"], 1);
+  const std::string text = ok({"stat", "s"});
+  EXPECT_NE(text.find("put_insert"), std::string::npos) << text;
+  EXPECT_NE(text.find("store "), std::string::npos) << text;
+}
+
+TEST_F(Stores, StatWatches) {
+  ok({"put", "s", "k", "v"});
+  const std::string lines = ok({"--json", "stat", "--watch", "0.02", "--times", "3", "s"});
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  const std::string text = ok({"stat", "--watch", "0.02", "--times", "2", "s"});
+  EXPECT_NE(text.find("/s\n"), std::string::npos) << text;  // rates in the second
+  EXPECT_EQ(loch({"stat", "--watch", "0", "s"}).exit_code, 2);
+  EXPECT_EQ(loch({"stat", "--times", "2", "s"}).exit_code, 2);
+}
+
+TEST_F(Stores, AWatchEndsWhenInterrupted) {
+  ok({"create", "s"});
+  Running watch(in_folder({"stat", "--watch", "600", "s"}), false);
+  ASSERT_TRUE(watch.await("clients"));
+  watch.send_signal(SIGINT);
+  EXPECT_EQ(watch.wait(), 0);
+}
+
+TEST_F(Stores, RmNeedsYesWithoutATerminal) {
+  ok({"put", "s", "k", "v"});
+  const Outcome refused = loch({"rm", "s"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--yes"), std::string::npos) << refused.err;
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+  ok({"rm", "--yes", "s"});
+  EXPECT_EQ(ok({"ls"}), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder()));
+  EXPECT_EQ(loch({"rm", "--yes", "s"}).exit_code, 4);
+  EXPECT_EQ(loch({"--yes", "rm", "a/b"}).exit_code, 2);
+}
+
+TEST_F(Stores, GcSaysWhatItGotBack) {
+  ok({"put", "--ttl", "1ms", "s", "short", "v"});
+  ok({"put", "s", "k", "v"});
+  const auto collected = json({"gc", "s"});
+  for (const char* field :
+       {"sessions_reaped", "items_reclaimed", "items_expired", "blocks_freed", "slots_repaired"}) {
+    EXPECT_TRUE(collected.contains(field)) << field;
+  }
+  EXPECT_NE(ok({"gc", "s"}).find("blocks freed"), std::string::npos);
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+  EXPECT_EQ(loch({"gc", "none"}).exit_code, 3);
+}
+
+TEST_F(Stores, CheckFindsASoundStoreSound) {
+  ok({"load", "s"}, {.input = "a\t1\nb\t2\n"});
+  const auto report = json({"check", "s"});
+  EXPECT_EQ(report["sound"], true);
+  EXPECT_EQ(report["items"], 2);
+  EXPECT_EQ(report["items_corrupt"], 0);
+  EXPECT_NE(ok({"check", "s"}).find("items corrupt"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace loch::cli

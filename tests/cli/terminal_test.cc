@@ -1,0 +1,103 @@
+// What differs on a terminal: questions before what can not be undone, progress, a newline after a value.
+#include <fmt/format.h>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+class OnTerminal : public CliTest {
+ protected:
+  // Runs a command that asks, answers it, and gives the exit code.
+  int answer(const Arguments& arguments, std::string_view typed) const {
+    Running loch(in_folder(arguments), true);
+    EXPECT_TRUE(loch.await("[y/N] ")) << loch.output();
+    loch.type(typed);
+    return loch.wait();
+  }
+};
+
+TEST_F(OnTerminal, RmAsksAndTakesNoForNo) {
+  ok({"put", "s", "k", "v"});
+  for (const char* no : {"n\n", "\n", "no\n", "yesterday\n", "\x04"})
+    EXPECT_EQ(answer({"rm", "s"}, no), 1) << no;
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+}
+
+TEST_F(OnTerminal, RmDestroysAfterYes) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(answer({"rm", "s"}, "y\n"), 0);
+  EXPECT_EQ(ok({"ls"}), "");
+  ok({"put", "s", "k", "v"});
+  EXPECT_EQ(answer({"rm", "s"}, "YES\n"), 0);
+  EXPECT_EQ(ok({"ls"}), "");
+}
+
+TEST_F(OnTerminal, TheQuestionNamesTheStore) {
+  ok({"put", "sessions", "k", "v"});
+  Running rm(in_folder({"rm", "sessions"}), true);
+  ASSERT_TRUE(rm.await("[y/N] "));
+  EXPECT_NE(rm.output().find("Destroy store 'sessions' in " + folder()), std::string::npos) << rm.output();
+}
+
+TEST_F(OnTerminal, YesAsksNothing) {
+  ok({"put", "s", "k", "v"});
+  Running rm(in_folder({"--yes", "rm", "s"}), true);
+  EXPECT_EQ(rm.wait(), 0);
+  EXPECT_EQ(rm.output().find("[y/N]"), std::string::npos);
+}
+
+TEST_F(OnTerminal, RemovingOneKeyAsksNothing) {
+  ok({"put", "s", "k", "v"});
+  Running remove(in_folder({"remove", "s", "k"}), true);
+  EXPECT_EQ(remove.wait(), 0);
+  EXPECT_EQ(remove.output(), "");
+}
+
+TEST_F(OnTerminal, RemovingAllKeysAsks) {
+  ok({"load", "s"}, {.input = "a\t1\nb\t2\n"});
+  EXPECT_EQ(answer({"remove", "--all", "s"}, "n\n"), 1);
+  EXPECT_EQ(ok({"count", "s"}), "2\n");
+  EXPECT_EQ(answer({"remove", "--all", "s"}, "y\n"), 0);
+  EXPECT_EQ(ok({"count", "s"}), "0\n");
+}
+
+TEST_F(OnTerminal, InterruptingTheQuestionChangesNothing) {
+  ok({"put", "s", "k", "v"});
+  EXPECT_NE(answer({"rm", "s"}, "\x03"), 0);
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+}
+
+TEST_F(OnTerminal, GetEndsTheLine) {
+  ok({"put", "s", "k", "v"});
+  Running get(in_folder({"get", "s", "k"}), true);
+  EXPECT_EQ(get.wait(), 0);
+  EXPECT_EQ(get.output(), "v\r\n");
+}
+
+TEST_F(OnTerminal, LoadShowsProgressAndTakesItAway) {
+  ok({"create", "s"});
+  Running load(in_folder({"load", "s"}), true);
+  // A line at a time until it has gone on for long enough to be shown.
+  bool shown = false;
+  for (int i = 0; i < 1000 && !shown; ++i) {
+    load.type(fmt::format("key{}\tvalue\n", i));
+    shown = load.await(" items, ", std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(shown) << load.output();
+  load.type("\x04");
+  EXPECT_EQ(load.wait(), 0);
+  const std::size_t erased = load.output().rfind("\r\x1b[K");
+  ASSERT_NE(erased, std::string::npos);
+  EXPECT_NE(load.output().find("items loaded", erased), std::string::npos);
+}
+
+TEST_F(OnTerminal, QuietShowsNoProgress) {
+  ok({"create", "s"});
+  Running load(in_folder({"--quiet", "load", "s", write_file("in.tsv", "a\t1\n")}), true);
+  EXPECT_EQ(load.wait(), 0);
+  EXPECT_EQ(load.output(), "");
+}
+
+}  // namespace
+}  // namespace loch::cli

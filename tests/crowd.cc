@@ -1,0 +1,25 @@
+#include "tests/crowd.h"
+
+#include "client/impl.h"
+#include "hash/index.h"
+
+namespace loch::tests {
+
+std::vector<std::string> crowded_keys(Store& store, std::string_view prefix, std::uint64_t rows,
+                                      std::size_t count) {
+  const memory::Geometry& geometry = store.impl().memory().geometry();
+  std::vector<std::string> keys;
+  std::string key;
+  for (std::uint64_t number = 0; keys.size() < count; ++number) {
+    key.assign(prefix).append(std::to_string(number));
+    const std::uint64_t hash = hash::Key::of(key, geometry.hash_seed).hash;
+    bool crowded = true;
+    for (std::uint32_t i = 0; i < geometry.candidates && crowded; ++i) {
+      crowded = hash::row_mix(hash, i) % (std::uint64_t{1} << hash::first_level) < rows;
+    }
+    if (crowded) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace loch::tests

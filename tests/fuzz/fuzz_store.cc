@@ -1,0 +1,175 @@
+// A small store whose index and data are overwritten as the input says; then every kind of call. Expect:
+// answers or errors, no crash, no hang.
+//
+// The input is a row of commands of one byte each, with operands behind it; what is missing is zero.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fmt/format.h>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "fabric/testing/memory_store.h"
+#include "hash/testing/test_table.h"
+
+namespace loch::hash {
+namespace {
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  std::uint64_t take(std::size_t bytes) {
+    std::uint64_t value = 0;
+    const std::size_t got = bytes < size_ ? bytes : size_;
+    std::memcpy(&value, data_, got);
+    data_ += got;
+    size_ -= got;
+    return value;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+std::string key_number(std::uint64_t i) { return fmt::format("k{}", i % 24); }
+
+// A slot word that is right in most of its parts: a plain overwrite seldom is.
+SlotWord near_word(const fake::MemoryStore& store, Input& input, fake::Client& client) {
+  const std::uint64_t how = input.take(1);
+  const std::string key = key_number(input.take(1));
+  const memory::ItemRef item{.region = static_cast<fabric::RegionId>(how & 3),
+                             .unit = static_cast<std::uint32_t>(input.take(2)),
+                             .size_class = static_cast<std::uint8_t>(input.take(1) & 31)};
+  const Locations at = fake::locations(client, key);
+  const SlotWord there = fake::slot(store, at.slot[how >> 2 & 1]);
+  const auto type = static_cast<SlotType>(how >> 3 & 7);
+  if ((how & 128) != 0) return there.with_type(type).with_tag(static_cast<std::uint8_t>(item.unit & 63));
+  return SlotWord::link(type, item, client.key_of(key).filter(),
+                        static_cast<std::uint8_t>(input.take(1) & 63), first_level + (how >> 6 & 1));
+}
+
+void damage(fake::MemoryStore& store, Input& input, fake::Client& client) {
+  const std::uint64_t where = input.take(1);
+  switch (where & 3) {
+    case 0: {  // a slot of some key
+      const std::string key = key_number(where >> 2);
+      const Locations at = fake::locations(client, key);
+      const SlotWord word =
+          (input.take(1) & 1) != 0 ? near_word(store, input, client) : SlotWord{input.take(8)};
+      fake::set_slot(store, at.slot[(where >> 5) % at.count], word);
+      break;
+    }
+    case 1: {  // a word of an item of some key
+      const Locations at = fake::locations(client, key_number(where >> 2));
+      const memory::ItemRef item = fake::slot(store, at.slot[0]).item();
+      const fabric::Address address = item.address() + (input.take(1) & 15) * 8;
+      if (item.region != memory::first_data_region ||
+          address.offset_bytes + 8 > store.length_bytes(item.region))
+        return;
+      fabric::store_word(store.at(address), input.take(8));
+      break;
+    }
+    case 2: {  // a descriptor
+      const std::uint64_t word =
+          input.take(1) % (2 * store.length_bytes(memory::first_data_region) / memory::block_bytes);
+      fabric::store_word(store.at({memory::first_data_region, word * 8}),
+                         input.take((where & 4) != 0 ? 8 : 2));
+      break;
+    }
+    case 3: {  // any word of index or data
+      const fabric::RegionId region = (where & 4) != 0 ? memory::index_region : memory::first_data_region;
+      fabric::store_word(store.at({region, input.take(3) % (store.length_bytes(region) / 8) * 8}),
+                         input.take(8));
+      break;
+    }
+  }
+}
+
+void call(fake::MemoryStore& store, Input& input, fake::Client& client, std::uint64_t command) {
+  const std::string key = key_number(input.take(1));
+  switch (command) {
+    case 0: {
+      [[maybe_unused]] const auto got = client.get(key);
+      break;
+    }
+    case 1:
+    case 2: {
+      static constexpr std::array<std::size_t, 8> lengths = {0,     10,     100,     700,
+                                                             3'000, 60'000, 400'000, 1'500'000};
+      [[maybe_unused]] const auto put = client.put(key, std::string(lengths[input.take(1) & 7], 'y'));
+      break;
+    }
+    case 3: {
+      [[maybe_unused]] const auto removed = client.remove(key);
+      break;
+    }
+    case 4: {
+      [[maybe_unused]] const auto inserted = client.insert(key, "inserted");
+      break;
+    }
+    case 5: {
+      [[maybe_unused]] const auto replaced = client.replace(key, "replaced", input.take(8));
+      break;
+    }
+    case 6:
+      store.advance(input.take(1) * 20 * base::millisecond_ns);
+      break;
+    case 7: {
+      [[maybe_unused]] const auto swept = client.run(client.allocator().sweep_all());
+      break;
+    }
+    case 8:
+      if (!fake::directory_of(store).growing && fake::directory_of(store).level < first_level + 2) {
+        fake::begin_growth(store, 0);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void run(Input input) {
+  const auto store =
+      fake::make_store({.max_bytes = 24 * memory::block_bytes, .hash_seed = 42}, {.region_bytes = 64U << 20});
+  const TableOptions options{.timeout_ns = 50 * base::millisecond_ns,
+                             .cache_bytes = (input.take(1) & 1) * 100'000};
+  fake::Client first(*store);
+  fake::Client second(*store, options);
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    LOCH_CHECK(first.put(key_number(i), std::string(i * i * 20, 'x'), i % 5 == 0 ? store->now() + 1 : 0)
+                   .has_value());
+  }
+  for (int commands = 0; !input.empty() && commands < 64; ++commands) {
+    const std::uint64_t command = input.take(1);
+    if ((command & 1) != 0) {
+      damage(*store, input, first);
+    } else {
+      call(*store, input, (command & 2) != 0 ? first : second, command >> 2 & 15);
+    }
+  }
+  for (fake::Client* client : {&first, &second}) {
+    for (std::uint64_t i = 0; i < 26; ++i) {
+      const auto got = client->get(fmt::format("k{}", i));
+      if (!got) LOCH_CHECK(got.error().code != Errc::timed_out);
+    }
+    [[maybe_unused]] const auto walked = client->walk();
+    [[maybe_unused]] const auto counted = client->count();
+    [[maybe_unused]] const auto report = client->check();
+    [[maybe_unused]] const auto collected = client->collect();
+  }
+  store->advance(10 * base::second_ns);
+  [[maybe_unused]] const auto put = second.put("last", std::string(5'000, 'z'));
+  [[maybe_unused]] const auto collected = second.collect();
+}
+
+}  // namespace
+}  // namespace loch::hash
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  loch::hash::run({data, size});
+  return 0;
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# package_test.sh BUILD WORK COMPILER VERSION: is what BUILD installs of use to others? Everything it makes is in WORK.
+set -euo pipefail
+build=$1 work=$2 compiler=$3 version=$4
+cmake=${CMAKE_COMMAND:-cmake}
+consumer=$(cd "$(dirname "${BASH_SOURCE[0]}")/consumer" && pwd)
+
+fail() {
+  printf 'package_test: %s\n' "$*" >&2
+  exit 1
+}
+
+rm -rf "$work"
+mkdir -p "$work/stores"
+"$cmake" --install "$build" --prefix "$work/before" >"$work/install.log"
+# Whoever packages or copies an installed tree moves it: nothing in it may name where it was.
+mv "$work/before" "$work/prefix"
+prefix=$work/prefix
+
+for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE; do
+  [[ -e $prefix/$file ]] || fail "$file is not installed"
+done
+if grep -rlIF -e "$work/before" -e "$(cd "$build" && pwd)" "$prefix"; then
+  fail "the files above name the folder they were built in or installed to"
+fi
+answer=$("$prefix/bin/loch" --version)
+[[ $answer == *"$version"* ]] || fail "loch --version says '$answer', not $version"
+
+# By find_package.
+"$cmake" -S "$consumer" -B "$work/by-cmake" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DLOCH_VERSION_WANTED="$version"
+"$cmake" --build "$work/by-cmake"
+"$work/by-cmake/consumer" "$work/stores"
+
+# By pkg-config.
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib64/pkgconfig
+for triplet in "$prefix"/lib/*/pkgconfig; do
+  [[ -d $triplet ]] && PKG_CONFIG_PATH+=:$triplet
+done
+[[ $(pkg-config --modversion loch) == "$version" ]] || fail "pkg-config gives another version than $version"
+read -ra flags < <(pkg-config --cflags --libs loch)
+"$compiler" -std=c++23 -Wall -Wextra -Wpedantic -Werror "$consumer/consumer.cc" "${flags[@]}" -o "$work/by-pkg-config"
+"$work/by-pkg-config" "$work/stores"
+
+[[ -z $(ls -A "$work/stores") ]] || fail "the consumer left files: $(ls -A "$work/stores")"
+echo "package_test: ok"

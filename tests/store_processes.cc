@@ -1,0 +1,249 @@
+#include "tests/store_processes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <signal.h>
+#include <thread>
+#include <utility>
+
+#include "sim/linearizability.h"
+#include "tests/crowd.h"
+#include "tests/value.h"
+#include "tests/workload.h"
+
+namespace loch::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* url = "shm://test";
+// A worker with lives takes a client number for each.
+constexpr std::uint64_t clients_of_worker = 1'000'000;
+constexpr milliseconds settle_time{10'000};
+// A store that loses memory is to fail a test, not to take the machine's.
+constexpr std::uint64_t store_bytes_max = std::uint64_t{1} << 30;
+
+std::uint64_t chosen_seed() {
+  const char* text = std::getenv("LOCH_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : base::system_seed();
+}
+
+std::string text(const Report& report) {
+  std::string lines =
+      fmt::format("items {}, resting {}, unaccounted {}, corrupt {}; slots used {}, pending {}, corrupt {}\n",
+                  report.items, report.items_resting, report.items_unaccounted, report.items_corrupt,
+                  report.slots_used, report.slots_pending, report.slots_corrupt);
+  for (const std::string& finding : report.findings) lines += fmt::format("  {}\n", finding);
+  return lines;
+}
+
+}  // namespace
+
+void StoreProcesses::SetUp() {
+  seed_ = chosen_seed();
+  random_ = base::Random(seed_);
+  std::string pattern = "/dev/shm/loch-process-test-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr) << "could not create " << pattern;
+  folder_ = pattern;
+  Options options;
+  options.directory = folder_;
+  options.expiry = expiry;
+  options.timeout = operation_timeout;
+  options.max_bytes = store_bytes_max;
+  options.candidates = candidates_;
+  opened_ = Store::open(url, options);
+  ASSERT_TRUE(opened_->has_value()) << opened_->error().message();
+  store_ = &**opened_;
+}
+
+void StoreProcesses::TearDown() {
+  opened_.reset();
+  const bool keep = HasFailure() && std::getenv("LOCH_TEST_KEEP") != nullptr;
+  if (HasFailure()) {
+    fmt::print("LOCH_TEST_SEED={} makes the same choices again.\n{}\n", seed_,
+               keep ? fmt::format("The store and the histories are left in {}", folder_.string())
+                    : "LOCH_TEST_KEEP=1 keeps the store and the histories.");
+  }
+  if (!keep && !folder_.empty()) fs::remove_all(folder_);
+}
+
+void StoreProcesses::fill(std::uint64_t items) {
+  const std::vector<std::string> keys = numbered_keys("fill", items);
+  std::string value;
+  for (std::uint64_t i = 0; i < items; ++i) {
+    sim::Operation write{.key = keys[i], .kind = sim::Kind::put, .written = i + 1, .invoked_ns = now_ns()};
+    make_value(write.written, value_bytes_min, value);
+    const Result<void> put = store().put(write.key, value);
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+    write.outcome = sim::Outcome::ok;
+    write.responded_ns = now_ns();
+    own_history_.push_back(write);
+  }
+}
+
+Worker StoreProcesses::start(const WorkerSpec& spec) {
+  const std::uint64_t client = ++clients_ * clients_of_worker;
+  if (spec.crowded && crowd_list_.empty()) {
+    crowd_list_ = folder_ / "crowd";
+    std::ofstream list(crowd_list_);
+    for (const std::string& key : crowded_keys(store(), "crowd-", crowd_.rows, crowd_.keys))
+      list << key << '\n';
+  }
+  histories_.push_back(folder_ / fmt::format("history-{}", client));
+  std::vector<std::string> arguments;
+  const auto add = [&arguments](std::string_view option, const auto& value) {
+    arguments.push_back(fmt::format("--{}={}", option, value));
+  };
+  add("url", url);
+  add("directory", folder_.string());
+  add("history", histories_.back().string());
+  add("client", client);
+  add("seed", random_.next());
+  add("key-prefix", spec.key_prefix);
+  add("keys", spec.keys);
+  if (spec.crowded) add("key-list", crowd_list_.string());
+  add("operations", spec.operations);
+  add("millis", spec.millis.count());
+  add("mix", spec.mix);
+  add("value-bytes", spec.value_bytes);
+  add("value-bytes-max", std::max(spec.value_bytes, spec.value_bytes_max));
+  add("timeout-ms", operation_timeout.count());
+  add("expiry-ms", expiry.count());
+  add("lives", spec.lives);
+  if (*spec.pause_at != '\0') {
+    add("pause-at", spec.pause_at);
+    add("pause-us", spec.pause_us);
+  }
+  if (spec.iterate) arguments.emplace_back("--iterate");
+  return {.process = Process({.program = LOCH_TEST_WORKER,
+                              .arguments = std::move(arguments),
+                              .environment = spec.environment,
+                              .output = folder_ / fmt::format("output-{}", client)}),
+          .history = histories_.back()};
+}
+
+WorkerReport StoreProcesses::finish(Worker& worker, bool may_time_out) {
+  worker.process.signal(SIGTERM);
+  return await(worker, may_time_out);
+}
+
+WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
+  const auto ending = worker.process.wait(patience);
+  const std::string output = worker.process.output();
+  EXPECT_TRUE(ending.has_value()) << "a worker hangs:\n" << output;
+  if (!ending) return {};
+  EXPECT_EQ(*ending, Ending{.exit_code = 0})
+      << "exit code " << ending->exit_code << ", signal " << ending->signal << '\n'
+      << output;
+  const auto json = nlohmann::json::parse(output, nullptr, false);
+  if (json.is_discarded()) return {};
+  const auto number = [&json](const char* name) { return json.value(name, std::uint64_t{0}); };
+  const WorkerReport report{.operations = number("operations"),
+                            .timed_out = number("timed_out"),
+                            .longest_us = number("longest_us"),
+                            .killed = number("killed")};
+  if (!may_time_out) {
+    EXPECT_EQ(report.timed_out, 0U) << "an operation was blocked until its deadline";
+  }
+  return report;
+}
+
+void StoreProcesses::stop_for_a_while(Worker& worker) {
+  worker.process.signal(SIGSTOP);
+  const auto stopped = worker.process.wait(patience);
+  ASSERT_TRUE(stopped && stopped->stopped) << worker.process.output();
+  continue_late(worker);
+}
+
+void StoreProcesses::continue_late(Worker& worker) {
+  // Not waiting for anything: the others are to go on for so long.
+  std::this_thread::sleep_for(2 * expiry + random_time(expiry));
+  worker.process.signal(SIGCONT);
+}
+
+std::chrono::microseconds StoreProcesses::random_time(std::chrono::microseconds max) {
+  return std::chrono::microseconds(random_.below(static_cast<std::uint64_t>(max.count()) + 1));
+}
+
+void StoreProcesses::expect_linearizable() {
+  // A worker that was killed early has no history.
+  std::erase_if(histories_, [](const fs::path& path) { return !fs::exists(path); });
+  auto history = sim::read_histories(histories_);
+  ASSERT_TRUE(history.has_value()) << history.error().detail;
+  EXPECT_TRUE(
+      std::ranges::any_of(*history, [](const auto& o) { return o.outcome != sim::Outcome::unknown; }));
+  history->insert(history->end(), own_history_.begin(), own_history_.end());
+  std::set<std::string> keys;
+  for (const sim::Operation& operation : *history) keys.insert(operation.key);
+
+  std::string value;
+  for (const std::string& key : keys) {
+    sim::Operation last{.key = key, .invoked_ns = now_ns()};
+    const Result<void> got = store().get(key, value);
+    ASSERT_TRUE(got || got.error().code == Errc::not_found) << got.error().message();
+    last.outcome = got ? sim::Outcome::ok : sim::Outcome::not_found;
+    if (got) {
+      const auto id = read_value(value);
+      ASSERT_TRUE(id.has_value()) << key << " has a value " << id.error();
+      last.found = *id;
+    }
+    last.responded_ns = now_ns();
+    history->push_back(last);
+  }
+  const sim::CheckResult result = sim::check_linearizability(*history);
+  EXPECT_TRUE(result.linearizable()) << history->size() << " operations\n" << result.explanation;
+}
+
+void StoreProcesses::expect_accounted_for() {
+  Result<Report> report;
+  const auto settled = [&report] {
+    return report && report->items_unaccounted == 0 && report->slots_pending == 0 &&
+           report->items_corrupt == 0 && report->slots_corrupt == 0;
+  };
+  const auto deadline = Clock::now() + settle_time;
+  do {  // what a client left a moment ago may have to rest first
+    const Result<Collected> collected = store().collect();
+    ASSERT_TRUE(collected.has_value()) << collected.error().message();
+    report = store().check();
+    ASSERT_TRUE(report.has_value()) << report.error().message();
+  } while (!settled() && Clock::now() < deadline);
+  EXPECT_TRUE(settled()) << text(*report);
+}
+
+void StoreProcesses::expect_memory_back() {
+  std::vector<std::string> keys;
+  const Result<void> visited = store().for_each([&keys](const Entry& entry) {
+    keys.emplace_back(entry.key);
+    return true;
+  });
+  ASSERT_TRUE(visited.has_value()) << visited.error().message();
+  for (const std::string& key : keys) {
+    const Result<void> removed = store().remove(key);
+    ASSERT_TRUE(removed.has_value()) << removed.error().message();
+  }
+  const Result<std::uint64_t> count = store().count();
+  ASSERT_TRUE(count.has_value()) << count.error().message();
+  EXPECT_EQ(*count, 0U);
+  histories_.clear();
+  own_history_.clear();
+
+  // What this process itself is filling stays with it.
+  Result<Info> info;
+  const auto back = [&info] { return info && info->blocks_free + info->blocks_leased == info->blocks; };
+  const auto deadline = Clock::now() + settle_time;
+  do {
+    const Result<Collected> collected = store().collect();
+    ASSERT_TRUE(collected.has_value()) << collected.error().message();
+    info = store().info();
+    ASSERT_TRUE(info.has_value()) << info.error().message();
+  } while (!back() && Clock::now() < deadline);
+  EXPECT_TRUE(back()) << info->blocks_free << " free and " << info->blocks_leased << " leased of "
+                      << info->blocks << " blocks";
+}
+
+}  // namespace loch::tests

@@ -1,0 +1,116 @@
+// What the process tests share: a store in a folder of its own, workers on it, and the checks at the end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <loch/loch.h>
+
+#include "base/random.h"
+#include "sim/history.h"
+#include "tests/process.h"
+
+namespace loch::tests {
+
+using std::chrono::milliseconds;
+
+inline constexpr milliseconds expiry{50};
+inline constexpr milliseconds operation_timeout{5000};
+// For a worker to notice that it is to end, or to be started: far more than it takes, on a busy machine too.
+inline constexpr milliseconds patience{60'000};
+
+struct WorkerSpec {
+  std::string key_prefix = "hot";
+  std::uint64_t keys = 4;
+  bool crowded = false;  // keys that are in each other's way in the index, instead
+  std::string mix = "write-heavy";
+  std::uint64_t value_bytes = 64;
+  std::uint64_t value_bytes_max = 64;
+  bool iterate = false;
+  std::uint64_t operations = 0;    // 0: until it is told to end
+  milliseconds millis = patience;  // ends by itself after this time
+  std::uint64_t lives = 0;         // 0: one, not killed by itself
+  const char* pause_at = "";       // a fault point, or any: waits a little there, so that others can act
+  std::uint64_t pause_us = 2'000;  // at most
+  std::vector<std::string> environment{};
+};
+
+// One worker and what it wrote.
+struct Worker {
+  Process process;
+  std::filesystem::path history;
+};
+
+// What a worker printed when it ended well.
+struct WorkerReport {
+  std::uint64_t operations = 0;
+  std::uint64_t timed_out = 0;
+  std::uint64_t longest_us = 0;
+  std::uint64_t killed = 0;
+};
+
+// Keys in each other's way: so many, in so many rows of the index. See crowded_keys.
+struct Crowd {
+  std::uint64_t rows = 32;
+  std::size_t keys = 96;
+};
+
+class StoreProcesses : public testing::Test {
+ protected:
+  explicit StoreProcesses(std::uint32_t candidates = 3, Crowd crowd = {})
+      : candidates_(candidates), crowd_(crowd) {}
+
+  void SetUp() override;
+  void TearDown() override;
+
+  // Writes the keys fill-0, fill-1 and so on: the index gets fuller. Part of the history.
+  void fill(std::uint64_t items);
+
+  Worker start(const WorkerSpec& spec);
+
+  // Tells a worker to end, and demands that it does, and well. `may_time_out`: it was stopped meanwhile.
+  WorkerReport finish(Worker& worker, bool may_time_out = false);
+  // Waits for a worker to end by itself.
+  WorkerReport await(Worker& worker, bool may_time_out = false);
+
+  // Stops a worker at this moment, for longer than the expiry; then continues it.
+  void stop_for_a_while(Worker& worker);
+  // Lets the others go on for longer than the expiry, then continues a worker that is stopped.
+  void continue_late(Worker& worker);
+
+  // Once all workers have ended: reads every key, and checks the history of everybody.
+  void expect_linearizable();
+
+  // Clears up after the dead, and demands that everything in the store is accounted for.
+  void expect_accounted_for();
+
+  // Removes everything, and demands that the memory comes back. A new history begins.
+  void expect_memory_back();
+
+  Store& store() { return *store_; }
+  base::Random& random() { return random_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  // A random time from zero to `max`.
+  std::chrono::microseconds random_time(std::chrono::microseconds max);
+
+ private:
+  const std::uint32_t candidates_;
+  const Crowd crowd_;
+  std::uint64_t seed_ = 0;
+  base::Random random_{0};
+  std::filesystem::path folder_;
+  std::optional<Result<Store>> opened_;
+  Store* store_ = nullptr;
+  std::uint64_t clients_ = 0;
+  std::filesystem::path crowd_list_;
+  std::vector<std::filesystem::path> histories_;
+  std::vector<sim::Operation> own_history_;
+};
+
+}  // namespace loch::tests

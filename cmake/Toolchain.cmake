@@ -19,9 +19,12 @@ endif()
 set(LOCH_SANITIZE "" CACHE STRING "Sanitizers of this build: empty, address;undefined or thread")
 set(LOCH_TEST_PREFIX "" CACHE STRING "Put before the name of each test, to tell builds apart")
 
+set(LOCH_ARCH "x86-64-v2" CACHE STRING "The processors that this build is for; x86-64-v2 (CRC32C) is the least")
+
 # Flags for our own code alone; nothing that installs carries them.
 add_library(loch_options INTERFACE)
 target_compile_options(loch_options INTERFACE
+  -march=${LOCH_ARCH}
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
   -Wimplicit-fallthrough -Wextra-semi -Wunused -Werror -fno-omit-frame-pointer
   "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")

@@ -185,9 +185,11 @@ class Store {
 
   // Reads. Errors: not_found, corrupt, timed_out, invalid_argument.
   Result<std::string> get(std::string_view key);
-  Result<void> get(std::string_view key, std::string& into);  // reuses the capacity of `into`
-  Result<Item> read(std::string_view key);                    // with its version and time to live
-  Result<View> view(std::string_view key);                    // in place
+  // Into memory that is used again; the quickest if the value is as long as what `into` holds. `key` is not
+  // part of `into`. What an error leaves in `into` is not specified.
+  Result<void> get(std::string_view key, std::string& into);
+  Result<Item> read(std::string_view key);  // with its version and time to live
+  Result<View> view(std::string_view key);  // in place
   Result<bool> exists(std::string_view key);
 
   // Writes. A returned success is visible to every client. Errors: no_space, timed_out (the write may or may

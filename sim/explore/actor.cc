@@ -38,8 +38,7 @@ Answer answer_of(const Result<T>& result, std::string& error) {
 Actor::Actor(World& world, unsigned number, std::vector<ScriptOp> script, unsigned retries)
     : world_(world), number_(number), script_(std::move(script)), retries_max_(retries) {
   if (script_.empty()) status_ = Status::done;
-  constexpr base::Nanos op_limit_ns = 2 * base::second_ns;
-  auto session = memory::Session::open(world_.memory_, op_limit_ns);
+  auto session = memory::Session::open(world_.memory_);
   LOCH_CHECK(session.has_value());
   session_ = std::move(*session);
   port_ = world_.fabric_->last_port();

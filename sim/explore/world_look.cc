@@ -24,15 +24,15 @@ class Canon {
   void add(std::uint64_t number) { hash_ = base::mix(hash_ ^ number) + 0x9e3779b97f4a7c15ULL; }
   void add_word(SlotWord word, ValueId value) {
     if (word.is(SlotType::empty)) {
-      const std::uint64_t nonce = word.raw >> 5;
+      const std::uint64_t nonce = word.nonce();
       auto at = std::ranges::find(nonces_, nonce);
       if (at == nonces_.end()) at = nonces_.insert(nonces_.end(), nonce);
-      add((word.raw & 31) | static_cast<std::uint64_t>(at - nonces_.begin()) << 5);
+      add(SlotWord::empty(static_cast<std::uint64_t>(at - nonces_.begin()), word.level()).raw);
     } else if (word.names_item()) {
       const std::uint64_t state =
           word.raw &
           ~(SlotWord::link({}, {.region = 0x7f, .unit = (1U << 30) - 1, .size_class = 31}, 0, 0, 0).raw);
-      add(state | std::uint64_t{value} << 34);
+      add(state | std::uint64_t{value} << SlotWord::unit_at);
     } else {
       add(word.raw);
     }
@@ -187,11 +187,11 @@ std::string World::slot_text(SlotNumber number) const {
 
 std::string World::word_text(SlotWord word) const {
   if (word.raw == 0) return "unborn";
-  if (word.is(SlotType::empty)) return fmt::format("E#{:x}/L{}", word.raw >> 5, word.level());
+  if (word.is(SlotType::empty)) return fmt::format("E#{:x}/L{}", word.nonce(), word.level());
   if (!word.names_item()) return fmt::format("damaged {:x}", word.raw);
   constexpr std::array names{"", "", "C", "I", "A", "P", "M"};
-  std::string text =
-      fmt::format("{}(k{} x{}.{}", names[word.raw & 7], key_of(word), value_of(word), word.tag());
+  std::string text = fmt::format("{}(k{} x{}.{}", names[static_cast<unsigned>(word.type())], key_of(word),
+                                 value_of(word), word.tag());
   if (word.is(SlotType::placed))
     text += fmt::format(" from {}:{}", word.ref().candidate, word.ref().level_parity);
   if (word.is(SlotType::moved))

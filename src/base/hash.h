@@ -1,19 +1,19 @@
-// Hashing and checksums: XXH3, of xxHash. Small inputs are hashed in line; long ones by the widest vector
-// unit that the processor has.
+// Hashing and checksums: XXH3, of xxHash, and for short inputs the processor's CRC32C. Small inputs are done
+// in line; long ones by the widest vector unit that the processor has.
 #pragma once
 
 #define XXH_INLINE_ALL
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string_view>
+#include <cstring>
+#include <nmmintrin.h>
+#include <type_traits>
 #include <xxhash.h>
 
 namespace loch::base {
 
-// XXH3 of inputs that need vectors to be fast; chosen at run time by what the processor can do.
+// XXH3 of an input that needs vectors to be fast; they are chosen at run time by what the processor can do.
 std::uint64_t hash_long(const void* bytes, std::size_t length_bytes, std::uint64_t seed);
-std::uint64_t checksum_long(const void* bytes, std::size_t length_bytes);
 
 inline constexpr std::size_t hash_short_bytes_max = 240;
 
@@ -21,16 +21,61 @@ inline constexpr std::size_t hash_short_bytes_max = 240;
 [[gnu::always_inline]] inline std::uint64_t hash_bytes(const void* bytes, std::size_t length_bytes,
                                                        std::uint64_t seed) {
   if (length_bytes <= hash_short_bytes_max) [[likely]]
-    return XXH3_64bits_withSeed(bytes, length_bytes, seed);
+    [[clang::always_inline]] return XXH3_64bits_withSeed(bytes, length_bytes, seed);
   return hash_long(bytes, length_bytes, seed);
 }
 
-// Of what is stored: tells accidents, not attacks.
-[[gnu::always_inline]] inline std::uint64_t checksum_bytes(const void* bytes, std::size_t length_bytes) {
-  if (length_bytes <= hash_short_bytes_max) [[likely]]
-    return XXH3_64bits(bytes, length_bytes);
-  return checksum_long(bytes, length_bytes);
+// CRC32C of whole words: the last one overlaps the one before it, or is filled up with zeros. Copies the
+// bytes to `to` on the way, unless that is null; what is summed up is what was copied. For short inputs, of
+// which it takes a quarter of the instructions that XXH3 would.
+template <class To>
+[[gnu::always_inline]] inline std::uint32_t crc32c(std::uint32_t seed, const void* bytes,
+                                                   std::size_t length_bytes, To to) {
+  constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  constexpr bool copies = !std::is_null_pointer_v<To>;
+  const char* from = static_cast<const char*>(bytes);
+  std::uint64_t crc = seed;
+  const auto add_word = [&](std::size_t offset) __attribute__((always_inline)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from + offset, word_bytes);
+    if constexpr (copies) std::memcpy(to + offset, &word, word_bytes);
+    crc = _mm_crc32_u64(crc, word);
+  };
+  if (length_bytes >= word_bytes) [[likely]] {
+    std::size_t offset = 0;
+#pragma clang loop unroll(disable)
+    for (; offset + 4 * word_bytes <= length_bytes; offset += 4 * word_bytes) {
+      for (std::size_t i = 0; i < 4; ++i) add_word(offset + i * word_bytes);
+    }
+    if ((length_bytes & 2 * word_bytes) != 0) {
+      add_word(offset);
+      add_word(offset + word_bytes);
+      offset += 2 * word_bytes;
+    }
+    if ((length_bytes & word_bytes) != 0) add_word(offset);
+    if (length_bytes % word_bytes != 0) add_word(length_bytes - word_bytes);
+  } else if (length_bytes != 0) {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < length_bytes; ++i) {
+      if constexpr (copies) to[i] = from[i];
+      word |= std::uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
+    }
+    crc = _mm_crc32_u64(crc, word);
+  }
+  return static_cast<std::uint32_t>(crc);
 }
+inline constexpr std::size_t crc_bytes_max = 512;  // beyond, Checksum is quicker
+
+// The checksum of a long input, which comes in pieces: XXH3.
+class Checksum {
+ public:
+  Checksum() { XXH3_64bits_reset(&state_); }
+  void update(const void* bytes, std::size_t length_bytes);
+  [[nodiscard]] std::uint64_t digest() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
 
 // A bijection of 64-bit words that spreads every bit of `x` over the result (the finalizer of splitmix64).
 constexpr std::uint64_t mix(std::uint64_t x) {

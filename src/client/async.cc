@@ -6,7 +6,12 @@ namespace loch {
 
 struct Async::State {
   std::shared_ptr<Store::Impl> store;
-  std::unique_ptr<client::Client> client;
+  client::Client* client;
+
+  State(std::shared_ptr<Store::Impl> of, client::Client* lent) : store(std::move(of)), client(lent) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { store->give_back(client); }
 };
 
 Async::Async(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -15,12 +20,9 @@ Async& Async::operator=(Async&&) noexcept = default;
 Async::~Async() = default;
 
 Result<Async> Async::open(Store& store) {
-  auto client = store.impl().new_client();
+  auto client = store.impl().lend_client();
   if (!client) return std::unexpected(std::move(client.error()));
-  auto state = std::make_unique<State>();
-  state->store = store.impl().shared_from_this();
-  state->client = std::move(*client);
-  return Async(std::move(state));
+  return Async(std::make_unique<State>(store.impl().shared_from_this(), *client));
 }
 
 coro::Task<Result<std::string>> Async::get(std::string_view key) {

@@ -113,6 +113,15 @@ TEST_F(AsyncTest, IsASessionOfItsOwn) {
   EXPECT_TRUE(moved.run(moved.put("k", "v")).has_value());
 }
 
+TEST_F(AsyncTest, CountsInTheStoresStats) {
+  const Stats before = store_->stats();
+  EXPECT_EQ(async_->run(every_call(&*async_)), "done");
+  const Stats during = store_->stats();
+  EXPECT_GT(during[Counter::get_hit], before[Counter::get_hit]);
+  async_.reset();
+  EXPECT_EQ(store_->stats()[Counter::get_hit], during[Counter::get_hit]) << "nothing is forgotten";
+}
+
 TEST_F(AsyncTest, KeepsTheStoreOpen) {
   ASSERT_TRUE(store_->put("k", "v").has_value());
   store_.reset();

@@ -27,18 +27,21 @@ Result<void> check_value(std::string_view value, const char* operation) {
               fmt::format("a value has at most {} bytes, not {}", value_bytes_max, value.size()));
 }
 
+// What request_of checks.
+bool is_valid(const Assignment& assignment) {
+  return !assignment.key.empty() && assignment.key.size() <= key_bytes_max &&
+         assignment.value.size() <= value_bytes_max && assignment.options.time_to_live.count() >= 0;
+}
+
+base::Nanos expiry_of(const PutOptions& options, base::Nanos now) {
+  if (options.time_to_live.count() == 0) return 0;
+  return now + static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+}
+
 std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, base::Nanos now) {
   if (view.expires_at_ns() == 0) return std::nullopt;
   const base::Nanos left = view.expires_at_ns() > now ? view.expires_at_ns() - now : 0;
   return std::chrono::milliseconds((left + base::millisecond_ns - 1) / base::millisecond_ns);
-}
-
-void assign(std::string& into, std::string_view value) {
-  // The length that libstdc++ 12 passes may be larger than the one asked for.
-  into.resize_and_overwrite(value.size(), [value](char* buffer, std::size_t /*length*/) {
-    std::copy_n(value.data(), value.size(), buffer);
-    return value.size();
-  });
 }
 
 }  // namespace
@@ -50,9 +53,7 @@ Client::Client(std::unique_ptr<memory::Session> session, const ClientOptions& op
 
 Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory> memory,
                                              const ClientOptions& options) {
-  // An operation looks at the clock between its tries alone, and one try may be held up by the system.
-  constexpr base::Nanos op_limit_min_ns = 100 * base::millisecond_ns;
-  auto session = memory::Session::open(std::move(memory), std::max(2 * options.timeout_ns, op_limit_min_ns));
+  auto session = memory::Session::open(std::move(memory));
   if (!session) return std::unexpected(std::move(session.error()));
   const std::uint16_t number = (*session)->client();
   const bool took_over = (*session)->took_over();
@@ -69,31 +70,41 @@ Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory
 coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
   const DuringOperation during(*session_);
-  auto found = co_await table_.get(key_of(key));
-  if (!found) {
-    session_->count(Counter::get_miss);
-    co_return std::unexpected(std::move(found.error()));
+  for (;;) {
+    auto found = co_await table_.get(key_of(key));
+    if (!found) {
+      session_->count(Counter::get_miss);
+      co_return std::unexpected(std::move(found.error()));
+    }
+    into->assign(found->view.value());
+    if (session_->may_act()) break;
   }
   session_->count(Counter::get_hit);
-  assign(*into, found->view.value());
   co_return Result<void>{};
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
   if (auto valid = check_key(key, "read"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*session_);
-  auto found = co_await table_.get(key_of(key));
-  session_->count(found ? Counter::get_hit : Counter::get_miss);
-  if (!found) co_return std::unexpected(std::move(found.error()));
-  co_return Item{.value = std::string(found->view.value()),
-                 .version = {found->view.version()},
-                 .time_to_live = time_left(found->view, session_->now())};
+  Item item;
+  for (;;) {
+    auto found = co_await table_.get(key_of(key));
+    session_->count(found ? Counter::get_hit : Counter::get_miss);
+    if (!found) co_return std::unexpected(std::move(found.error()));
+    item.value.assign(found->view.value());
+    item.version = {found->view.version()};
+    item.time_to_live = time_left(found->view, session_->now());
+    if (session_->may_act()) co_return item;
+  }
 }
 
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
   if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*session_);
-  auto found = co_await table_.get(key_of(key));
+  Result<hash::Found> found;
+  do {
+    found = co_await table_.get(key_of(key));
+  } while (!session_->may_act());
   session_->count(found ? Counter::get_hit : Counter::get_miss);
   co_return found;
 }
@@ -116,12 +127,8 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
     return fail(Errc::invalid_argument, operation,
                 "a time to live is not negative; 0 lives until it is removed");
   }
-  hash::WriteRequest request{.key = key_of(key), .value = value};
-  if (options.time_to_live.count() != 0) {
-    request.expires_at_ns =
-        session_->now() + static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-  }
-  return request;
+  return hash::WriteRequest{
+      .key = key_of(key), .value = value, .expires_at_ns = expiry_of(options, session_->now())};
 }
 
 coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
@@ -160,35 +167,35 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   co_return Result<void>{};
 }
 
+bool Client::give_out(hash::ItemView& item, std::string& into) {
+  if (!table_.parse_here(item) || table_.expired(item.expires_at_ns())) return false;
+  bool intact = false;
+  // The length that libstdc++ 12 passes may be larger than the one asked for.
+  into.resize_and_overwrite(item.value().size(), [&](char* buffer, std::size_t /*length*/) {
+    intact = item.copy_value_to(buffer);
+    return item.value().size();
+  });
+  return intact && session_->may_act();
+}
+
 bool Client::get_here(std::string_view key, std::string& into) {
   if (!table_.works_here() || key.empty() || key.size() > key_bytes_max) return false;
   const DuringOperation during(*session_);
   hash::Probe probe;
   probe.key = key_of(key);
   hash::Here& here = table_.here();
-  if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe) || !here.step3_compare_key(probe) ||
-      !table_.is_good(probe)) {
+  if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe, hash::item_bytes(key.size(), 0)) ||
+      !hash::Here::step3_compare_key(probe) || !give_out(probe.item, into)) {
     return false;
   }
   session_->count(Counter::get_hit);
-  assign(into, probe.item.value());
   return true;
 }
 
 bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
-  if (!table_.works_here()) return false;
-  auto request = request_of(key, value, options, "put");
-  if (!request) return false;
-  const DuringOperation during(*session_);
-  hash::Probe probe;
-  probe.key = request->key;
-  hash::Here& here = table_.here();
-  if (!here.step1_find_slots(probe)) return false;
-  const auto item = table_.prepare_item_here(*request);
-  if (!item) return false;
-  const bool done = here.step2_match_filter(probe) && here.step3_compare_key(probe) &&
-                    table_.update_here(probe, *request, *item);
-  if (!done) table_.discard_here(*item);
+  const Assignment one{.key = key, .value = value, .options = options, .result = {}};
+  bool done = false;
+  multi_put_here({&one, 1}, {&done, 1});
   return done;
 }
 
@@ -203,40 +210,60 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     probes[i].key = key_of(key);
     done[i] = !key.empty() && key.size() <= key_bytes_max && here.step1_find_slots(probes[i]);
   }
-  for (std::size_t i = 0; i < lookups.size(); ++i) done[i] = done[i] && here.step2_match_filter(probes[i]);
   for (std::size_t i = 0; i < lookups.size(); ++i) {
-    done[i] = done[i] && here.step3_compare_key(probes[i]) && table_.is_good(probes[i]);
-    if (!done[i]) continue;
-    assign(lookups[i].value, probes[i].item.value());
-    lookups[i].result = {};
+    done[i] = done[i] && here.step2_match_filter(
+                             probes[i], hash::item_bytes(lookups[i].key.size(), lookups[i].value.size()));
   }
-  session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    if (!done[i]) continue;
+    const std::string_view key = lookups[i].key;
+    std::string& into = lookups[i].value;
+    hash::ItemView& item = probes[i].item;
+    if (into.size() <= base::crc_bytes_max && item.is_plain(key.size(), into.size())) {
+      done[i] = hash::Here::same_bytes(item.key_text(), key) && item.copy_just_value_to(into.data());
+    } else {
+      done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, into);
+    }
+    if (done[i]) lookups[i].result = {};
+  }
+  if (session_->may_act()) {
+    session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
+  } else {
+    std::ranges::fill(done, false);
+  }
 }
 
-void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
+void Client::multi_put_here(std::span<const Assignment> assignments, std::span<bool> done) {
   if (!table_.works_here()) return;
   const DuringOperation during(*session_);
+  const base::Nanos start = during.start();
   hash::Here& here = table_.here();
   std::array<hash::Probe, turns_max> probes;
-  std::array<std::optional<memory::ItemRef>, turns_max> items;
-  std::array<hash::WriteRequest, turns_max> requests;
+  std::array<memory::Allocator::Place, turns_max> places;
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     const Assignment& assignment = assignments[i];
-    auto request = request_of(assignment.key, assignment.value, assignment.options, "put");
-    if (!request) continue;
-    requests[i] = *request;
-    probes[i].key = request->key;
+    if (!is_valid(assignment)) continue;
+    probes[i].key = key_of(assignment.key);
     if (!here.step1_find_slots(probes[i])) continue;
-    items[i] = table_.prepare_item_here(*request);
-    done[i] = items[i].has_value();
+    places[i] =
+        table_.prepare_item_here(hash::item_bytes(assignment.key.size(), assignment.value.size()), start);
+    done[i] = places[i].at != nullptr;
   }
-  for (std::size_t i = 0; i < assignments.size(); ++i)
-    done[i] = done[i] && here.step2_match_filter(probes[i]);
   for (std::size_t i = 0; i < assignments.size(); ++i) {
-    done[i] =
-        done[i] && here.step3_compare_key(probes[i]) && table_.update_here(probes[i], requests[i], *items[i]);
-    if (done[i]) assignments[i].result = {};
-    if (!done[i] && items[i]) table_.discard_here(*items[i]);
+    done[i] = done[i] && here.step2_match_filter(probes[i], hash::item_bytes(assignments[i].key.size(), 0));
+  }
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    done[i] = done[i] && hash::Here::step3_compare_key(probes[i]) &&
+              table_.update_here(probes[i], places[i], assignments[i].value,
+                                 expiry_of(assignments[i].options, start), start);
+  }
+  const base::Nanos unlinked = session_->now();
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    if (done[i]) {
+      table_.retire_here(probes[i].word, unlinked);
+    } else if (places[i].at != nullptr) {
+      table_.discard_here(places[i].ref);
+    }
   }
 }
 
@@ -268,6 +295,9 @@ coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
     const auto group = assignments.subspan(first, std::min(turns_max, assignments.size() - first));
     std::array<bool, turns_max> done{};
     multi_put_here(group, std::span(done).first(group.size()));
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (done[i]) group[i].result = {};
+    }
     coro::Scope scope(session_->endpoint().queue());
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (done[i]) continue;

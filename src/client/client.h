@@ -2,6 +2,7 @@
 // are made of these. One thread.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@ class DuringOperation {
  public:
   explicit DuringOperation(memory::Session& session) : session_(session), start_(session.begin_operation()) {}
   ~DuringOperation() { session_.end_operation(start_); }
+  [[nodiscard]] base::Nanos start() const { return start_; }
   DuringOperation(const DuringOperation&) = delete;
   DuringOperation& operator=(const DuringOperation&) = delete;
 
@@ -38,6 +40,30 @@ class Client {
   static Result<std::unique_ptr<Client>> open(std::shared_ptr<memory::StoreMemory> memory,
                                               const ClientOptions& options);
 
+  // The plainest get at once: a short value as long as what `into` holds, that never expires. False if it is
+  // no such; `into` may have been changed.
+  //
+  // The processor overlaps the misses of one get with those of the next ones as far ahead as it looks, which
+  // is 256 to 512 instructions. So it is in line, calls nothing, and touches the least.
+  [[gnu::always_inline]] bool get_plain(std::string_view key, std::string& into) {
+    constexpr std::size_t plain_key_bytes_max = 128;
+    const std::size_t length = into.size();
+    if (!table_.works_here() || key.size() - 1 >= plain_key_bytes_max || length > base::crc_bytes_max ||
+        !session_->begin_glance()) [[unlikely]]
+      return false;
+    hash::Probe probe;
+    probe.key = key_of(key);
+    hash::Here& here = table_.here();
+    constexpr auto pace = hash::Here::Pace::alone;
+    const bool done = here.step1_find_slots<pace>(probe) &&
+                      here.step2_match_filter<pace>(probe, hash::item_bytes(key.size(), length)) &&
+                      probe.item.is_plain(key.size(), length) &&
+                      hash::Here::same_bytes(probe.item.key_text(), key) &&
+                      probe.item.copy_just_value_to(into.data()) && session_->may_act();
+    session_->end_glance();
+    if (done) session_->count(Counter::get_hit);
+    return done;
+  }
   // The plain cases, at once; false if it takes the coroutine of the same name.
   bool get_here(std::string_view key, std::string& into);
   bool put_here(std::string_view key, std::string_view value, const PutOptions& options);
@@ -71,13 +97,15 @@ class Client {
  private:
   Client(std::unique_ptr<memory::Session> session, const ClientOptions& options);
 
+  // The value of an item whose key was found right, into memory that is used again.
+  bool give_out(hash::ItemView& item, std::string& into);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
-  void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
+  void multi_put_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation) const;
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
-  [[nodiscard]] hash::Key key_of(std::string_view key) const {
+  [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, session_->geometry().hash_seed);
   }
 

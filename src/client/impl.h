@@ -21,8 +21,11 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   Result<client::Client*> client();
   // The same if this store is the one that the thread used last; else null.
   [[nodiscard]] client::Client* client_at_hand() const;
-  // A client for the caller alone.
-  Result<std::unique_ptr<client::Client>> new_client();
+  // What Store::get does if it is no plain hit: apart, so that a plain hit pays nothing for it.
+  [[gnu::noinline]] Result<void> get(std::string_view key, std::string& into);
+  // A client for the caller alone, until it is given back.
+  Result<client::Client*> lend_client();
+  void give_back(client::Client* client);
 
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] Stats stats();
@@ -38,7 +41,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   std::shared_ptr<memory::StoreMemory> memory_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<client::Client>> clients_;  // all
-  std::vector<client::Client*> idle_;                     // of threads that have ended
+  std::vector<client::Client*> idle_;                     // that nobody uses now
 };
 
 }  // namespace loch

@@ -114,8 +114,7 @@ struct ThreadClients {
   ~ThreadClients() {
     for (Entry& entry : entries) {
       if (const auto impl = entry.impl.lock()) {
-        const std::scoped_lock lock(impl->mutex_);
-        impl->idle_.push_back(entry.client);
+        impl->give_back(entry.client);
       }
     }
   }
@@ -136,7 +135,7 @@ Store::Impl::Impl(std::string url, const Options& options, std::shared_ptr<memor
       options_{.timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes},
       memory_(std::move(memory)) {}
 
-Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
+inline Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
 
 Result<Client*> Store::Impl::client() {
   if (last_id == id_) [[likely]]
@@ -150,31 +149,44 @@ Result<Client*> Store::Impl::client() {
   return first_client_of_thread();
 }
 
-Result<Client*> Store::Impl::first_client_of_thread() {
-  Client* mine = nullptr;
+Result<Client*> Store::Impl::lend_client() {
   {
     const std::scoped_lock lock(mutex_);
     if (!idle_.empty()) {
-      mine = idle_.back();
+      Client* idle = idle_.back();
       idle_.pop_back();
+      return idle;
     }
   }
-  if (mine == nullptr) {
-    auto opened = new_client();
-    if (!opened) return std::unexpected(std::move(opened.error()));
-    mine = opened->get();
-    const std::scoped_lock lock(mutex_);
-    clients_.push_back(std::move(*opened));
-  }
+  auto opened = Client::open(memory_, options_);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  const std::scoped_lock lock(mutex_);
+  clients_.push_back(std::move(*opened));
+  return clients_.back().get();
+}
+
+void Store::Impl::give_back(Client* client) {
+  const std::scoped_lock lock(mutex_);
+  idle_.push_back(client);
+}
+
+Result<Client*> Store::Impl::first_client_of_thread() {
+  auto mine = lend_client();
+  if (!mine) return mine;
   std::erase_if(thread_clients.entries,
                 [](const ThreadClients::Entry& entry) { return entry.impl.expired(); });
-  thread_clients.entries.push_back({.id = id_, .client = mine, .impl = weak_from_this()});
+  thread_clients.entries.push_back({.id = id_, .client = *mine, .impl = weak_from_this()});
   last_id = id_;
-  last_client = mine;
+  last_client = *mine;
   return mine;
 }
 
-Result<std::unique_ptr<Client>> Store::Impl::new_client() { return Client::open(memory_, options_); }
+Result<void> Store::Impl::get(std::string_view key, std::string& into) {
+  auto mine = client();
+  if (!mine) return std::unexpected(std::move(mine.error()));
+  if ((*mine)->get_here(key, into)) return {};
+  return (*mine)->run((*mine)->get(key, &into));
+}
 
 Stats Store::Impl::stats() {
   const std::scoped_lock lock(mutex_);
@@ -189,6 +201,10 @@ Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
 Result<Store> Store::open(std::string_view url, const Options& options) {
+  if (!__builtin_cpu_supports("sse4.2")) {
+    return fail(Errc::unavailable, "open",
+                "this processor has no CRC32C instruction (SSE 4.2), and Loch is built for those that have");
+  }
   if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
   auto fabric = attach_or_create(url, options);
   if (!fabric) return std::unexpected(std::move(fabric.error()));
@@ -218,11 +234,9 @@ Result<std::string> Store::get(std::string_view key) {
 }
 
 Result<void> Store::get(std::string_view key, std::string& into) {
-  if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->get_here(key, into)) [[likely]]
+  if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->get_plain(key, into)) [[likely]]
     return {};
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->get(key, &into));
+  return impl_->get(key, into);
 }
 
 Result<Item> Store::read(std::string_view key) {

@@ -307,6 +307,67 @@ TEST_F(StoreTest, GetIntoAStringKeepsItsCapacity) {
 // ---- threads and sessions
 // ------------------------------------------------------------------------------------------
 
+TEST_F(StoreTest, TimesToLive) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  ASSERT_TRUE(store_->put("long", "1", {.time_to_live = hours(1)}).has_value());
+  ASSERT_TRUE(store_->put("short", "2", {.time_to_live = milliseconds(1)}).has_value());
+  ASSERT_TRUE(store_->put("ever", "3").has_value());
+  EXPECT_EQ(store_->get("long").value(), "1");
+  const auto item = store_->read("long");
+  ASSERT_TRUE(item.has_value());
+  ASSERT_TRUE(item->time_to_live.has_value());
+  EXPECT_LE(*item->time_to_live, hours(1));
+  EXPECT_GT(*item->time_to_live, milliseconds(0));
+  EXPECT_FALSE(store_->read("ever").value().time_to_live.has_value());
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (store_->get("short").has_value() && std::chrono::steady_clock::now() < give_up)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(store_->get("short").error().code, Errc::not_found);
+  EXPECT_FALSE(store_->exists("short").value());
+  EXPECT_EQ(store_->remove("short").error().code, Errc::not_found);
+  ASSERT_TRUE(store_->insert("short", "4").has_value()) << "what has expired is absent";
+  EXPECT_EQ(store_->get("short").value(), "4");
+  // A get into a string of the value's length takes the shortest way; it looks at the time too.
+  std::string value = "x";
+  ASSERT_TRUE(store_->put("brief", "y", {.time_to_live = milliseconds(1)}).has_value());
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(store_->get("brief", value).error().code, Errc::not_found);
+}
+
+// Threads with keys of their own, and one that all of them change. Expect: each sees what it wrote; of the
+// shared one, a value that somebody wrote.
+TEST_F(StoreTest, ThreadsShareAStore) {
+  options_.mode = Options::Mode::attach;
+  options_.timeout = std::chrono::minutes(1);
+  auto patient = Store::open(url_, options_);
+  ASSERT_TRUE(patient.has_value()) << patient.error().message();
+  constexpr int threads_count = 4;
+  constexpr int rounds = 2'000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < threads_count; ++t) {
+    threads.emplace_back([&, t] {
+      std::string into;
+      for (int i = 0; i < rounds; ++i) {
+        const std::string key = fmt::format("{}.{}", t, i % 100);
+        const std::string value = fmt::format("value {} of {}", i, t);
+        const auto put = patient->put(key, value);
+        ASSERT_TRUE(put.has_value()) << put.error().message();
+        const auto got = patient->get(key, into);
+        ASSERT_TRUE(got.has_value()) << got.error().message();
+        ASSERT_EQ(into, value);
+        const auto shared = patient->put("shared", value);
+        ASSERT_TRUE(shared.has_value()) << shared.error().message();
+        const auto seen = patient->get("shared", into);
+        ASSERT_TRUE(seen.has_value()) << seen.error().message();
+        ASSERT_TRUE(into.starts_with("value ")) << into;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(patient->count().value(), threads_count * 100U + 1);
+}
+
 TEST_F(StoreTest, SeveralStoresInOneThread) {
   auto same = Store::open(url_);
   ASSERT_TRUE(same.has_value()) << same.error().message();

@@ -62,26 +62,26 @@ Finding probe_processor() {
   Finding finding{.subject = "processor"};
   const auto flags = processor_flags();
   finding.found = fmt::format("{}, {} online", processor_model(), ::sysconf(_SC_NPROCESSORS_ONLN));
-#if defined(__x86_64__)
-  constexpr const char* needed[] = {"sse4_2", "avx2", "cx16", "constant_tsc", "nonstop_tsc"};
+  if (!flags.contains("sse4_2")) {
+    finding.status = Status::fail;
+    finding.found += "; no SSE 4.2, whose CRC32C Loch sums items up with";
+    finding.mend =
+        "in a virtual machine pass the host's processor through (-cpu host); else use another host";
+    return finding;
+  }
   std::string missing;
-  for (const char* flag : needed) {
+  for (const char* flag : {"avx2", "constant_tsc", "nonstop_tsc"}) {
     if (!flags.contains(flag)) missing += fmt::format("{}{}", missing.empty() ? "" : " ", flag);
   }
   if (missing.empty()) {
-    finding.found += "; sse4.2, avx2, cx16 and a constant clock";
+    finding.found += "; SSE 4.2, AVX2 and a constant clock";
   } else {
     finding.status = Status::warn;
     finding.found += fmt::format("; missing: {}", missing);
     finding.mend =
-        "in a virtual machine pass the host's processor through (-cpu host); else checksums and time "
+        "in a virtual machine pass the host's processor through (-cpu host); else large values and time "
         "readings are slower";
   }
-#else
-  finding.status = Status::warn;
-  finding.found += "; not x86-64: works, but nobody has measured it";
-  finding.mend = "run loch check after a trial load";
-#endif
   return finding;
 }
 

@@ -4,6 +4,10 @@
 
 namespace loch::fabric {
 
+void Endpoint::remember(RegionId region, const Mapping& mapping) {
+  mappings_[region] = mapping.base != nullptr ? mapping : Mapping{};
+}
+
 std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
   if (at.region >= region_count_max || at.offset_bytes > region_bytes_max ||
       length_bytes > region_bytes_max) {
@@ -11,7 +15,7 @@ std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
   }
   auto mapping = port_->map(at.region);
   if (!mapping) return nullptr;
-  mappings_[at.region] = *mapping;
+  remember(at.region, *mapping);
   if (mapping->base == nullptr || at.offset_bytes + length_bytes > mapping->length_bytes) return nullptr;
   return mapping->base + at.offset_bytes;
 }
@@ -19,7 +23,7 @@ std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
 std::uint64_t Endpoint::length_bytes(RegionId region) {
   auto mapping = port_->map(region);
   if (!mapping) return 0;
-  mappings_[region] = *mapping;
+  remember(region, *mapping);
   return mapping->length_bytes;
 }
 

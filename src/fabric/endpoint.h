@@ -71,12 +71,15 @@ class Endpoint {
 
   // Where [at, at + length) is in this process, or null if it is not mapped or not inside its region.
   std::byte* mapped(Address at, std::size_t length_bytes) {
+    std::byte* base = mapped_before(at, length_bytes);
+    return base != nullptr ? base : remap(at, length_bytes);
+  }
+  // The same for what was mapped when it was last asked for; calls nothing.
+  [[gnu::always_inline]] std::byte* mapped_before(Address at, std::size_t length_bytes) const {
     const Mapping& m = mappings_[at.region];
-    if (length_bytes <= m.length_bytes && at.offset_bytes <= m.length_bytes - length_bytes &&
-        m.base != nullptr) [[likely]] {
-      return m.base + at.offset_bytes;
-    }
-    return remap(at, length_bytes);
+    if (length_bytes > m.length_bytes || at.offset_bytes > m.length_bytes - length_bytes) [[unlikely]]
+      return nullptr;
+    return m.base + at.offset_bytes;
   }
 
   // How long `region` is now; 0 if it does not exist.
@@ -134,7 +137,9 @@ class Endpoint {
   friend struct Posted;
   std::byte* remap(Address at, std::size_t length_bytes);
 
-  std::array<Mapping, 256> mappings_{};  // any RegionId, since addresses are input
+  void remember(RegionId region, const Mapping& mapping);
+
+  std::array<Mapping, 256> mappings_{};  // of length 0 if not mapped; any RegionId, since addresses are input
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Port> port_;
   coro::RunQueue queue_;

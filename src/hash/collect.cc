@@ -82,7 +82,9 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
       auto header = co_await read_header(word.item());
-      if (!header || header->expires_at_ns == 0 || header->expires_at_ns > session_.now()) continue;
+      if (!header || !expired(header->expires_at_ns)) continue;
+      // A damaged word may point at anything that looks like this; nothing is to be written there.
+      if (!co_await read_item(word.item())) continue;
       auto gone = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), word.level()));
       if (!gone) co_return std::unexpected(std::move(gone.error()));
       if (!*gone) continue;
@@ -117,6 +119,7 @@ coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
       auto orphan = co_await is_orphan(ref, word);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
+      if (!session_.may_act()) continue;  // looked at too long ago: left to the next collection
       // Retired as if it had been unlinked just now: somebody who is late may still know it.
       const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = session_.now()};
       auto before = co_await endpoint_.compare_swap(at, word, retired.encode());
@@ -175,8 +178,8 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
     ++report->slots_used;
     if (!word.is(SlotType::committed)) {
       ++report->slots_pending;
-      add_finding(report,
-                  fmt::format("slot {}: an insert or move is half done (type {})", slot, word.raw & 7));
+      add_finding(report, fmt::format("slot {}: an insert or move is half done (type {})", slot,
+                                      static_cast<unsigned>(word.type())));
     }
     (*linked)[bit_of(ref)] = true;
     auto found = co_await read_item(ref);

@@ -1,5 +1,6 @@
 // Hostile memory: slots and items that no client wrote. Expect: errors for the keys concerned, and harm to no
 // other.
+#include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -23,7 +24,7 @@ TEST(Damage, AnItemWithChangedBytesIsAnErrorUntilItIsWrittenAgain) {
   Client client(*store);
   ASSERT_TRUE(client.put("k", "value").has_value());
   const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
-  for (std::uint64_t offset = memory::checked_from; offset < sizeof(memory::ItemHeader) + 6; ++offset) {
+  for (std::uint64_t offset = memory::summed_from; offset < sizeof(memory::ItemHeader) + 6; ++offset) {
     SCOPED_TRACE(offset);
     *store->at(item.address() + offset) ^= std::byte{0x40};
     const auto got = client.get("k");
@@ -56,7 +57,7 @@ TEST(Damage, ADamagedItemCanBeRemoved) {
 // counts it.
 TEST(Damage, ASlotThatNoClientWrites) {
   for (const std::uint64_t word :
-       {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{3} << 3 | 1}) {
+       {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{7}, SlotWord::empty(1, first_level + 1).raw}) {
     SCOPED_TRACE(word);
     const auto store = make_store();
     Client client(*store);
@@ -90,17 +91,18 @@ TEST(Damage, ASlotThatNoClientWrites) {
 // Receive: a slot that another key's insert passes by names a damaged item, as if half done. Expect: no harm
 // to it.
 TEST(Damage, GarbageInTheWayOfAnInsert) {
-  const std::uint64_t nowhere = std::uint64_t{1'000'000} << 34 | std::uint64_t{2} << 27 | 2U << 3;
-  for (std::uint64_t type = 2; type <= 6; ++type) {
+  for (const SlotType type :
+       {SlotType::committed, SlotType::pending, SlotType::aborted, SlotType::placed, SlotType::moved}) {
+    const SlotWord nowhere =
+        SlotWord::link(type, {.region = memory::first_data_region, .unit = 1'000'000}, 0, 0, first_level);
     for (int slots = 1; slots <= 3; ++slots) {
-      SCOPED_TRACE(fmt::format("type {} in {} slots", type, slots));
+      SCOPED_TRACE(fmt::format("type {} in {} slots", static_cast<int>(type), slots));
       const auto store = make_store();
       Client client(*store);
       const Locations at = locations(client, "key");
-      for (int i = 0; i < slots; ++i)
-        fake::set_slot(*store, at.slot[static_cast<unsigned>(i)], {nowhere | type});
+      for (int i = 0; i < slots; ++i) fake::set_slot(*store, at.slot[static_cast<unsigned>(i)], nowhere);
       const auto put = client.put("key", "value");
-      const bool in_home = type == static_cast<std::uint64_t>(SlotType::moved);  // waits for a move to end
+      const bool in_home = type == SlotType::moved;  // waits for a move to end
       if (slots < 3 && !in_home) {
         EXPECT_TRUE(put.has_value()) << put.error().message();
         EXPECT_EQ(client.get("key").value(), "value");
@@ -132,6 +134,33 @@ TEST(Damage, AForeignKeysDamagedSlotDoesNotFailAnInsert) {
   }
   const auto put = client.put(key, "value");
   EXPECT_TRUE(put.has_value()) << put.error().message();
+}
+
+// Receive: a slot that points into another key's value, at bytes that look like the header of an item that
+// has expired. Expect: a collection writes nothing there.
+TEST(Damage, CollectingDoesNotWriteWhereADamagedSlotPoints) {
+  const auto store = make_store();
+  Client client(*store);
+  memory::ItemHeader looks_expired{};
+  looks_expired.expires_at_ns = 1;
+  looks_expired.key_bytes = 1;
+  std::string value(4'000, 'x');
+  // At each place of the value where an item may begin.
+  const std::uint64_t first =
+      memory::item_unit_bytes - (sizeof(memory::ItemHeader) + 1) % memory::item_unit_bytes;
+  for (std::uint64_t at = first; at + sizeof looks_expired <= value.size(); at += memory::item_unit_bytes)
+    std::memcpy(value.data() + at, &looks_expired, sizeof looks_expired);
+  ASSERT_TRUE(client.put("k", value).has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  SlotNumber victim = 0;
+  while (!slot(*store, victim).is(SlotType::empty)) ++victim;
+  const memory::ItemRef inside{.region = item.region, .unit = item.unit + 2, .size_class = 1};
+  fake::set_slot(*store, victim, SlotWord::link(SlotType::committed, inside, 0, 0, first_level));
+  store->advance(10 * base::second_ns);
+  [[maybe_unused]] const auto collected = client.collect();
+  const auto got = client.get("k");
+  ASSERT_TRUE(got.has_value()) << got.error().message();
+  EXPECT_EQ(*got, value);
 }
 
 // Random words over slots, descriptors and items; then every call. Expect: answers or errors, soon.

@@ -37,6 +37,10 @@ coro::Task<Result<void>> Table::start_growth() {
     const fabric::Address at = reached_at_address(before.level - (level_modulus - 2));
     std::uint64_t reached = 0;
     if (auto read = co_await endpoint_.read_words({&at, 1}, &reached); !read) co_return read;
+    // A short operation that seems to have begun so early is over in a moment.
+    constexpr int looks_max = 4;
+    for (int look = 1; look < looks_max && session_.others_run_since(reached); ++look)
+      co_await endpoint_.sleep_until(session_.now() + base::millisecond_ns);
     if (session_.others_run_since(reached)) {
       // Those that have just begun are over soon: the caller tries again.
       if (reached + session_.geometry().expiry_ns > session_.now()) co_return Result<void>{};
@@ -263,13 +267,13 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       if (is_settled(word, d)) break;
       auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
       if (!split) co_return std::unexpected(std::move(split.error()));
-      if (*split && slot >= low_slots && word.level() != (d.level + 1U) % level_modulus &&
-          !word.is(SlotType::unborn)) {
-        // No client writes such a word into an upper half: it is mended.
+      if (directory() != d || !*split) co_return Result<void>{};
+      if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
+        // Read in this very growth, as the directory says; no client writes such a word into the upper half
+        // then, so it is damage, and mended.
         auto mended = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), d.level + 1U));
         if (!mended) co_return std::unexpected(std::move(mended.error()));
       }
-      if (directory() != d || !*split) co_return Result<void>{};
     }
   }
   LOCH_FAULT_POINT("grow.before_finish");

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 #include "fabric/endpoint.h"
 #include "hash/index.h"
@@ -27,104 +28,120 @@ class Here {
   Here(fabric::Endpoint& endpoint, const std::byte* directory_word, unsigned candidates)
       : endpoint_(endpoint), directory_word_(directory_word), candidates_(candidates) {}
 
+  // `alone`: the next step follows at once, so what it loads need not be asked for before; and nothing is
+  // called, so that what is not known yet fails.
+  enum class Pace : std::uint8_t { alone, batch };
+
+  template <Pace pace = Pace::batch>
   [[gnu::always_inline]] bool step1_find_slots(Probe& probe) {
-    const Directory directory = Directory::decode(fabric::load_word(directory_word_));
-    if (directory.growing) [[unlikely]]
-      return false;
-    const std::uint64_t rows = directory.rows();
-    std::byte* index =
-        endpoint_.mapped({memory::index_region, 0}, rows * candidates_ * sizeof(std::uint64_t));
-    if (index == nullptr) [[unlikely]]
-      return false;
+    const std::uint64_t directory = fabric::load_word(directory_word_);
+    if (directory != seen_directory_) [[unlikely]] {
+      if (pace == Pace::alone || !take_directory(directory)) return false;
+    }
     if (candidates_ == usual_candidates) [[likely]] {
-      find_slots<usual_candidates>(probe, index, rows, usual_candidates);
+      find_slots<pace, usual_candidates>(probe, usual_candidates);
     } else {
-      find_slots<candidates_max>(probe, index, rows, candidates_);
+      find_slots<pace, candidates_max>(probe, candidates_);
     }
     return true;
   }
 
   // One slot must match: which one is as good as random, so it is selected without a branch that the
-  // processor would guess wrong, and would forget the next call's loads over.
-  [[gnu::always_inline]] bool step2_match_filter(Probe& probe) {
-    constexpr std::uint64_t compared = std::uint64_t{0xff} << 19 | 7;
-    const std::uint64_t wanted =
-        std::uint64_t{probe.key.filter()} << 19 | static_cast<std::uint64_t>(SlotType::committed);
-    const unsigned matches = candidates_ == usual_candidates
-                                 ? select<usual_candidates>(probe, compared, wanted, usual_candidates)
-                                 : select<candidates_max>(probe, compared, wanted, candidates_);
-    if (matches != 1) return false;
+  // processor would guess wrong, and would forget the next call's loads over. Of the item, the first
+  // `item_bytes_wanted` may be touched afterwards.
+  template <Pace pace = Pace::batch>
+  [[gnu::always_inline]] bool step2_match_filter(Probe& probe, std::uint64_t item_bytes_wanted) {
+    const std::uint64_t wanted = upper_bits_ | std::uint64_t{probe.key.filter()} << SlotWord::filter_at;
+    const std::uint64_t nearest = candidates_ == usual_candidates
+                                      ? find_nearest<usual_candidates>(probe, wanted, usual_candidates)
+                                      : find_nearest<candidates_max>(probe, wanted, candidates_);
+    if (nearest >> SlotWord::filter_at != 0) return false;
+    probe.word = {nearest ^ wanted};
     const memory::ItemRef ref = probe.word.item();
-    if (ref.size_class >= memory::size_class_count) return false;
-    const std::byte* item = endpoint_.mapped(ref.address(), memory::class_bytes[ref.size_class]);
+    const std::byte* item = pace == Pace::alone ? endpoint_.mapped_before(ref.address(), item_bytes_wanted)
+                                                : endpoint_.mapped(ref.address(), item_bytes_wanted);
     if (item == nullptr) [[unlikely]]
       return false;
-    __builtin_prefetch(item);
+    if constexpr (pace == Pace::batch) __builtin_prefetch(item);
     __builtin_prefetch(item + fabric::cache_line_bytes);
     probe.item.begin(item, ref);
     return true;
   }
 
-  // Keys are short: two loads that overlap compare up to 16 bytes.
-  [[gnu::always_inline]] static bool same_bytes(std::string_view a, std::string_view b) {
-    constexpr std::size_t word = sizeof(std::uint64_t);
-    if (a.size() != b.size()) return false;
-    if (a.size() < word || a.size() > 2 * word) return a == b;
-    const auto at = [](std::string_view text, std::size_t offset) {
-      std::uint64_t bytes = 0;
-      std::memcpy(&bytes, text.data() + offset, sizeof bytes);
-      return bytes;
-    };
-    const std::size_t last = a.size() - word;
-    return ((at(a, 0) ^ at(b, 0)) | (at(a, last) ^ at(b, last))) == 0;
+  // Of an item of which header and key may be touched.
+  [[gnu::always_inline]] static bool step3_compare_key(const Probe& probe) {
+    return probe.item.key_bytes() == probe.key.bytes.size() &&
+           same_bytes(probe.item.key_text(), probe.key.bytes);
   }
 
-  [[gnu::always_inline]] bool step3_compare_key(Probe& probe) {
-    return probe.item.take_lengths(memory::class_bytes[probe.item.ref().size_class]) &&
-           same_bytes(probe.item.key(), probe.key.bytes);
+  // Without a call, which would make the processor see less far.
+  [[gnu::always_inline]] static bool same_bytes(const char* a, std::string_view b) {
+    constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+    const auto differ = [&](std::size_t offset) __attribute__((always_inline)) {
+      std::uint64_t x = 0;
+      std::uint64_t y = 0;
+      std::memcpy(&x, a + offset, word_bytes);
+      std::memcpy(&y, b.data() + offset, word_bytes);
+      return x ^ y;
+    };
+    if (b.size() < word_bytes) [[unlikely]] {
+      for (std::size_t i = 0; i < b.size(); ++i) {
+        if (a[i] != b[i]) return false;
+      }
+      return true;
+    }
+    const std::size_t last = b.size() - word_bytes;
+    for (std::size_t offset = 0; offset < last; offset += word_bytes) {
+      if (differ(offset) != 0) return false;
+    }
+    return differ(last) == 0;
   }
 
  private:
   static constexpr unsigned usual_candidates = 3;
 
+  // Keeps what follows from a directory word, until there is another. False while the index grows.
+  bool take_directory(std::uint64_t word);
+
   // `most` is known to the compiler, which unrolls the loop; `count` is at most that.
-  template <unsigned most>
-  [[gnu::always_inline]] static void find_slots(Probe& probe, std::byte* index, std::uint64_t rows,
-                                                unsigned count) {
+  template <Pace pace, unsigned most>
+  [[gnu::always_inline]] void find_slots(Probe& probe, unsigned count) const {
 #pragma unroll
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
-      const SlotNumber slot = (row_mix(probe.key.hash, i) & (rows - 1)) * count + i;
-      probe.slot[i] = index + slot * sizeof(std::uint64_t);
-      __builtin_prefetch(probe.slot[i]);
+      const SlotNumber slot = (row_mix(probe.key.hash, i) & row_mask_) * count + i;
+      probe.slot[i] = index_ + slot * sizeof(std::uint64_t);
+      if constexpr (pace == Pace::batch) __builtin_prefetch(probe.slot[i]);
     }
   }
 
-  // How many slots match; the word and the place of the one that does.
+  // The least difference of a slot's word from `wanted`, whose lower bits are zero; and its slot.
   template <unsigned most>
-  [[gnu::always_inline]] static unsigned select(Probe& probe, std::uint64_t compared, std::uint64_t wanted,
-                                                unsigned count) {
-    std::uint64_t matches = 0;
-    std::uint64_t word = 0;
-    std::uintptr_t place = 0;
+  [[gnu::always_inline]] static std::uint64_t find_nearest(Probe& probe, std::uint64_t wanted,
+                                                           unsigned count) {
+    std::uint64_t nearest = ~std::uint64_t{0};
+    std::byte* place = nullptr;
 #pragma unroll
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
-      const std::uint64_t seen = fabric::load_word(probe.slot[i]);
-      std::uint64_t match = static_cast<std::uint64_t>((seen & compared) == wanted);
-      asm("" : "+r"(match));  // a number from here on: the compiler is not to make branches of it
-      matches += match;
-      word |= seen & (0 - match);
-      place |= reinterpret_cast<std::uintptr_t>(probe.slot[i]) & (0 - match);
+      const std::uint64_t difference = fabric::load_word(probe.slot[i]) ^ wanted;
+      const bool nearer = difference < nearest;
+      place = __builtin_unpredictable(nearer) ? probe.slot[i] : place;
+      nearest = __builtin_unpredictable(nearer) ? difference : nearest;
     }
-    probe.word = {word};
-    probe.matched = reinterpret_cast<std::byte*>(place);
-    return static_cast<unsigned>(matches);
+    probe.matched = place;
+    return nearest;
   }
 
   fabric::Endpoint& endpoint_;
   const std::byte* directory_word_;
   unsigned candidates_;
+
+  // What follows from `seen_directory_`.
+  std::uint64_t seen_directory_ = ~std::uint64_t{0};
+  std::byte* index_ = nullptr;
+  std::uint64_t row_mask_ = 0;
+  std::uint64_t upper_bits_ = 0;  // type and level of a committed word
 };
 
 }  // namespace loch::hash

@@ -81,18 +81,25 @@ struct Key {
   std::string_view bytes;
   std::uint64_t hash = 0;
 
-  static Key of(std::string_view bytes, std::uint64_t seed) {
+  [[gnu::always_inline]] static Key of(std::string_view bytes, std::uint64_t seed) {
     return {.bytes = bytes, .hash = base::hash_bytes(bytes.data(), bytes.size(), seed)};
   }
   [[nodiscard]] constexpr std::uint8_t filter() const { return static_cast<std::uint8_t>(hash >> 56); }
 };
 
-// The i-th mix of a key's hash; the low bits name its row. The hash is a good one already: the upper half of
-// a product with an odd number spreads it anew, and costs one multiplication.
+// The i-th mix of a key's hash; the low bits name its row. The hash is a good one already: two mixes are bits
+// of it, others the upper half of a product with an odd number, which spreads it anew.
 constexpr std::uint64_t row_mix(std::uint64_t hash, unsigned candidate) {
-  constexpr std::array<std::uint64_t, candidates_max> odd = {0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL,
-                                                             0x94d049bb133111ebULL, 0xd6e8feb86659fd93ULL};
-  return (hash * odd[candidate]) >> 32;
+  switch (candidate) {
+    case 0:
+      return hash & 0xffff'ffff;
+    case 1:
+      return hash >> 24 & 0xffff'ffff;  // below the filter
+    case 2:
+      return (hash * 0x94d049bb133111ebULL) >> 32;
+    default:
+      return (hash * 0xd6e8feb86659fd93ULL) >> 32;
+  }
 }
 static_assert(last_level < 32, "a mix has 32 bits");
 

@@ -1,6 +1,8 @@
 // Items as bytes: made, and taken apart with every length checked, since they come from other processes.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,13 +21,38 @@ constexpr std::uint64_t item_bytes(std::uint64_t key_bytes, std::uint64_t value_
   return sizeof(memory::ItemHeader) + key_bytes + value_bytes;
 }
 
-// Of an item at `ref` whose bytes begin at `bytes`, `checked_bytes` of them from memory::checked_from. An
-// item that is read at another place than it was written to does not pass.
-inline std::uint64_t item_checksum(const std::byte* bytes, std::uint64_t checked_bytes,
-                                   const memory::ItemRef& ref) {
-  constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;
-  return base::checksum_bytes(bytes + memory::checked_from, checked_bytes) ^ (ref.place() * spread);
+// The sums of an item; see memory::ItemHeader. An item that is read at another place than it was written to
+// does not pass. `summed` are its bytes from memory::summed_from to the key.
+[[gnu::always_inline]] inline std::uint32_t header_sum(const memory::ItemRef& ref, const void* summed,
+                                                       std::string_view key) {
+  const std::uint64_t place = ref.place();
+  std::uint32_t sum = base::crc32c(0, &place, sizeof place, nullptr);
+  sum = base::crc32c(sum, summed, sizeof(memory::ItemHeader) - memory::summed_from, nullptr);
+  return base::crc32c(sum, key.data(), key.size(), nullptr);
 }
+
+// Copies the value to `to` and returns its value_sum. A long one is copied and summed up a piece at a time,
+// while it is in the nearest cache.
+std::uint32_t copy_long_value(std::uint32_t header_sum, std::string_view value, char* to);
+[[gnu::always_inline]] inline std::uint32_t copy_value(std::uint32_t header_sum, std::string_view value,
+                                                       char* to) {
+  if (value.size() > base::crc_bytes_max) [[unlikely]]
+    return copy_long_value(header_sum, value, to);
+  return base::crc32c(header_sum, value.data(), value.size(), to);
+}
+// The same of a value that stays where it is.
+inline std::uint32_t value_sum(std::uint32_t header_sum, std::string_view value) {
+  if (value.size() > base::crc_bytes_max) return copy_long_value(header_sum, value, nullptr);
+  return base::crc32c(header_sum, value.data(), value.size(), nullptr);
+}
+
+// What tells an item from any other that its key has ever had: a client writes no two items at one time to
+// one place.
+constexpr std::uint64_t item_version(const memory::ItemRef& ref, base::Nanos written_at_ns,
+                                     std::uint16_t client) {
+  return base::mix(written_at_ns << 10 | client) ^ ref.place();
+}
+static_assert(memory::client_count_max <= 1 << 10);
 
 // An item where it lies, its lengths checked.
 class ItemView {
@@ -42,6 +69,14 @@ class ItemView {
     bytes_ = bytes;
     ref_ = ref;
   }
+  // Whether the item says that its key and value are that long, and never expire.
+  [[gnu::always_inline]] bool is_plain(std::size_t key_bytes, std::size_t value_bytes) {
+    key_bytes_ = static_cast<std::uint16_t>(key_bytes);
+    value_bytes_ = static_cast<std::uint32_t>(value_bytes);
+    constexpr unsigned client_bits = 16;
+    const std::uint64_t lengths = word(offsetof(memory::ItemHeader, value_bytes)) << client_bits;
+    return lengths == (key_bytes << 32 | value_bytes) << client_bits && expires_at_ns() == 0;
+  }
   bool take_lengths(std::uint64_t available) {
     std::memcpy(&value_bytes_, bytes_ + offsetof(memory::ItemHeader, value_bytes), sizeof value_bytes_);
     std::memcpy(&key_bytes_, bytes_ + offsetof(memory::ItemHeader, key_bytes), sizeof key_bytes_);
@@ -51,10 +86,21 @@ class ItemView {
   [[nodiscard]] const memory::ItemRef& ref() const { return ref_; }
   [[nodiscard]] const std::byte* bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t length_bytes() const { return item_bytes(key_bytes_, value_bytes_); }
+  // The key as it stands there, its length unchecked.
+  [[nodiscard]] std::uint16_t key_bytes() const {
+    std::uint16_t length = 0;
+    std::memcpy(&length, bytes_ + offsetof(memory::ItemHeader, key_bytes), sizeof length);
+    return length;
+  }
+  [[nodiscard]] const char* key_text() const { return text(); }
   [[nodiscard]] std::string_view key() const { return {text(), key_bytes_}; }
   [[nodiscard]] std::string_view value() const { return {text() + key_bytes_, value_bytes_}; }
   [[nodiscard]] std::uint64_t key_hash() const { return word(offsetof(memory::ItemHeader, key_hash)); }
-  [[nodiscard]] std::uint64_t version() const { return word(offsetof(memory::ItemHeader, checksum)); }
+  [[nodiscard]] std::uint64_t version() const {
+    std::uint16_t client = 0;
+    std::memcpy(&client, bytes_ + offsetof(memory::ItemHeader, client), sizeof client);
+    return item_version(ref_, written_at_ns(), client);
+  }
   [[nodiscard]] base::Nanos written_at_ns() const {
     return word(offsetof(memory::ItemHeader, written_at_ns));
   }
@@ -64,11 +110,28 @@ class ItemView {
 
   // Whether the bytes are those that were written.
   [[nodiscard]] bool is_intact() const {
-    const std::uint64_t checked_bytes = length_bytes() - memory::checked_from;
-    return item_checksum(bytes_, checked_bytes, ref_) == version();
+    return header_is_intact() && stored_value_sum() == value_sum(stored_header_sum(), value());
+  }
+  // Copies the value to `to`; whether the item's bytes, and those that were copied, are the ones that were
+  // written.
+  bool copy_value_to(char* to) const {
+    return copy_value(stored_header_sum(), value(), to) == stored_value_sum() && header_is_intact();
+  }
+  // The same for who knows the key, and wants to know nothing else of the header.
+  [[gnu::always_inline]] bool copy_just_value_to(char* to) const {
+    return copy_value(stored_header_sum(), value(), to) == stored_value_sum();
   }
 
  private:
+  [[nodiscard]] bool header_is_intact() const {
+    return header_sum(ref_, bytes_ + memory::summed_from, key()) == stored_header_sum();
+  }
+  [[nodiscard]] std::uint32_t stored_header_sum() const {
+    return static_cast<std::uint32_t>(word(offsetof(memory::ItemHeader, header_sum)));
+  }
+  [[nodiscard]] std::uint32_t stored_value_sum() const {
+    return static_cast<std::uint32_t>(word(offsetof(memory::ItemHeader, header_sum)) >> 32);
+  }
   [[nodiscard]] const char* text() const {
     return reinterpret_cast<const char*>(bytes_) + sizeof(memory::ItemHeader);
   }
@@ -84,37 +147,25 @@ class ItemView {
   std::uint16_t key_bytes_ = 0;
 };
 
-// Writes an item's bytes to `at` (item_bytes of them), its state `in_use` last. Returns its checksum.
+// Writes an item's bytes to `at` (item_bytes of them), its state `in_use` last. Returns its version.
 inline std::uint64_t write_item(std::byte* at, const memory::ItemRef& ref, memory::ItemHeader header,
                                 std::string_view key, std::string_view value) {
   header.key_bytes = static_cast<std::uint16_t>(key.size());
   header.value_bytes = static_cast<std::uint32_t>(value.size());
-  const std::uint64_t length = item_bytes(key.size(), value.size());
-
-  // A short item is put together and summed up in the cache: where it will lie is mostly not in it.
-  constexpr std::size_t staged_bytes_max = 1024;
-  alignas(64) std::array<std::byte, staged_bytes_max> stage;
-  std::byte* whole = length <= stage.size() ? stage.data() : at;
-  std::byte* body = whole + sizeof header;
+  char* body = reinterpret_cast<char*>(at) + sizeof header;
   std::memcpy(body, key.data(), key.size());
-  if (!value.empty()) std::memcpy(body + key.size(), value.data(), value.size());
+  header.header_sum = header_sum(ref, reinterpret_cast<const std::byte*>(&header) + memory::summed_from, key);
+  header.value_sum = copy_value(header.header_sum, value, body + key.size());
 
-  // The header goes to its place in words, since a sweep may look at it while the item is being claimed.
+  // In words, since a sweep may look at the header while the item is being claimed.
   std::array<std::uint64_t, sizeof header / sizeof(std::uint64_t)> words;
   std::memcpy(words.data(), &header, sizeof header);
-  const auto put = [](std::byte* to, std::uint64_t word) {
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_relaxed);
-  };
-  constexpr std::size_t checked_word = memory::checked_from / sizeof(std::uint64_t);
-  for (std::size_t i = checked_word; i < words.size(); ++i) put(whole + i * sizeof(std::uint64_t), words[i]);
-  const std::uint64_t checksum = item_checksum(whole, length - memory::checked_from, ref);
-  if (whole != at) {
-    for (std::size_t i = checked_word; i < words.size(); ++i) put(at + i * sizeof(std::uint64_t), words[i]);
-    std::memcpy(at + sizeof header, body, length - sizeof header);
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at + i * sizeof(std::uint64_t)))
+        .store(words[i], std::memory_order_relaxed);
   }
-  put(at + offsetof(memory::ItemHeader, checksum), checksum);
   fabric::store_word(at, memory::ItemState{.kind = memory::ItemKind::in_use}.encode());
-  return checksum;
+  return item_version(ref, header.written_at_ns, header.client);
 }
 
 }  // namespace loch::hash

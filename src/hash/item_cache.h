@@ -20,8 +20,9 @@ class ItemCache {
 
   ItemCache(std::size_t bytes_max, base::Nanos expiry_ns) : bytes_max_(bytes_max), expiry_ns_(expiry_ns) {}
 
-  // The copy of an item that a slot names now, or null. `length_bytes` is set with it.
-  Copy find(const memory::ItemRef& item, base::Nanos now, std::size_t& length_bytes) {
+  // The copy of an item that a slot was seen to name between `since` and `now`, or null. `length_bytes` is
+  // set with it.
+  Copy find(const memory::ItemRef& item, base::Nanos since, base::Nanos now, std::size_t& length_bytes) {
     const auto it = entries_.find(item.place());
     if (it == entries_.end()) return nullptr;
     const auto entry = it->second;
@@ -29,7 +30,7 @@ class ItemCache {
       erase(entry);
       return nullptr;
     }
-    entry->seen_at = now;
+    entry->seen_at = std::max(entry->seen_at, since);
     order_.splice(order_.begin(), order_, entry);
     length_bytes = entry->length_bytes;
     return entry->copy;

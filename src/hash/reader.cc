@@ -31,6 +31,18 @@ Table::Table(memory::Session& session, memory::Allocator& allocator, const Table
   if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes, session.geometry().expiry_ns);
 }
 
+bool Here::take_directory(std::uint64_t word) {
+  const Directory directory = Directory::decode(word);
+  if (directory.growing) return false;
+  const std::uint64_t rows = directory.rows();
+  index_ = endpoint_.mapped({memory::index_region, 0}, rows * candidates_ * sizeof(std::uint64_t));
+  if (index_ == nullptr) return false;
+  row_mask_ = rows - 1;
+  upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
+  seen_directory_ = word;
+  return true;
+}
+
 Directory Table::directory() { return Directory::decode(fabric::load_word(directory_word_)); }
 
 std::uint64_t Table::initial_index_bytes(unsigned candidates) {
@@ -44,6 +56,14 @@ void Table::initialize(std::byte* control, std::byte* index, unsigned candidates
   for (std::uint64_t slot = 0; slot < slots; ++slot) {
     fabric::store_word(index + slot * sizeof(std::uint64_t), SlotWord::empty(slot << 12, first_level).raw);
   }
+}
+
+bool Table::parse_here(ItemView& item) {
+  const memory::ItemRef& ref = item.ref();
+  const bool large = ref.size_class >= memory::size_class_count;
+  const std::uint64_t room =
+      large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
+  return item.take_lengths(room) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
 }
 
 coro::Task<Result<Found>> Table::get(Key key) {
@@ -140,7 +160,7 @@ coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
   Found found;
   if (cache_) {
     std::size_t length = 0;
-    if (auto copy = cache_->find(ref, session_.oldest_operation(), length)) {
+    if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.now(), length)) {
       session_.count(Counter::cache_hit);
       if (!found.view.parse(copy.get(), length, ref)) co_return damaged();
       found.copy = std::move(copy);
@@ -281,6 +301,15 @@ coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
 
 coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                           SlotWord* before) {
+  if (!session_.may_act()) {
+    // The item that `expected` names may have been reused: it counts as changed.
+    session_.count(Counter::conflicts);
+    if (before == nullptr) co_return false;
+    auto word = co_await read_slot(slot);
+    if (!word) co_return std::unexpected(std::move(word.error()));
+    *before = {*word};
+    co_return false;
+  }
   auto seen = co_await endpoint_.compare_swap(slot_address(slot), expected.raw, desired.raw);
   if (!seen) co_return std::unexpected(std::move(seen.error()));
   if (before != nullptr) *before = {*seen};

@@ -7,11 +7,15 @@
 // Different items of the key are told apart by a letter behind the tag: C0a, I0b.
 #include "hash/rules.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "base/random.h"
 
 namespace loch::hash {
 namespace {
@@ -62,7 +66,7 @@ std::string resolved(const Collect& c) {
   constexpr std::string_view letters = "?ECIAPM?";
   std::string text = fmt::format("{}:{}", repair->location, letters[static_cast<std::size_t>(to.type())]);
   if (to.is(SlotType::empty)) {
-    EXPECT_EQ(to.raw >> 5, nonce) << "an empty word is never one that was there before";
+    EXPECT_EQ(to.nonce(), nonce) << "an empty word is never one that was there before";
   } else {
     text += fmt::format("{}", to.tag());
   }
@@ -167,6 +171,65 @@ TEST(Resolve, Rule5ClearsAnAWhoseOwnerIsGone) {
   EXPECT_EQ(resolved(receive("C0 A0a E")), "");
   EXPECT_EQ(resolved(receive("C0 A0a E", 2)), "1:E");
   EXPECT_EQ(resolved(receive("C0 a0 E", 2)), "") << "another key's";
+}
+
+// Receive: at random, what clients leave of one key: its item, committed or half way in a move, and rests of
+// moves and inserts. Expect: RESOLVE ends, the key's item stays it, and nothing is left in doubt.
+TEST(Resolve, EndsAndKeepsTheCurrentItem) {
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<std::string> words(3, "E");
+    const auto empty = [&] {
+      std::size_t j = random.below(3);
+      while (words[j] != "E") j = (j + 1) % 3;
+      return j;
+    };
+    const auto how = random.below(4);
+    if (how == 1 || how == 2) words[empty()] = "C3";
+    if (how == 2) {  // a move was begun, or given up since
+      const std::size_t source = words[0] == "C3" ? 0 : words[1] == "C3" ? 1 : 2;
+      words[empty()] = fmt::format("P{}<{}", random.below(2) == 0 ? 4 : 2, source);
+    }
+    if (how == 3) {  // a move is half way
+      const std::size_t source = empty();
+      words[source] = "M";
+      const std::size_t destination = empty();
+      words[source] = fmt::format("M4>{}", destination);
+      words[destination] = fmt::format("P4<{}", source);
+    }
+    const auto empties = std::ranges::count(words, "E");
+    for (std::size_t left = random.below(static_cast<std::uint64_t>(empties) + 1); left > 0; --left) {
+      const std::size_t j = empty();
+      const char item = static_cast<char>('a' + j);
+      const auto kind = random.below(4);
+      words[j] = kind == 0   ? fmt::format("I0{}", item)
+                 : kind == 1 ? fmt::format("A0{}", item)
+                 : kind == 2 ? fmt::format("M2>{}", (j + 1) % 3)
+                             : fmt::format("c0{}", item);
+    }
+    SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
+    Collect c = receive(fmt::format("{}", fmt::join(words, " ")), 7);
+    const bool had = current_location(c) >= 0;
+    const memory::ItemRef item =
+        had ? c.word[static_cast<unsigned>(current_location(c))].item() : memory::ItemRef{};
+    int steps = 0;
+    for (; steps < 12; ++steps) {
+      const auto repair = resolve(c, nonce + static_cast<unsigned>(steps));
+      if (!repair) break;
+      ASSERT_EQ(repair->expected, c.word[repair->location]);
+      c.word[repair->location] = repair->desired;
+      if (repair->desired.is(SlotType::empty)) c.mine &= static_cast<std::uint8_t>(~(1U << repair->location));
+      if (!had) continue;
+      const int now = current_location(c);
+      ASSERT_GE(now, 0) << "after step " << steps;
+      ASSERT_EQ(c.word[static_cast<unsigned>(now)].item(), item) << "after step " << steps;
+    }
+    ASSERT_LT(steps, 12) << "it does not end";
+    EXPECT_FALSE(has_unfinished(c));
+    if (had) EXPECT_EQ(c.word[static_cast<unsigned>(committed_location(c))].item(), item);
+  }
 }
 
 TEST(Resolve, MovesComeBeforeInserts) {

@@ -1,14 +1,17 @@
 // A slot of the index: one 64-bit word, changed by compare-swap alone (docs/hash.md, "Words").
 //
-//   63            34 33    27 26    19 18   14 13  11 10   5 4    3 2    0
-//   [unit           ][region ][filter ][class ][ref  ][tag  ][level ][type ]
-//   [nonce                                                  ][level ][0 0 1]    empty
+//   63  61 60   59 58    51 50  48 47   43 42    36 35    6 5    0
+//   [type ][level  ][filter ][ref  ][class ][region ][unit  ][tag  ]
+//   [type ][level  ][nonce                                         ]    empty
 //
-// unit, region, class   the item (memory::ItemRef)
-// filter                8 bits of the key's hash, so that most foreign items need not be read
-// tag                   rises with every pending link and every move of an item
-// ref                   P and M: where the other end of the move is
 // level                 the index level modulo 4 at which this row was last split (docs/hash.md, "Growth")
+// filter                8 bits of the key's hash, so that most foreign items need not be read
+// ref                   P and M: where the other end of the move is
+// class, region, unit   the item (memory::ItemRef)
+// tag                   rises with every pending link and every move of an item
+//
+// The committed word of a key differs from what is known of it before it is read, which is the upper 13 bits,
+// by less than any other word does; and the unit stands where it is the item's offset in its region.
 #pragma once
 
 #include <cstdint>
@@ -38,50 +41,73 @@ struct Ref {
 };
 
 struct SlotWord {
+  static constexpr unsigned tag_at = 0;
+  static constexpr unsigned unit_at = 6;
+  static constexpr unsigned region_at = 36;
+  static constexpr unsigned class_at = 43;
+  static constexpr unsigned ref_at = 48;
+  static constexpr unsigned filter_at = 51;
+  static constexpr unsigned level_at = 59;
+  static constexpr unsigned type_at = 61;
+  static constexpr std::uint64_t unit_mask = (std::uint64_t{1} << (region_at - unit_at)) - 1;
+  static constexpr std::uint64_t nonce_mask = (std::uint64_t{1} << level_at) - 1;
+
   std::uint64_t raw;
 
-  [[nodiscard]] constexpr SlotType type() const { return static_cast<SlotType>(raw & 7); }
-  [[nodiscard]] constexpr std::uint8_t level() const { return static_cast<std::uint8_t>(raw >> 3 & 3); }
-  [[nodiscard]] constexpr std::uint8_t tag() const { return static_cast<std::uint8_t>(raw >> 5 & 63); }
-  [[nodiscard]] constexpr Ref ref() const {
-    return {.candidate = static_cast<std::uint8_t>(raw >> 11 & 3),
-            .level_parity = static_cast<std::uint8_t>(raw >> 13 & 1)};
+  [[nodiscard]] constexpr SlotType type() const { return static_cast<SlotType>(raw >> type_at); }
+  [[nodiscard]] constexpr std::uint8_t level() const {
+    return static_cast<std::uint8_t>(raw >> level_at & 3);
   }
-  [[nodiscard]] constexpr std::uint8_t filter() const { return static_cast<std::uint8_t>(raw >> 19 & 0xff); }
+  [[nodiscard]] constexpr std::uint8_t tag() const { return static_cast<std::uint8_t>(raw >> tag_at & 63); }
+  [[nodiscard]] constexpr std::uint64_t nonce() const { return raw & nonce_mask; }
+  [[nodiscard]] constexpr Ref ref() const {
+    return {.candidate = static_cast<std::uint8_t>(raw >> ref_at & 3),
+            .level_parity = static_cast<std::uint8_t>(raw >> (ref_at + 2) & 1)};
+  }
+  [[nodiscard]] constexpr std::uint8_t filter() const {
+    return static_cast<std::uint8_t>(raw >> filter_at & 0xff);
+  }
   [[nodiscard]] constexpr memory::ItemRef item() const {
-    return {.region = static_cast<fabric::RegionId>(raw >> 27 & 0x7f),
-            .unit = static_cast<std::uint32_t>(raw >> 34),
-            .size_class = static_cast<std::uint8_t>(raw >> 14 & 31)};
+    return {.region = static_cast<fabric::RegionId>(raw >> region_at & 0x7f),
+            .unit = static_cast<std::uint32_t>(raw >> unit_at & unit_mask),
+            .size_class = static_cast<std::uint8_t>(raw >> class_at & 31)};
   }
   [[nodiscard]] constexpr bool is(SlotType t) const { return type() == t; }
   // C, I, A, P or M.
-  [[nodiscard]] constexpr bool names_item() const { return (raw & 7) >= 2 && (raw & 7) <= 6; }
+  [[nodiscard]] constexpr bool names_item() const {
+    return type() >= SlotType::committed && type() <= SlotType::moved;
+  }
+  // Of no type that there is: no client writes such a word.
+  [[nodiscard]] constexpr bool has_no_type() const { return type() > SlotType::moved; }
 
   bool operator==(const SlotWord&) const = default;
 
   [[nodiscard]] constexpr SlotWord with_type(SlotType t) const {
-    return {(raw & ~std::uint64_t{7}) | static_cast<std::uint64_t>(t)};
+    return with(type_at, 7, static_cast<std::uint64_t>(t));
   }
   [[nodiscard]] constexpr SlotWord with_level(unsigned l) const {
-    return {(raw & ~(std::uint64_t{3} << 3)) | std::uint64_t{l % level_modulus} << 3};
+    return with(level_at, 3, l % level_modulus);
   }
-  [[nodiscard]] constexpr SlotWord with_tag(std::uint8_t t) const {
-    return {(raw & ~(std::uint64_t{63} << 5)) | std::uint64_t{t} << 5};
-  }
+  [[nodiscard]] constexpr SlotWord with_tag(std::uint8_t t) const { return with(tag_at, 63, t); }
   [[nodiscard]] constexpr SlotWord with_ref(Ref r) const {
-    return {(raw & ~(std::uint64_t{7} << 11)) | std::uint64_t{r.candidate} << 11 |
-            std::uint64_t{r.level_parity} << 13};
+    return with(ref_at, 7, std::uint64_t{r.level_parity} << 2 | r.candidate);
   }
 
   static constexpr SlotWord empty(std::uint64_t nonce, unsigned level) {
-    return {static_cast<std::uint64_t>(SlotType::empty) | std::uint64_t{level % level_modulus} << 3 |
-            nonce << 5};
+    return {static_cast<std::uint64_t>(SlotType::empty) << type_at |
+            std::uint64_t{level % level_modulus} << level_at | (nonce & nonce_mask)};
   }
   static constexpr SlotWord link(SlotType type, const memory::ItemRef& item, std::uint8_t filter,
                                  std::uint8_t tag, unsigned level) {
-    return {static_cast<std::uint64_t>(type) | std::uint64_t{level % level_modulus} << 3 |
-            std::uint64_t{tag} << 5 | std::uint64_t{item.size_class} << 14 | std::uint64_t{filter} << 19 |
-            std::uint64_t{item.region} << 27 | std::uint64_t{item.unit} << 34};
+    return {static_cast<std::uint64_t>(type) << type_at | std::uint64_t{level % level_modulus} << level_at |
+            std::uint64_t{filter} << filter_at | std::uint64_t{item.size_class} << class_at |
+            std::uint64_t{item.region} << region_at | std::uint64_t{item.unit} << unit_at |
+            std::uint64_t{tag} << tag_at};
+  }
+
+ private:
+  [[nodiscard]] constexpr SlotWord with(unsigned at, std::uint64_t mask, std::uint64_t value) const {
+    return {(raw & ~(mask << at)) | value << at};
   }
 };
 static_assert(sizeof(SlotWord) == 8);

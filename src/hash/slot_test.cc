@@ -14,9 +14,10 @@ constexpr memory::ItemRef item{.region = 0x55, .unit = 0x2aaaaaaa, .size_class =
 
 TEST(Slot, LinkBits) {
   const SlotWord word = SlotWord::link(SlotType::committed, item, 0xc3, 0x2d, 6);
-  EXPECT_EQ(word.raw, std::uint64_t{0x2aaaaaaa} << 34 | std::uint64_t{0x55} << 27 |
-                          std::uint64_t{0xc3} << 19 | 0x15U << 14 | 0x2dU << 5 | 2U << 3 | 2U);
-  EXPECT_EQ(word.raw, 0xaaaaaaaaae1d45b2U);
+  EXPECT_EQ(word.raw, std::uint64_t{2} << 61 | std::uint64_t{2} << 59 | std::uint64_t{0xc3} << 51 |
+                          std::uint64_t{0x15} << 43 | std::uint64_t{0x55} << 36 |
+                          std::uint64_t{0x2aaaaaaa} << 6 | 0x2dU);
+  EXPECT_EQ(word.raw, 0x5618ad5aaaaaaaadU);
   EXPECT_EQ(word.type(), SlotType::committed);
   EXPECT_EQ(word.level(), 2);
   EXPECT_EQ(word.tag(), 0x2d);
@@ -26,10 +27,10 @@ TEST(Slot, LinkBits) {
 }
 
 TEST(Slot, EmptyBits) {
-  EXPECT_EQ(SlotWord::empty(0, 0).raw, 1U);
-  EXPECT_EQ(SlotWord::empty(0x1234, 7).raw, 0x1234U << 5 | 3U << 3 | 1);
+  EXPECT_EQ(SlotWord::empty(0, 0).raw, std::uint64_t{1} << 61);
+  EXPECT_EQ(SlotWord::empty(0x1234, 7).raw, std::uint64_t{1} << 61 | std::uint64_t{3} << 59 | 0x1234);
   // 59 bits of nonce are kept.
-  EXPECT_EQ(SlotWord::empty((std::uint64_t{1} << 59) - 1, 0).raw >> 5, (std::uint64_t{1} << 59) - 1);
+  EXPECT_EQ(SlotWord::empty((std::uint64_t{1} << 59) - 1, 0).nonce(), (std::uint64_t{1} << 59) - 1);
 }
 
 TEST(Slot, EachPartIsChangedAlone) {
@@ -52,7 +53,7 @@ TEST(Slot, EachPartIsChangedAlone) {
     for (unsigned type = 0; type < 7; ++type) {
       const SlotWord typed = word.with_type(static_cast<SlotType>(type));
       EXPECT_TRUE(typed.is(static_cast<SlotType>(type)));
-      EXPECT_EQ(typed.raw >> 3, word.raw >> 3);
+      EXPECT_EQ(typed.raw << 3, word.raw << 3);
       EXPECT_EQ(typed.names_item(), type >= 2);
     }
     const SlotWord relinked =
@@ -60,7 +61,8 @@ TEST(Slot, EachPartIsChangedAlone) {
             .with_ref(word.ref());
     EXPECT_EQ(relinked, word);
   }
-  EXPECT_FALSE(SlotWord{7}.names_item());
+  EXPECT_FALSE(SlotWord{std::uint64_t{7} << 61}.names_item());
+  EXPECT_TRUE(SlotWord{std::uint64_t{7} << 61}.has_no_type());
   EXPECT_FALSE(SlotWord{0}.names_item());
 }
 

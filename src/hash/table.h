@@ -71,15 +71,20 @@ class Table final : public memory::ReuseGuard {
   // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do
   [[nodiscard]] bool works_here() const { return !cache_; }
   [[nodiscard]] Here& here() { return here_; }
-  // After here's steps: whether the item may be given out.
-  [[nodiscard]] bool is_good(const Probe& probe) const {
-    return !expired(probe.item.expires_at_ns()) && probe.item.is_intact();
+  // After here's steps: takes the item apart. False if its lengths do not fit.
+  [[nodiscard]] bool parse_here(ItemView& item);
+  [[nodiscard]] bool expired(base::Nanos expires_at_ns) const {
+    return expires_at_ns != 0 && expires_at_ns <= session_.now();
   }
-  // Before here's steps: memory for the item, on its way into the cache while they run.
-  std::optional<memory::ItemRef> prepare_item_here(const WriteRequest& request);
-  // After here's steps: step 2 of PUT. If it fails, `item` is not linked, and is to be discarded.
-  bool update_here(const Probe& probe, const WriteRequest& request, memory::ItemRef item);
+  // Before here's steps: memory for an item, on its way into the cache while they run; null if there is none
+  // at hand. `now` was read during this operation.
+  memory::Allocator::Place prepare_item_here(std::uint64_t length_bytes, base::Nanos now);
+  // After here's steps: step 2 of PUT. If it fails, the item is not linked, and is to be discarded; else the
+  // one that was there, probe.word, is to be retired at a time that is read after this.
+  bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
+                   base::Nanos expires_at_ns, base::Nanos now);
   void discard_here(memory::ItemRef item) { allocator_.discard(item); }
+  void retire_here(SlotWord unlinked, base::Nanos now);
 
   // ---- everything (walk.cc, collect.cc)
   using Visit = std::function<bool(const ItemView&)>;
@@ -141,9 +146,6 @@ class Table final : public memory::ReuseGuard {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
-  [[nodiscard]] bool expired(base::Nanos expires_at_ns) const {
-    return expires_at_ns != 0 && expires_at_ns <= session_.now();
-  }
   // Takes over what an item says of itself, if its key is `key`.
   bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect& into);
@@ -156,9 +158,9 @@ class Table final : public memory::ReuseGuard {
 
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
-  bool compose_here(const WriteRequest& request, NewItem& item);
   memory::ItemHeader header_of(const WriteRequest& request);
-  Result<void> check_condition(const WriteRequest& request, const memory::ItemHeader& current) const;
+  Result<void> check_condition(const WriteRequest& request, memory::ItemRef ref,
+                               const memory::ItemHeader& current) const;
   coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item);
   coro::Task<Result<Outcome>> put_step_of_absent(const WriteRequest* request, KeyCollect* seen,
                                                  NewItem* item);

@@ -72,7 +72,10 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
       if (state.kind != ItemKind::in_use && !replaced_since) continue;
       auto found = co_await read_item(ref);
       if (!found) continue;  // damaged, or not written yet; `check` tells which
-      auto current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
+      Result<Found> current;
+      do {
+        current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
+      } while (!session_.may_act());
       if (!current) {
         if (current.error().code == Errc::timed_out) co_return std::unexpected(std::move(current.error()));
         continue;

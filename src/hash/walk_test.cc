@@ -298,14 +298,14 @@ TEST(Cache, KeepsWithinItsBytes) {
     EXPECT_LE(cache.bytes(), 1'000U);
   }
   std::size_t length = 0;
-  EXPECT_NE(cache.find({.region = 2, .unit = 49}, 0, length), nullptr);
+  EXPECT_NE(cache.find({.region = 2, .unit = 49}, 0, 0, length), nullptr);
   EXPECT_EQ(length, 149U);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 0}, 0, length), nullptr) << "the oldest has made room";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 0}, 0, 0, length), nullptr) << "the oldest has made room";
   cache.insert({.region = 2, .unit = 99}, bytes.data(), 300, 0);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 99}, 0, length), nullptr) << "too large to be kept";
-  EXPECT_EQ(cache.find({.region = 2, .unit = 49, .size_class = 1}, 0, length), nullptr) << "another class";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 99}, 0, 0, length), nullptr) << "too large to be kept";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 49, .size_class = 1}, 0, 0, length), nullptr) << "another class";
   cache.insert({.region = 2, .unit = 5}, bytes.data(), 100, 0);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, base::second_ns, length), nullptr) << "too old";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, 0, base::second_ns, length), nullptr) << "too old";
 }
 
 }  // namespace

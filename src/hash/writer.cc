@@ -20,7 +20,11 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
   auto ref = co_await allocator_.allocate(length);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
-  if (compose_here(request, item)) co_return item;
+  if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
+    item.version = write_item(at, *ref, header_of(request), request.key.bytes, request.value);
+    LOCH_FAULT_POINT("put.item_written");
+    co_return item;
+  }
   const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
   auto* start = reinterpret_cast<std::byte*>(bytes.get());
   item.version = write_item(start, *ref, header_of(request), request.key.bytes, request.value);
@@ -37,16 +41,6 @@ memory::ItemHeader Table::header_of(const WriteRequest& request) {
   header.expires_at_ns = request.expires_at_ns;
   header.client = session_.client();
   return header;
-}
-
-// Writes the item where it will lie, if that is mapped.
-bool Table::compose_here(const WriteRequest& request, NewItem& item) {
-  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
-  std::byte* at = endpoint_.mapped(item.ref.address(), length);
-  if (at == nullptr) return false;
-  item.version = write_item(at, item.ref, header_of(request), request.key.bytes, request.value);
-  LOCH_FAULT_POINT("put.item_written");
-  return true;
 }
 
 coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
@@ -75,39 +69,47 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   }
 }
 
-std::optional<memory::ItemRef> Table::prepare_item_here(const WriteRequest& request) {
-  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
-  const auto ref = allocator_.allocate_here(length);
-  std::byte* at = ref ? endpoint_.mapped(ref->address(), length) : nullptr;
-  if (at == nullptr) return std::nullopt;
+memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {
+  const auto place = allocator_.allocate_here(length_bytes, now);
+  if (place.at == nullptr) return place;
   constexpr std::uint64_t lines_max = 4;
-  for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length; ++line) {
-    __builtin_prefetch(at + line * fabric::cache_line_bytes, 1);
+  for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length_bytes; ++line) {
+    __builtin_prefetch(place.at + line * fabric::cache_line_bytes, 1);
   }
-  return ref;
+  return place;
 }
 
-bool Table::update_here(const Probe& probe, const WriteRequest& request, memory::ItemRef ref) {
-  NewItem item{.ref = ref};
-  if (!compose_here(request, item)) return false;
+bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
+                        base::Nanos expires_at_ns, base::Nanos now) {
+  const memory::ItemHeader header{.state = 0,
+                                  .header_sum = 0,
+                                  .value_sum = 0,
+                                  .key_hash = probe.key.hash,
+                                  .written_at_ns = session_.next_write_time(now),
+                                  .expires_at_ns = expires_at_ns,
+                                  .value_bytes = 0,
+                                  .key_bytes = 0,
+                                  .client = session_.client()};
+  write_item(place.at, place.ref, header, probe.key.bytes, value);
+  LOCH_FAULT_POINT("put.item_written");
   LOCH_FAULT_POINT("put.before_update");
+  if (!session_.may_act()) return false;
   std::uint64_t seen = probe.word.raw;
   const SlotWord linked =
-      SlotWord::link(SlotType::committed, ref, request.key.filter(), 0, probe.word.level());
+      SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
   // acq_rel: as fabric::Atomic.
   const bool won =
       std::atomic_ref(*reinterpret_cast<std::uint64_t*>(probe.matched))
           .compare_exchange_strong(seen, linked.raw, std::memory_order_acq_rel, std::memory_order_acquire);
-  if (!won) {
-    session_.count(Counter::conflicts);
-    return false;
-  }
+  session_.count(won ? Counter::put_update : Counter::conflicts);
   LOCH_FAULT_POINT("put.after_update");
-  session_.count(Counter::put_update);
-  const bool moved = probe.word.tag() != 0;
-  if (!allocator_.retire_here(probe.word.item(), moved))
-    endpoint_.run(allocator_.retire(probe.word.item(), moved));
-  return true;
+  return won;
+}
+
+void Table::retire_here(SlotWord unlinked, base::Nanos now) {
+  const bool moved = unlinked.tag() != 0;
+  if (!allocator_.retire_here(unlinked.item(), moved, now))
+    endpoint_.run(allocator_.retire(unlinked.item(), moved));
 }
 
 // One round of PUT with nothing pending.
@@ -124,7 +126,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, 
 coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* request, KeyCollect* seen,
                                                            NewItem* item) {
   const auto j = static_cast<unsigned>(committed_location(*seen));
-  if (auto holds = check_condition(*request, seen->header[j]); !holds) {
+  if (auto holds = check_condition(*request, seen->word[j].item(), seen->header[j]); !holds) {
     co_return std::unexpected(std::move(holds.error()));
   }
   const SlotWord old = seen->word[j];
@@ -144,13 +146,15 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
 }
 
 // Whether the item that is there lets the request be.
-Result<void> Table::check_condition(const WriteRequest& request, const memory::ItemHeader& current) const {
+Result<void> Table::check_condition(const WriteRequest& request, memory::ItemRef ref,
+                                    const memory::ItemHeader& current) const {
   if (request.condition == Condition::none) [[likely]]
     return {};
   const bool is_expired = expired(current.expires_at_ns);
   if (request.condition == Condition::absent && !is_expired) return fail(Errc::exists, "insert");
   if (request.condition == Condition::version && is_expired) return fail(Errc::not_found, "replace");
-  if (request.condition == Condition::version && current.checksum != request.version) {
+  if (request.condition == Condition::version &&
+      item_version(ref, current.written_at_ns, current.client) != request.version) {
     return fail(Errc::changed, "replace");
   }
   return {};
@@ -313,9 +317,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   co_return co_await pending_outcome(*applied ? repair->desired : before, item);
 }
 
-// (c) The slot of the pending word holds another one: A means lost, anything else that the item was
-// committed.
+// (c) The pending word could not be changed. Its slot holds another one: A means lost, anything else that the
+// item was committed.
 coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewItem* item) {
+  if (there == item->pending_word) co_return Outcome::again;
   if (there != item->pending_word.with_type(SlotType::aborted)) {
     item->pending_at = -1;
     note_insert(false);

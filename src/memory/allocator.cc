@@ -24,52 +24,58 @@ coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
     co_return item;
   }
   Note note;
-  while (take_rested(size_class, note)) {
+  while (take_rested(size_class, note, session_.now())) {
     if (co_await claim(note)) {
       session_.count(Counter::items_reused);
       co_return note.item;
     }
   }
   if (Carving& carving = carvings_[size_class]; carving.next < carving.count)
-    co_return carve(carving, size_class);
+    co_return carve(carving, size_class, session_.now());
   co_return co_await allocate_class(size_class);
 }
 
-std::optional<ItemRef> Allocator::allocate_here(std::uint64_t bytes) {
+Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) {
   const std::uint8_t size_class = size_class_of(bytes);
-  if (size_class == large_class) return std::nullopt;
-  if (auto& spares = spares_[size_class]; !spares.empty()) {
-    const ItemRef item = spares.back();
-    spares.pop_back();
-    session_.count(Counter::items_allocated);
-    return item;
-  }
+  if (size_class == large_class) return {};
   auto& notes = notes_[size_class];
-  Note note;
-  while (!notes.empty() && take_rested(size_class, note)) {
-    if (!claim_here(note)) {
-      notes.push_front(note);
-      return std::nullopt;
-    }
-    session_.count(Counter::items_allocated);
-    session_.count(Counter::items_reused);
-    return note.item;
-  }
   Carving& carving = carvings_[size_class];
-  if (carving.next >= carving.count) return std::nullopt;
+  Place place;
+  Note note;
+  if (auto& spares = spares_[size_class]; !spares.empty()) {
+    place.ref = spares.back();
+    place.at = endpoint_.mapped(place.ref.address(), bytes);
+    if (place.at == nullptr) return {};
+    spares.pop_back();
+  } else if (take_rested(size_class, note, now)) {
+    place = {note.item, endpoint_.mapped(note.item.address(), bytes)};
+    if (place.at == nullptr || !claim_here(note, place.at, now)) {
+      notes.push_front(note);
+      return {};
+    }
+    session_.count(Counter::items_reused);
+  } else if (carving.next < carving.count) {
+    place.ref = carve(carving, size_class, now);
+    place.at = endpoint_.mapped(place.ref.address(), bytes);
+    if (place.at == nullptr) {
+      spare(place.ref);
+      return {};
+    }
+  } else {
+    return {};
+  }
   session_.count(Counter::items_allocated);
-  return carve(carving, size_class);
+  return place;
 }
 
-bool Allocator::claim_here(const Note& note) {
-  std::byte* item = endpoint_.mapped(note.item.address(), sizeof(ItemHeader));
-  if (item == nullptr || !session_.reusable(note.retired_at, 0)) return false;
+bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
+  if (!session_.reusable(note.retired_at, 0, now)) return false;
   if (note.moved && session_.moves_may_linger()) return false;
   const LeaseWord lease = lease_of(block_of(note.item));
   if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
   std::uint64_t noted =
       ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
-  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+  const std::uint64_t mine = ItemState::claimed(session_.client(), now).encode();
   // acquire: pairs with the release in retire; what its readers did came before.
   const bool won =
       std::atomic_ref(*reinterpret_cast<std::uint64_t*>(item))
@@ -78,18 +84,17 @@ bool Allocator::claim_here(const Note& note) {
   return won;
 }
 
-bool Allocator::retire_here(ItemRef item, bool moved) {
-  const base::Nanos time = session_.now();
+bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
   auto& notes = notes_[item.size_class];
   std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader));
   if (state == nullptr || notes.size() >= notes_kept_max ||
-      time - left_notes_at_ > session_.geometry().expiry_ns) {
+      now - left_notes_at_ > session_.geometry().expiry_ns) {
     return false;
   }
   LOCH_FAULT_POINT("retire.before_mark");
   session_.count(Counter::items_retired);
-  fabric::store_word(state, ItemState{.kind = ItemKind::retired, .moved = moved, .value = time}.encode());
-  notes.push_back({item, time, moved});
+  fabric::store_word(state, ItemState{.kind = ItemKind::retired, .moved = moved, .value = now}.encode());
+  notes.push_back({item, now, moved});
   return true;
 }
 
@@ -100,7 +105,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   for (int round = 0; round < rounds_max; ++round) {
     auto leased = co_await lease_free_block(size_class);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
-    if (*leased) co_return carve(carvings_[size_class], size_class);
+    if (*leased) co_return carve(carvings_[size_class], size_class, session_.now());
     auto found = co_await find_released(size_class);
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
@@ -114,17 +119,17 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
       }
     }
     Note note;
-    while (take_rested(size_class, note)) {
+    while (take_rested(size_class, note, session_.now())) {
       if (co_await claim(note)) co_return note.item;
     }
   }
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
 
-ItemRef Allocator::carve(Carving& carving, std::uint8_t size_class) {
+ItemRef Allocator::carve(Carving& carving, std::uint8_t size_class, base::Nanos now) {
   const ItemRef item = item_in_block(carving.block, size_class, carving.next++);
   if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
-    fabric::store_word(state, ItemState::claimed(session_.client(), session_.now()).encode());
+    fabric::store_word(state, ItemState::claimed(session_.client(), now).encode());
   }
   if (carving.next == carving.count) {
     const LeaseWord leased = LeaseWord::decode(carving.word);
@@ -135,9 +140,9 @@ ItemRef Allocator::carve(Carving& carving, std::uint8_t size_class) {
   return item;
 }
 
-bool Allocator::take_rested(std::uint8_t size_class, Note& note) {
+bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now) {
   auto& notes = notes_[size_class];
-  if (notes.empty() || !session_.rested(notes.front().retired_at)) return false;
+  if (notes.empty() || !session_.rested(notes.front().retired_at, now)) return false;
   note = notes.front();
   notes.pop_front();
   if (notes.size() > prefetch_distance) {

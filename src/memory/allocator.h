@@ -17,7 +17,6 @@
 
 #include <array>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include <loch/coro/task.h>
@@ -50,15 +49,20 @@ class Allocator {
 
   // An item of at least `bytes`, claimed by this session. Errors: no_space.
   coro::Task<Result<ItemRef>> allocate(std::uint64_t bytes);
-  // The same, of mapped memory that is at hand; nothing if there is none.
-  std::optional<ItemRef> allocate_here(std::uint64_t bytes);
+  // The same, of mapped memory that is at hand; null if there is none. `now` was read during this operation.
+  struct Place {
+    ItemRef ref;
+    std::byte* at = nullptr;
+  };
+  Place allocate_here(std::uint64_t bytes, base::Nanos now);
   // Gives back an item that was never linked.
   void discard(ItemRef item) { spare(item); }
   // Says that `item` was unlinked just now. `moved`: words of unfinished moves may still name it.
   coro::Task<Result<void>> retire(ItemRef item, bool moved);
 
-  // The same, if its memory is mapped and nothing else is to be done; else false, and nothing was.
-  bool retire_here(ItemRef item, bool moved);
+  // The same, if its memory is mapped and nothing else is to be done; else false, and nothing was. `now` was
+  // read after the item was unlinked.
+  bool retire_here(ItemRef item, bool moved, base::Nanos now);
 
   // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
   // takes notes of items that have. Returns the number of blocks freed.
@@ -90,9 +94,9 @@ class Allocator {
   coro::Task<Result<ItemRef>> allocate_large(std::uint64_t block_total);
   coro::Task<bool> claim(Note note);
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
-  bool claim_here(const Note& note);
-  bool take_rested(std::uint8_t size_class, Note& note);
-  ItemRef carve(Carving& carving, std::uint8_t size_class);
+  bool claim_here(const Note& note, std::byte* item, base::Nanos now);
+  bool take_rested(std::uint8_t size_class, Note& note, base::Nanos now);
+  ItemRef carve(Carving& carving, std::uint8_t size_class, base::Nanos now);
 
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);

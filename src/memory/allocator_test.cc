@@ -17,7 +17,6 @@ namespace {
 
 using fabric::fake::MemoryStore;
 using fake::make_memory;
-using fake::op_limit_ns;
 using fake::Process;
 
 constexpr base::Nanos expiry_ns = base::second_ns;
@@ -100,7 +99,7 @@ TEST(Reuse, AnItemWrittenTooLateForTheStuckOperationIsFree) {
   Process a(*store);
   Process stuck(*store);
   stuck.session->begin_operation();
-  store->advance(op_limit_ns + base::millisecond_ns);
+  store->advance(Session::act_window_ns + base::second_ns);
   const ItemRef item = make_item(*store, a, 100);
   retire(a, item);
   store->advance(2 * expiry_ns);
@@ -287,11 +286,11 @@ TEST(Blocks, WhoeverTakesADeadClientsNumberKnowsIt) {
   for (std::uint32_t i = 1; i < client_count_max; ++i) all.emplace_back(*store);
   EXPECT_FALSE(all.back().session->took_over());
   const auto memory = StoreMemory::attach(store->attach());
-  const auto refused = Session::open(*memory, op_limit_ns);
+  const auto refused = Session::open(*memory);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Errc::no_space);
   store->kill(17);
-  const auto taken = Session::open(*memory, op_limit_ns);
+  const auto taken = Session::open(*memory);
   ASSERT_TRUE(taken.has_value());
   EXPECT_EQ((*taken)->client(), 17);
   EXPECT_TRUE((*taken)->took_over());
@@ -396,6 +395,27 @@ TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
     ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
     for (BlockNumber i = 0; i < 3; ++i)
       EXPECT_EQ(a.allocator->lease_of(head + i).state, BlockState::free) << i;
+  }
+}
+
+// Receive: a region with few blocks left, which ends within one. Expect: a run that does not fit there goes
+// to the next region, and nothing to places that do not exist.
+TEST(Regions, TheNextOneIsUsedWhenALargeRunDoesNotFit) {
+  const auto store = make_memory(geometry, {.region_bytes = fabric::region_bytes_max});
+  Process a(*store);
+  constexpr BlockNumber blocks = blocks_in_region_max - 4;
+  ASSERT_TRUE(store->attach()->extend(first_data_region, blocks * block_bytes + block_bytes / 2).has_value());
+  const LeaseWord taken = LeaseWord{}.next(BlockState::full, 0, 0);
+  for (BlockNumber block = 1; block < blocks; ++block)
+    fabric::store_word(store->at(lease_address(block)), taken.encode());
+  const auto large = a.allocate(10 * block_bytes);
+  ASSERT_TRUE(large.has_value()) << large.error().message();
+  EXPECT_EQ(large->region, first_data_region + 1);
+  EXPECT_EQ(a.allocator->lease_of(blocks).state, BlockState::large_part) << "it does not exist";
+  for (int i = 0; i < 100; ++i) {
+    const auto item = a.allocate(400'000);
+    ASSERT_TRUE(item.has_value()) << item.error().message();
+    EXPECT_LE(item->address().offset_bytes + 400'000, store->length_bytes(item->region));
   }
 }
 

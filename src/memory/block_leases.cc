@@ -27,9 +27,10 @@ BlockNumber Allocator::block_count() {
 
 LeaseWord Allocator::lease_of(BlockNumber block) {
   const std::byte* lease = endpoint_.mapped(lease_address(block), sizeof(std::uint64_t));
-  // A block that does not exist is nobody's, and not to be had.
-  return lease == nullptr ? LeaseWord{.state = BlockState::large_part, .size_class = large_class}
-                          : LeaseWord::decode(fabric::load_word(lease));
+  const bool exists = endpoint_.mapped(block_address(block), block_bytes) != nullptr;
+  // A block that does not exist, in a region that ends before it, is nobody's and not to be had.
+  return lease == nullptr || !exists ? LeaseWord{.state = BlockState::large_part, .size_class = large_class}
+                                     : LeaseWord::decode(fabric::load_word(lease));
 }
 
 coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_t from, LeaseWord to) {
@@ -357,7 +358,7 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
 coro::Task<Result<bool>> Allocator::free_own_large() {
   bool freed = false;
   Note note;
-  while (take_rested(large_class, note)) {
+  while (take_rested(large_class, note, session_.now())) {
     const BlockNumber head = block_of(note.item);
     const LeaseWord word = lease_of(head);
     if (word.state != BlockState::large_head || !co_await claim(note)) continue;

@@ -29,7 +29,7 @@ inline constexpr fabric::RegionId index_region = 1;
 inline constexpr fabric::RegionId first_data_region = 2;
 
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 1;
+inline constexpr std::uint32_t format_version = 2;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -54,6 +54,8 @@ inline constexpr std::uint64_t index_root_offset = 1024;
 inline constexpr std::uint64_t totals_offset = 2048;
 inline constexpr std::uint64_t frees_offset = 3072;             // how often a block was freed; see Allocator
 inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
+inline constexpr std::uint64_t latest_offset = 3200;       // the newest time at which anybody wrote or looked
+inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
 inline constexpr std::uint64_t registry_offset = 4096;
 
 // One session of one client process. Its owner alone writes it while it is present (fabric::Fabric::present);
@@ -63,7 +65,7 @@ struct ClientEntry {
   std::uint64_t opened_at_ns;  // what was written before by this number was written by a session that is gone
   std::uint64_t process;       // for people
   std::uint64_t next_nonce;    // nonces below this may have been used
-  std::uint64_t op_limit_ns;   // no operation of this session acts later than this after its start
+  std::uint64_t act_until_ns;  // no operation of this session acts on what was written after this; it rises
   std::uint64_t unfinished_moves;  // how many moves of this session may have left words behind
   std::uint64_t unused_0[2];
   std::uint64_t op_start_ns;   // of the oldest operation that runs; 0: none
@@ -131,8 +133,9 @@ struct LeaseWord {
 
 // What every item begins with. Written whole before the item is linked; only `state` changes afterwards.
 struct ItemHeader {
-  std::uint64_t state;     // ItemState; not in the checksum
-  std::uint64_t checksum;  // of all from key_hash to the last byte of the value, seeded with the item's place
+  std::uint64_t state;       // ItemState; in no sum
+  std::uint32_t header_sum;  // of all from key_hash to the last byte of the key, and of the item's place
+  std::uint32_t value_sum;   // goes on from there over the value
   std::uint64_t key_hash;
   std::uint64_t written_at_ns;  // rises from item to item of one client
   std::uint64_t expires_at_ns;  // 0: never
@@ -142,7 +145,7 @@ struct ItemHeader {
 };
 static_assert(sizeof(ItemHeader) == 48 && std::has_unique_object_representations_v<ItemHeader>);
 
-inline constexpr std::size_t checked_from = offsetof(ItemHeader, key_hash);
+inline constexpr std::size_t summed_from = offsetof(ItemHeader, key_hash);
 
 // Who an item's memory belongs to.
 //

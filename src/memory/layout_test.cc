@@ -45,7 +45,7 @@ TEST(Layout, ClientEntryBytes) {
   entry.opened_at_ns = 2;
   entry.process = 3;
   entry.next_nonce = 4;
-  entry.op_limit_ns = 5;
+  entry.act_until_ns = 5;
   entry.op_start_ns = 6;
   entry.pin_start_ns = 7;
   entry.counters[0] = 8;
@@ -59,7 +59,8 @@ TEST(Layout, ClientEntryBytes) {
 
 TEST(Layout, ItemHeaderBytes) {
   const ItemHeader header{.state = 1,
-                          .checksum = 2,
+                          .header_sum = 2,
+                          .value_sum = 0,
                           .key_hash = 3,
                           .written_at_ns = 4,
                           .expires_at_ns = 5,

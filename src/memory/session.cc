@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t client_bits = 12;
+// How far a time of writing may be ahead of the clock: a session counts on within one tick.
+constexpr base::Nanos write_lead_max_ns = 10 * base::millisecond_ns;
 
 }  // namespace
 
@@ -21,18 +23,18 @@ Session::Session(std::shared_ptr<StoreMemory> memory, std::byte* control)
       control_(control),
       random_(0) {}
 
-Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory, base::Nanos op_limit_ns) {
+Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory) {
   std::unique_ptr<Session> session(new Session(std::move(memory), nullptr));
   session->control_ = session->endpoint_.mapped({control_region, 0}, control_bytes);
   if (session->control_ == nullptr) {
     return fail(Errc::unavailable, "open", "the store's control region can not be mapped");
   }
-  if (auto entered = session->enter(op_limit_ns); !entered)
-    return std::unexpected(std::move(entered.error()));
+  session->latest_ = &session->control_word(latest_offset);
+  if (auto entered = session->enter(); !entered) return std::unexpected(std::move(entered.error()));
   return session;
 }
 
-Result<void> Session::enter(base::Nanos op_limit_ns) {
+Result<void> Session::enter() {
   // Numbers that say they are free first, then those whose sessions may have died.
   for (const bool want_free : {true, false}) {
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
@@ -54,7 +56,12 @@ Result<void> Session::enter(base::Nanos op_limit_ns) {
       // What a predecessor wrote carries a time before this one, also if it wrote in the same tick.
       shared(candidate.opened_at_ns).store(time, std::memory_order_release);
       shared(candidate.process).store(static_cast<std::uint64_t>(::getpid()), std::memory_order_release);
-      shared(candidate.op_limit_ns).store(op_limit_ns, std::memory_order_release);
+      extend_act_until();
+      auto clients_end = shared(control_word(clients_end_offset));
+      std::uint64_t end = clients_end.load(std::memory_order_acquire);
+      while (end <= number &&
+             !clients_end.compare_exchange_weak(end, number + 1, std::memory_order_acq_rel)) {
+      }
       shared(candidate.open).store(1, std::memory_order_release);
       LOCH_FAULT_POINT("session.opened");
       return {};
@@ -83,20 +90,37 @@ void Session::settle_counters(ClientEntry& dead) {
   // Added there before it is taken away here: whoever looks sees it once at least.
   const std::uint64_t unfinished = shared(dead.unfinished_moves).load(std::memory_order_acquire);
   if (unfinished == 0) return;
-  shared(unfinished_moves_of_the_gone_word()).fetch_add(unfinished, std::memory_order_acq_rel);
+  shared(control_word(unfinished_moves_offset)).fetch_add(unfinished, std::memory_order_acq_rel);
   shared(dead.unfinished_moves).store(0, std::memory_order_release);
 }
 
-std::uint64_t& Session::unfinished_moves_of_the_gone_word() const {
-  return *reinterpret_cast<std::uint64_t*>(control_ + unfinished_moves_offset);
+std::uint32_t Session::clients_end() const {
+  const std::uint64_t end = shared(control_word(clients_end_offset)).load(std::memory_order_acquire);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
+}
+
+// From what is read after this on, the session may act for another while.
+void Session::extend_act_until() {
+  const base::Nanos time = now();
+  act_until_ns_ = time + act_window_ns;
+  extend_after_ns_ = time + act_window_ns / 2;
+  // Needs no fence either: it is looked at by those who reuse what was unlinked an expiry ago.
+  shared(entry_->act_until_ns).store(act_until_ns_ + write_lead_max_ns, std::memory_order_release);
+}
+
+void Session::raise_latest(base::Nanos time) {
+  auto word = shared(*latest_);
+  base::Nanos before = word.load(std::memory_order_relaxed);
+  while (before < time && !word.compare_exchange_weak(before, time, std::memory_order_acq_rel)) {
+  }
 }
 
 std::uint64_t Session::unfinished_moves_of_the_gone() const {
-  return shared(unfinished_moves_of_the_gone_word()).load(std::memory_order_acquire);
+  return shared(control_word(unfinished_moves_offset)).load(std::memory_order_acquire);
 }
 
 void Session::forget_unfinished_moves(std::uint64_t count) {
-  shared(unfinished_moves_of_the_gone_word()).fetch_sub(count, std::memory_order_acq_rel);
+  shared(control_word(unfinished_moves_offset)).fetch_sub(count, std::memory_order_acq_rel);
 }
 
 void Session::Running::add_other(base::Nanos start) {
@@ -128,6 +152,7 @@ void Session::Running::next_oldest() {
 
 base::Nanos Session::pin() {
   const base::Nanos start = now();
+  if (start > extend_after_ns_) extend_act_until();
   pins_.add(start, entry_->pin_start_ns);
   return start;
 }
@@ -144,11 +169,6 @@ std::uint64_t Session::next_nonce() {
   return nonce_++ << client_bits | client_;
 }
 
-base::Nanos Session::next_write_time() {
-  last_write_ns_ = std::max(now(), last_write_ns_ + 1);
-  return last_write_ns_;
-}
-
 Stats Session::stats() const {
   Stats stats;
   for (std::size_t i = 0; i < counter_count; ++i) {
@@ -157,41 +177,29 @@ Stats Session::stats() const {
   return stats;
 }
 
-void Session::look_at_the_others() {
-  const base::Nanos time = now();
-  if (time == looked_at_ns_) return;
-  looked_at_ns_ = time;
+void Session::look_at_the_others_now(base::Nanos now) {
+  looked_at_ns_ = now;
+  raise_latest(now);
   const base::Nanos expiry = geometry().expiry_ns;
-  horizon_ns_ = time > expiry ? time - expiry : 0;
+  horizon_ns_ = now > expiry ? now - expiry : 0;
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
   moves_linger_ = false;
-  for (std::uint32_t number = 1; number < client_count_max; ++number) {
+  const std::uint32_t end = clients_end();
+  for (std::uint32_t number = 1; number < end; ++number) {
     ClientEntry& other = entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
       if (start == 0 || start > horizon_ns_ || !memory_->fabric().present(number)) continue;
       stuck_from_ns_ = std::min(stuck_from_ns_, start);
-      stuck_until_ns_ =
-          std::max(stuck_until_ns_, start + shared(other.op_limit_ns).load(std::memory_order_acquire));
+      stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
     }
     // After op_start: the moves of operations that are over have been counted.
     if (shared(other.unfinished_moves).load(std::memory_order_acquire) != 0) moves_linger_ = true;
   }
   // Last, since a session's count goes there from its entry.
   if (unfinished_moves_of_the_gone() != 0) moves_linger_ = true;
-}
-
-bool Session::rested(base::Nanos unlinked_at) {
-  if (unlinked_at <= horizon_ns_) return true;
-  look_at_the_others();
-  return unlinked_at <= horizon_ns_;
-}
-
-bool Session::reusable(base::Nanos unlinked_at, base::Nanos written_at) {
-  look_at_the_others();
-  return unlinked_at <= horizon_ns_ && (unlinked_at < stuck_from_ns_ || written_at > stuck_until_ns_);
 }
 
 bool Session::may_still_run(std::uint16_t client, base::Nanos at) {
@@ -203,7 +211,9 @@ bool Session::may_still_run(std::uint16_t client, base::Nanos at) {
 }
 
 bool Session::others_run_since(base::Nanos at) {
-  for (std::uint32_t number = 1; number < client_count_max; ++number) {
+  raise_latest(now());
+  const std::uint32_t end = clients_end();
+  for (std::uint32_t number = 1; number < end; ++number) {
     if (number != client_ && may_still_run(static_cast<std::uint16_t>(number), at)) return true;
   }
   return operations_.count_until(at) > 1;
@@ -218,7 +228,8 @@ bool Session::is_gone(std::uint16_t client, base::Nanos at) {
 }
 
 std::uint16_t Session::take_dead(std::uint16_t from) {
-  for (std::uint32_t number = from + 1U; number < client_count_max; ++number) {
+  const std::uint32_t end = clients_end();
+  for (std::uint32_t number = from + 1U; number < end; ++number) {
     if (number == client_) continue;
     ClientEntry& other = entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
@@ -244,7 +255,8 @@ void Session::bury(std::uint16_t client) {
 
 std::uint64_t Session::living() {
   std::uint64_t living = 0;
-  for (std::uint32_t number = 1; number < client_count_max; ++number) {
+  const std::uint32_t end = clients_end();
+  for (std::uint32_t number = 1; number < end; ++number) {
     ClientEntry& other = entry(number);
     if (shared(other.open).load(std::memory_order_acquire) != 0 && memory_->fabric().present(number))
       ++living;

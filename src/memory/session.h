@@ -4,14 +4,19 @@
 // Reuse (docs/memory.md). An item that was unlinked at U may be used again when
 //   R1 one expiry has passed since U, and
 //   R2 no operation or view that began at or before U still runs in a living session, unless the item was
-//   written so
-//      late that such an operation can not have seen it: after its start and the longest time it may act.
+//      written after the time until which that session may act.
 // A client that was stopped before its last compare-swap therefore never finds its expected word again by
-// accident. The two stores an operation need no fence: whoever reuses looks an expiry later.
+// accident, and holds back no more than what there was soon after it was stopped. The two stores an operation
+// need no fence: whoever reuses looks an expiry later.
+//
+// The store's latest time is the newest reading of the clock at which anybody wrote an item, or looked who
+// runs. Whoever sees an item sees a latest time that is no older, so a session learns from that word alone
+// whether it may still act, and a short read need not ask the clock.
 //
 // One thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -31,9 +36,11 @@ inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
 
 class Session {
  public:
-  // Takes a client number. No operation of this session acts later than `op_limit_ns` after its start.
-  // Errors: no_space (all numbers are held by living clients), io.
-  static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory, base::Nanos op_limit_ns);
+  // How long a session may act without saying so anew.
+  static constexpr base::Nanos act_window_ns = base::second_ns;
+
+  // Takes a client number. Errors: no_space (all numbers are held by living clients), io.
+  static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -48,18 +55,44 @@ class Session {
   // An operation begins, and ends. Several may overlap.
   base::Nanos begin_operation() {
     const base::Nanos start = now();
+    if (start > extend_after_ns_) [[unlikely]]
+      extend_act_until();
     operations_.add(start, entry_->op_start_ns);
     return start;
   }
   void end_operation(base::Nanos start) { operations_.drop(start, entry_->op_start_ns); }
+  // The same for a short read that is not to spend its time on the clock: it counts from the store's latest
+  // time, which is no later than now. False if it has to be an operation like others, because one runs
+  // already or the session has to say that it acts on.
+  [[nodiscard]] bool begin_glance() {
+    const base::Nanos start = latest();
+    if (start > extend_after_ns_ || operations_.any()) [[unlikely]]
+      return false;
+    shared(entry_->op_start_ns).store(start, std::memory_order_release);
+    return true;
+  }
+  void end_glance() { shared(entry_->op_start_ns).store(0, std::memory_order_release); }
+  // Between seeing a word and acting on it, be it by a compare-swap or by giving out what it names. If false,
+  // the word may name an item that R2 does not keep: it is to be read again, after which the session may act.
+  [[nodiscard]] bool may_act() {
+    if (latest() <= act_until_ns_) [[likely]]
+      return true;
+    extend_act_until();
+    return false;
+  }
   // A view or an iteration begins, and ends.
   base::Nanos pin();
   void unpin(base::Nanos start);
 
   // A number that no session of this store was ever given before.
   std::uint64_t next_nonce();
-  // A time of writing that rises from item to item of this session.
-  base::Nanos next_write_time();
+  // A time of writing that rises from item to item of this session; the store's latest time with it.
+  base::Nanos next_write_time() { return next_write_time(now()); }
+  base::Nanos next_write_time(base::Nanos now) {
+    if (now > latest()) raise_latest(now);
+    last_write_ns_ = std::max(now, last_write_ns_ + 1);
+    return last_write_ns_;
+  }
 
   void count(Counter counter, std::uint64_t n = 1) {
     auto word = shared(entry_->counters[static_cast<std::size_t>(counter)]);
@@ -69,11 +102,22 @@ class Session {
 
   // Rules R1 and R2. `may_rest_longer` is false if R2 is out of the question now, so that written_at need not
   // be known.
-  [[nodiscard]] bool rested(base::Nanos unlinked_at);
+  [[nodiscard]] bool rested(base::Nanos unlinked_at) { return rested(unlinked_at, now()); }
+  [[nodiscard]] bool rested(base::Nanos unlinked_at, base::Nanos now) {
+    if (unlinked_at <= horizon_ns_) return true;
+    look_at_the_others(now);
+    return unlinked_at <= horizon_ns_;
+  }
   [[nodiscard]] bool somebody_is_stuck() const {
     return stuck_from_ns_ != std::numeric_limits<base::Nanos>::max();
   }
-  [[nodiscard]] bool reusable(base::Nanos unlinked_at, base::Nanos written_at);
+  [[nodiscard]] bool reusable(base::Nanos unlinked_at, base::Nanos written_at) {
+    return reusable(unlinked_at, written_at, now());
+  }
+  [[nodiscard]] bool reusable(base::Nanos unlinked_at, base::Nanos written_at, base::Nanos now) {
+    look_at_the_others(now);
+    return unlinked_at <= horizon_ns_ && (unlinked_at < stuck_from_ns_ || written_at > stuck_until_ns_);
+  }
 
   // A move begins to leave words that name its item, and has none left. What a session does not end, because
   // it died or gave up, stays known until the slots have been repaired.
@@ -134,6 +178,7 @@ class Session {
       }
     }
 
+    [[nodiscard]] bool any() const { return count_ != 0; }
     [[nodiscard]] base::Nanos oldest() const { return start_; }
     // How many began at or before `at`.
     [[nodiscard]] std::uint32_t count_until(base::Nanos at) const;
@@ -153,22 +198,37 @@ class Session {
   };
 
   Session(std::shared_ptr<StoreMemory> memory, std::byte* control);
-  Result<void> enter(base::Nanos op_limit_ns);
+  Result<void> enter();
+  void extend_act_until();
+  // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
+  [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
+  void raise_latest(base::Nanos time);
   [[nodiscard]] ClientEntry& entry(std::uint32_t client) const {
     return reinterpret_cast<ClientEntry*>(control_ + registry_offset)[client];
   }
   void settle_counters(ClientEntry& dead);
-  [[nodiscard]] std::uint64_t& unfinished_moves_of_the_gone_word() const;
+  [[nodiscard]] std::uint64_t& control_word(std::uint64_t offset) const {
+    return *reinterpret_cast<std::uint64_t*>(control_ + offset);
+  }
+  // One more than the highest client number that was ever used.
+  [[nodiscard]] std::uint32_t clients_end() const;
   // Of a word that this session alone writes.
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);
   }
-  void look_at_the_others();
+  // Once a tick.
+  void look_at_the_others(base::Nanos now) {
+    if (now != looked_at_ns_) look_at_the_others_now(now);
+  }
+  void look_at_the_others_now(base::Nanos now);
 
   std::shared_ptr<StoreMemory> memory_;
   fabric::Endpoint endpoint_;
   std::byte* control_;
   ClientEntry* entry_ = nullptr;
+  std::uint64_t* latest_ = nullptr;
+  base::Nanos act_until_ns_ = 0;
+  base::Nanos extend_after_ns_ = 0;
   std::uint16_t client_ = 0;
   bool took_over_ = false;
   base::Random random_;

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   LOCH_CHECK(written.parse(at, length, ref) && written.is_intact());
   LOCH_CHECK(written.key() == key && written.value() == value);
   const std::size_t changed =
-      memory::checked_from + (std::size_t{data[1]} << 8 | data[2]) % (length - memory::checked_from);
+      memory::summed_from + (std::size_t{data[1]} << 8 | data[2]) % (length - memory::summed_from);
   at[changed] ^= std::byte{1};
   hash::ItemView damaged;
   LOCH_CHECK(!damaged.parse(at, length, ref) || !damaged.is_intact());

@@ -43,7 +43,7 @@ class Client {
   Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options) : store_(store) {
     auto attached = memory::StoreMemory::attach(std::move(fabric));
     LOCH_CHECK(attached.has_value());
-    auto opened = memory::Session::open(*attached, 2 * options.timeout_ns);
+    auto opened = memory::Session::open(*attached);
     LOCH_CHECK(opened.has_value());
     session_ = std::move(*opened);
     allocator_ = std::make_unique<memory::Allocator>(*session_);

@@ -12,8 +12,6 @@
 
 namespace loch::memory::fake {
 
-inline constexpr base::Nanos op_limit_ns = 100 * base::millisecond_ns;
-
 inline std::shared_ptr<fabric::fake::MemoryStore> make_memory(const Geometry& geometry,
                                                               fabric::fake::MemoryStore::Limits limits = {}) {
   return fabric::fake::MemoryStore::create(
@@ -35,7 +33,7 @@ struct Process final : ReuseGuard {
   explicit Process(fabric::fake::MemoryStore& store) {
     auto attached = StoreMemory::attach(store.attach());
     LOCH_CHECK(attached.has_value());
-    auto opened = Session::open(*attached, op_limit_ns);
+    auto opened = Session::open(*attached);
     LOCH_CHECK(opened.has_value());
     session = std::move(*opened);
     allocator = std::make_unique<Allocator>(*session);

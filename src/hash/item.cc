@@ -1,0 +1,19 @@
+#include "hash/item.h"
+
+#include <algorithm>
+
+namespace loch::hash {
+
+std::uint32_t copy_long_value(std::uint32_t header_sum, std::string_view value, char* to) {
+  constexpr std::size_t piece_bytes = std::size_t{16} * 1024;
+  base::Checksum sum;
+  for (std::size_t at = 0; at < value.size(); at += piece_bytes) {
+    const std::string_view piece = value.substr(at, piece_bytes);
+    // Summed up where it was copied to: what counts is what the reader gets.
+    if (to != nullptr) std::memcpy(to + at, piece.data(), piece.size());
+    sum.update(to != nullptr ? to + at : piece.data(), piece.size());
+  }
+  return header_sum ^ static_cast<std::uint32_t>(sum.digest());
+}
+
+}  // namespace loch::hash

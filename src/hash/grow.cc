@@ -131,7 +131,8 @@ coro::Task<Result<void>> Table::help_growth() {
 }
 
 // Splits one row's slot. False if it can not be done now: an insert that lost stands there and its owner will
-// clear it, or the growth is over.
+// clear it, another slot of its item's key is damaged and will be mended by its own split, or the growth is
+// over.
 coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
   const unsigned next_level = d.level + 1U;
   const SlotNumber high = low + d.rows() * candidates_;
@@ -170,6 +171,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
       LOCH_FAULT_POINT("split.after_flip");
       if (done && *done) session_.count(Counter::slots_split);
     }
+    if (!done && done.error().code == Errc::corrupt) co_return false;
     if (!done) co_return done;
   }
   co_return false;
@@ -229,8 +231,10 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
       auto there = co_await read_slot(high);
       if (!there) co_return std::unexpected(std::move(there.error()));
       const SlotWord above{*there};
-      if (!above.names_item() || above.is(SlotType::committed)) co_return false;
-      co_return co_await resolve_item(above.item());
+      if (above.names_item() && !above.is(SlotType::committed)) co_return co_await resolve_item(above.item());
+      const auto found = co_await read_item(word.item());
+      const bool is_damaged = !found && found.error().code == Errc::corrupt;
+      if (!is_damaged) co_return false;
     }
   }
   LOCH_FAULT_POINT("split.before_flip");
@@ -243,6 +247,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
 // Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.
 coro::Task<Result<void>> Table::finish_growth(Directory d) {
   const std::uint64_t low_slots = d.rows() * candidates_;
+  bool all_split = true;
   for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
     if (const std::byte* here = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
         here != nullptr) {
@@ -250,12 +255,19 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
     }
     constexpr int rounds_max = 16;
     for (int round = 0;; ++round) {
-      if (round == rounds_max) co_return Result<void>{};  // a busy one: some later client finishes
+      if (round == rounds_max) {
+        all_split = false;  // a busy one
+        break;
+      }
       auto read = co_await read_slot(slot);
       if (!read) co_return std::unexpected(std::move(read.error()));
       const SlotWord word{*read};
       if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
         auto done = co_await resolve_item(word.item());
+        if (!done && done.error().code == Errc::corrupt) {
+          all_split = false;  // until the slot that is damaged has been mended
+          break;
+        }
         if (!done) co_return std::unexpected(std::move(done.error()));
         if (*done) continue;
         // Its item is damaged, or tells of no such move: the word means nothing.
@@ -267,7 +279,11 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       if (is_settled(word, d)) break;
       auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
       if (!split) co_return std::unexpected(std::move(split.error()));
-      if (directory() != d || !*split) co_return Result<void>{};
+      if (directory() != d) co_return Result<void>{};
+      if (!*split) {
+        all_split = false;
+        break;
+      }
       if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
         // Read in this very growth, as the directory says; no client writes such a word into the upper half
         // then, so it is damage, and mended.
@@ -276,6 +292,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       }
     }
   }
+  if (!all_split) co_return Result<void>{};  // some later client finishes
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
   if (auto told = co_await endpoint_.write_word(reached_at_address(grown.level), session_.now()); !told)

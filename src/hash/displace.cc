@@ -49,14 +49,22 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
       }
       // The chain, from its end.
       SlotNumber to = slot;
+      bool met_damage = false;
       for (int n = static_cast<int>(next); n >= 0; n = nodes[static_cast<std::size_t>(n)].parent) {
         const Node& from = nodes[static_cast<std::size_t>(n)];
         auto moved = co_await move(from.word.item(), from.slot, to);
         if (!moved) co_return moved;
-        if (!*moved) break;  // somebody changed the chain; what was moved stays moved
-        to = from.slot;
+        if (*moved) {
+          to = from.slot;
+          continue;
+        }
+        // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
+        const auto found = co_await read_item(from.word.item());
+        met_damage = to == slot && !found && found.error().code == Errc::corrupt;
+        break;
       }
-      co_return true;
+      if (!met_damage) co_return true;
+      break;
     }
   }
   co_return false;

@@ -34,6 +34,34 @@ TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
   }
 }
 
+// The check values of RFC 3720, B.4, whose CRC begins and ends inverted.
+TEST(Crc32c, OfWholeWordsIsTheStandardOne) {
+  std::string bytes(32, '\0');
+  EXPECT_EQ(~crc32c(~0U, bytes.data(), bytes.size(), nullptr), 0x8a9136aaU);
+  for (char& byte : bytes) byte = '\xff';
+  EXPECT_EQ(~crc32c(~0U, bytes.data(), bytes.size(), nullptr), 0x62a8ab43U);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+  EXPECT_EQ(~crc32c(~0U, bytes.data(), bytes.size(), nullptr), 0x46dd794eU);
+}
+
+TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
+  std::string bytes(100, 'x');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    SCOPED_TRACE(length);
+    std::string copy(length + 1, '\0');
+    const std::uint32_t sum = crc32c(5, bytes.data(), length, copy.data());
+    EXPECT_EQ(copy.substr(0, length), bytes.substr(0, length));
+    EXPECT_EQ(copy[length], '\0') << "nothing beyond";
+    EXPECT_EQ(crc32c(5, bytes.data(), length, nullptr), sum);
+    for (std::size_t i = 0; i < length; ++i) {
+      bytes[i] ^= 0x10;
+      EXPECT_NE(crc32c(5, bytes.data(), length, nullptr), sum) << "byte " << i;
+      bytes[i] ^= 0x10;
+    }
+  }
+}
+
 TEST(Random, IsRepeatedByItsSeedAndBounded) {
   Random a(42);
   Random b(42);

@@ -368,6 +368,32 @@ TEST_F(StoreTest, ThreadsShareAStore) {
   EXPECT_EQ(patient->count().value(), threads_count * 100U + 1);
 }
 
+// Values and keys of all short lengths, read into a string that is as long already, and into one that is not.
+TEST_F(StoreTest, GetIntoAStringOfAnyLength) {
+  std::string into;
+  std::string same;
+  for (std::size_t length = 0; length <= 600; length = length < 300 ? length + 1 : length + 37) {
+    SCOPED_TRACE(length);
+    const std::string key(1 + length % 140, static_cast<char>('a' + length % 26));
+    std::string value(length, '\0');
+    for (std::size_t i = 0; i < length; ++i) value[i] = static_cast<char>(i * 7 + length);
+    ASSERT_TRUE(store_->put(key, value).has_value());
+    same.assign(length, '?');
+    ASSERT_TRUE(store_->get(key, same).has_value());
+    EXPECT_EQ(same, value);
+    ASSERT_TRUE(store_->get(key, into).has_value());
+    EXPECT_EQ(into, value);
+    std::vector<Lookup> lookups(2);
+    lookups[0] = {.key = key, .value = std::string(length, '?')};
+    lookups[1] = {.key = key, .value = "another length"};
+    store_->multi_get(lookups);
+    for (const Lookup& lookup : lookups) {
+      ASSERT_TRUE(lookup.result.has_value());
+      EXPECT_EQ(lookup.value, value);
+    }
+  }
+}
+
 TEST_F(StoreTest, SeveralStoresInOneThread) {
   auto same = Store::open(url_);
   ASSERT_TRUE(same.has_value()) << same.error().message();

@@ -261,7 +261,8 @@ TEST(Growth, DamagedItemsDoNotStopIt) {
       if (!word.is(SlotType::committed)) continue;
       const auto* item = reinterpret_cast<const char*>(store->at(word.item().address()));
       const std::string key_and_value = key + key;
-      if (std::string_view(item + sizeof(memory::ItemHeader), key_and_value.size()) != key_and_value) continue;
+      if (std::string_view(item + sizeof(memory::ItemHeader), key_and_value.size()) != key_and_value)
+        continue;
       const std::uint64_t offset =
           memory::summed_from + random.below(sizeof(memory::ItemHeader) + 3 - memory::summed_from);
       *store->at(word.item().address() + offset) ^= std::byte{0x11};

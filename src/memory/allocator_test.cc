@@ -106,6 +106,70 @@ TEST(Reuse, AnItemWrittenTooLateForTheStuckOperationIsFree) {
   EXPECT_EQ(a.allocate(100).value(), item);
 }
 
+// Receive: a session whose operation was stopped; then others write. Expect: it may not act on what it sees
+// until it has looked again, and from then on what it sees is held.
+TEST(Reuse, WhoeverWasStoppedLooksAgainBeforeItActs) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process stuck(*store);
+  const base::Nanos began = stuck.session->begin_operation();
+  EXPECT_TRUE(stuck.session->may_act());
+  store->advance(Session::act_window_ns + base::second_ns);
+  EXPECT_TRUE(stuck.session->may_act()) << "nobody wrote or looked meanwhile";
+  const ItemRef item = make_item(*store, a, 100);
+  a.session->next_write_time();
+  EXPECT_FALSE(stuck.session->may_act());
+  EXPECT_TRUE(stuck.session->may_act()) << "it has said that it acts on";
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+  stuck.session->end_operation(began);
+}
+
+// A short read, which counts from the time that others told.
+TEST(Reuse, AGlanceHoldsTheMemoryToo) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  ASSERT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+  store->advance(base::millisecond_ns);
+  const ItemRef item = make_item(*store, a, 100);
+  ASSERT_TRUE(reader.session->begin_glance());
+  store->advance(base::millisecond_ns);
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+  reader.session->end_glance();
+  // After the others' looks it counts from a time after the unlink.
+  reader.session->end_operation(reader.session->begin_operation());
+  EXPECT_TRUE(reader.session->begin_glance());
+  ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+  store->advance(expiry_ns);
+  const auto blocks = a.allocator->block_count();
+  for (int i = 0; i < 20'000 && tries_until(a, item, 100, 1) == 0; ++i) {
+    ASSERT_LE(a.allocator->block_count(), blocks + 2) << "the item never came back";
+  }
+  reader.session->end_glance();
+}
+
+TEST(Reuse, AGlanceIsRefusedWhileAnotherOperationRunsOrTheLimitIsNear) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  const base::Nanos began = reader.session->begin_operation();
+  EXPECT_FALSE(reader.session->begin_glance());
+  reader.session->end_operation(began);
+  EXPECT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+  store->advance(Session::act_window_ns);
+  a.session->next_write_time();
+  EXPECT_FALSE(reader.session->begin_glance()) << "it has to say that it acts on";
+  reader.session->end_operation(reader.session->begin_operation());
+  EXPECT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+}
+
 TEST(Reuse, AnOperationThatBeganAfterTheUnlinkHoldsNothing) {
   const auto store = make_memory(geometry);
   Process a(*store);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <set>
 #include <string>
@@ -32,6 +33,16 @@ TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
   for (const std::size_t length : {0UL, 1UL, 16UL, 240UL, 241UL, 4096UL, 100'000UL}) {
     EXPECT_EQ(hash_bytes(bytes.data(), length, 7), XXH3_64bits_withSeed(bytes.data(), length, 7)) << length;
   }
+}
+
+TEST(Checksum, InPiecesIsThatOfTheWhole) {
+  std::string bytes(100'000, 'x');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
+  Checksum sum;
+  for (std::size_t at = 0; at < bytes.size(); at += 9'999)
+    sum.update(bytes.data() + at, std::min<std::size_t>(9'999, bytes.size() - at));
+  EXPECT_EQ(sum.digest(), checksum(bytes.data(), bytes.size()));
+  EXPECT_EQ(sum.digest(), XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 // The check values of RFC 3720, B.4, whose CRC begins and ends inverted.

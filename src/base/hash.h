@@ -66,7 +66,9 @@ template <class To>
 }
 inline constexpr std::size_t crc_bytes_max = 512;  // beyond, Checksum is quicker
 
-// The checksum of a long input, which comes in pieces: XXH3.
+// The checksum of a long input: XXH3.
+std::uint64_t checksum(const void* bytes, std::size_t length_bytes);
+// The same of one that comes in pieces.
 class Checksum {
  public:
   Checksum() { XXH3_64bits_reset(&state_); }

@@ -6,6 +6,7 @@
 // item, another key with the same filter) is left to the coroutines, which begin again from the start.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -62,8 +63,17 @@ class Here {
                                                 : endpoint_.mapped(ref.address(), item_bytes_wanted);
     if (item == nullptr) [[unlikely]]
       return false;
-    if constexpr (pace == Pace::batch) __builtin_prefetch(item);
-    __builtin_prefetch(item + fabric::cache_line_bytes);
+    if constexpr (pace == Pace::alone) {
+      __builtin_prefetch(item + fabric::cache_line_bytes);
+    } else {
+      // Its class says how long the item may be, before its header can be read.
+      const std::uint64_t length = ref.size_class < memory::size_class_count
+                                       ? memory::class_bytes[ref.size_class]
+                                       : prefetched_bytes_max;
+      for (std::uint64_t line = 0; line < std::min(length, prefetched_bytes_max);
+           line += fabric::cache_line_bytes)
+        __builtin_prefetch(item + line);
+    }
     probe.item.begin(item, ref);
     return true;
   }
@@ -99,6 +109,7 @@ class Here {
 
  private:
   static constexpr unsigned usual_candidates = 3;
+  static constexpr std::uint64_t prefetched_bytes_max = 1024;  // the processor goes on by itself
 
   // Keeps what follows from a directory word, until there is another. False while the index grows.
   bool take_directory(std::uint64_t word);

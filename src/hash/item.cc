@@ -6,6 +6,11 @@ namespace loch::hash {
 
 std::uint32_t copy_long_value(std::uint32_t header_sum, std::string_view value, char* to) {
   constexpr std::size_t piece_bytes = std::size_t{16} * 1024;
+  if (value.size() <= piece_bytes) {
+    if (to != nullptr) std::memcpy(to, value.data(), value.size());
+    const char* copied = to != nullptr ? to : value.data();
+    return header_sum ^ static_cast<std::uint32_t>(base::checksum(copied, value.size()));
+  }
   base::Checksum sum;
   for (std::size_t at = 0; at < value.size(); at += piece_bytes) {
     const std::string_view piece = value.substr(at, piece_bytes);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t chunk_slots = 256;
 constexpr unsigned cursor_level_shift = 48;
+constexpr std::uint64_t prepared_at_once_bytes_max = 4 * memory::huge_page_bytes;
 
 // A word of a row that is split, and that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
@@ -68,6 +69,8 @@ coro::Task<Result<void>> Table::start_growth() {
   }
   if (auto extended = session_.memory().fabric().extend(memory::index_region, bytes); !extended)
     co_return extended;
+  // A small index at once; a large one by those who split its rows.
+  if (bytes <= prepared_at_once_bytes_max) session_.memory().fabric().prepare(memory::index_region, 0, bytes);
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
   const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;

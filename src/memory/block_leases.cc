@@ -72,14 +72,7 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (free.generation == 0) {
-    // Huge pages for the blocks that are used for the first time, one page at a time.
-    const std::uint64_t page = block_address(block).offset_bytes / huge_page_bytes * huge_page_bytes;
-    if (page == block_address(block).offset_bytes ||
-        page + block_bytes == block_address(block).offset_bytes) {
-      session_.memory().fabric().prepare(region_of(block), page, page + huge_page_bytes);
-    }
-  } else {
+  if (free.generation != 0) {
     // What an earlier use left must not look like items: notes of it may still be around.
     for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
       auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
@@ -144,6 +137,11 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   if (!extended && added > blocks_wanted) {
     extended = session_.memory().fabric().extend(id, (length_blocks + blocks_wanted) * block_bytes);
   }
+  // Before anybody writes there: the kernel has nothing to copy, and nobody to wait for.
+  const std::uint64_t added_from = length_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
+  if (extended)
+    session_.memory().fabric().prepare(id, added_from,
+                                       endpoint_.length_bytes(id) / block_bytes * block_bytes);
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
 }

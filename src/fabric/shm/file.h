@@ -50,7 +50,10 @@ class FileMapping {
 
   [[nodiscard]] std::byte* base() const { return base_; }
 
-  // Asks for huge pages in [from, to), which the file has; only whole ones. Failure is not an error: small
+  // Says that huge pages are welcome everywhere. Once for the whole mapping: each part that differed would be
+  // a mapping of its own.
+  void want_huge_pages() const;
+  // Puts [from, to), which the file has, into huge pages; only whole ones. Failure is not an error: small
   // pages do.
   void collapse(std::uint64_t from_bytes, std::uint64_t to_bytes) const;
 

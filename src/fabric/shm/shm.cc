@@ -179,6 +179,7 @@ Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
   if (!mapping) return std::unexpected(std::move(mapping.error()));
   region.file = std::move(file);
   region.mapping = std::move(*mapping);
+  if (huge_pages_) region.mapping.want_huge_pages();
   return &region;
 }
 

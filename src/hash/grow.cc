@@ -15,7 +15,7 @@
 namespace loch::hash {
 namespace {
 
-constexpr std::uint64_t chunk_slots = 256;
+constexpr std::uint64_t chunk_slots = 16;  // what one operation is held up by
 constexpr unsigned cursor_level_shift = 48;
 constexpr std::uint64_t prepared_at_once_bytes_max = 4 * memory::huge_page_bytes;
 

@@ -28,15 +28,18 @@ constexpr std::array<Style, 4> styles = {
 constexpr std::array<const char*, 4> operations = {"get", "multi_get", "put", "multi_put"};
 constexpr std::array<const char*, 5> workloads = {"a", "b", "c", "d", "f"};
 
-// The first figure of a section whose name is `name` or goes on after it.
+// The figure of a section whose name is `name`, or else the first whose name goes on after it.
 const Figure* first_of(const Report& report, std::string_view section, std::string_view name,
                        std::string_view subject) {
+  const Figure* longer = nullptr;
   for (const Figure* figure : report.in(section)) {
-    const bool named = figure->name == name || figure->name.starts_with(fmt::format("{}:", name)) ||
-                       figure->name.starts_with(fmt::format("{},", name));
-    if (named && figure->subject == subject) return figure;
+    if (figure->subject != subject) continue;
+    if (figure->name == name) return figure;
+    const bool goes_on = figure->name.starts_with(fmt::format("{}:", name)) ||
+                         figure->name.starts_with(fmt::format("{},", name));
+    if (goes_on && longer == nullptr) longer = figure;
   }
-  return nullptr;
+  return longer;
 }
 
 std::string rate_cell(const Figure* figure) {
@@ -78,16 +81,20 @@ set style fill solid 0.9 noborder
 set boxwidth 0.9
 set key outside right top
 )";
+  if (floor != nullptr) {
+    const double rate = floor->rate();
+    script += fmt::format(
+        R"(set arrow 1 from graph 0, first {0:.6g} to graph 1, first {0:.6g} nohead dt 2 lc rgb "#333333"
+set label 1 "floor: independent 64 B read" at graph 0.01, first {1:.6g}
+)",
+        rate, rate * 1.4);
+  }
   script += "plot ";
   for (std::size_t i = 0; i < styles.size(); ++i) {
-    script += fmt::format(R"($rates using {}:xtic(1) title "{}" lc rgb "{}", )", i + 2, styles[i].subject,
-                          styles[i].color);
+    script += fmt::format(R"({}$rates using {}:xtic(1) title "{}" lc rgb "{}")", i == 0 ? "" : ", ", i + 2,
+                          styles[i].subject, styles[i].color);
   }
-  if (floor != nullptr) {
-    script +=
-        fmt::format(R"({:.6g} with lines dt 2 lc rgb "#333333" title "floor: 64 B read")", floor->rate());
-  }
-  return script + "\n";
+  return script + "\nunset arrow 1\nunset label 1\n";
 }
 
 std::string latency_panel(const Report& report) {
@@ -104,7 +111,7 @@ std::string latency_panel(const Report& report) {
   }
   script += R"(EOD
 set title "Latencies of Loch, YCSB, one process"
-set xtics rotate by -25
+set xtics norotate scale 0
 set ylabel "nanoseconds"
 set yrange [10:*]
 plot $latencies using 2:xtic(1) title "p50" lc rgb "#1b6ca8", \

@@ -37,7 +37,7 @@ Result<UnixStream> UnixStream::connect(const std::string& path, int timeout_s) {
   return stream;
 }
 
-Result<void> UnixStream::send(std::string_view bytes) {
+Result<void> UnixStream::send(std::string_view bytes) const {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0) {

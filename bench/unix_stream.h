@@ -23,7 +23,7 @@ class UnixStream {
   UnixStream& operator=(const UnixStream&) = delete;
   ~UnixStream();
 
-  Result<void> send(std::string_view bytes);
+  Result<void> send(std::string_view bytes) const;
 
   // The next line without its "\r\n"; valid until the next call.
   Result<std::string_view> receive_line();

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 6> kind_names = {"get",    "exists",  "pu
                                                         "insert", "replace", "remove"};
 constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found", "exists",
                                                            "changed", "unknown",   "failed"};
-constexpr std::string_view operation_name = "history";
+constexpr const char* operation_name = "history";
 
 bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
 
@@ -57,8 +57,7 @@ std::optional<std::string> unescape(std::string_view escaped) {
 }
 
 std::unexpected<Error> io_error(std::string_view what, const std::filesystem::path& path) {
-  return fail(Errc::io, operation_name.data(),
-              fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
+  return fail(Errc::io, operation_name, fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
 // The fields of one line, taken from the left.
@@ -261,7 +260,7 @@ Result<std::vector<Operation>> parse_history(std::string_view text, std::string_
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (!parser.line(line)) {
-      return fail(Errc::corrupt, operation_name.data(),
+      return fail(Errc::corrupt, operation_name,
                   fmt::format("{}:{}: not an event of a history: '{}'", name, line_number, line));
     }
   }

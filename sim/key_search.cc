@@ -178,6 +178,7 @@ class Preparation {
 
   void make_chains() {
     std::vector<Done> all;
+    all.reserve(answered_.size() + pending_.size());
     for (const Operation* operation : answered_) all.push_back(done(*operation));
     for (const Operation* operation : pending_) {
       if (seen_by_.contains(operation)) all.push_back(done(*operation));

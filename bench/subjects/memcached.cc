@@ -111,7 +111,7 @@ class MemcachedSession final : public Session {
   // The server answers in the order of the keys and leaves out those that it has not.
   Result<void> get_some(std::span<Lookup> lookups) {
     request_ = "get";
-    for (Lookup& lookup : lookups) request_.append(" ").append(lookup.key);
+    for (const Lookup& lookup : lookups) request_.append(" ").append(lookup.key);
     request_.append("\r\n");
     if (auto sent = stream_.send(request_); !sent) return sent;
     std::size_t next = 0;
@@ -134,8 +134,10 @@ class MemcachedSession final : public Session {
   static Result<std::size_t> find_value(std::string_view line, std::span<Lookup> lookups, std::size_t& next) {
     constexpr std::string_view before = "VALUE ";
     const auto end_of_key = line.find(' ', before.size());
-    const auto end_of_flags = end_of_key == line.npos ? line.npos : line.find(' ', end_of_key + 1);
-    if (!line.starts_with(before) || end_of_flags == line.npos) return unexpected_line("a value", line);
+    const auto end_of_flags =
+        end_of_key == std::string_view::npos ? std::string_view::npos : line.find(' ', end_of_key + 1);
+    if (!line.starts_with(before) || end_of_flags == std::string_view::npos)
+      return unexpected_line("a value", line);
     const auto key = line.substr(before.size(), end_of_key - before.size());
     while (next < lookups.size() && lookups[next].key != key) {
       lookups[next++].result = fail(Errc::not_found, "memcached");

@@ -30,10 +30,12 @@ struct Command {
   std::array<std::size_t, N> lengths;
 };
 
+// NOLINTBEGIN(bugprone-suspicious-stringview-data-usage): the lengths go with them.
 Command<2> get_command(std::string_view key) { return {{"GET", key.data()}, {3, key.size()}}; }
 Command<3> set_command(std::string_view key, std::string_view value) {
   return {{"SET", key.data(), value.data()}, {3, key.size(), value.size()}};
 }
+// NOLINTEND(bugprone-suspicious-stringview-data-usage)
 
 // The number after "name:" in the text of INFO.
 std::uint64_t field(std::string_view info, std::string_view name) {

@@ -45,15 +45,16 @@ std::string_view field(std::string_view stanza, std::string_view name) {
 
 Packages::Packages(std::string text) : text_(std::move(text)) {
   std::string_view rest = text_;
-  std::string_view stanza(rest.data(), 0);
+  std::string_view stanza = rest.substr(0, 0);
   while (!rest.empty()) {
     const std::string_view line = take_line(rest);
     if (is_blank(line)) {
       take(stanza);
-      stanza = std::string_view(rest.data(), 0);
+      stanza = rest.substr(0, 0);
     } else {
-      stanza = std::string_view(stanza.data(),
-                                static_cast<std::size_t>(line.data() + line.size() - stanza.data()));
+      const char* begin =
+          stanza.data();  // NOLINT(bugprone-suspicious-stringview-data-usage): the length follows
+      stanza = std::string_view(begin, static_cast<std::size_t>(line.data() + line.size() - begin));
     }
   }
   take(stanza);

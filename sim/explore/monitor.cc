@@ -52,7 +52,7 @@ void Monitor::close(unsigned key, std::vector<State>& states, unsigned except) c
     for (unsigned c = 0; c < participants_max; ++c) {
       const Pending& p = pending_[c];
       if (c == except || !p.is_pending || p.key != key || byte_of(from, 1 + c) != 0) continue;
-      State to = from;
+      State to{};
       switch (p.act) {
         case Act::get:
           to = with_byte(from, 1 + c,

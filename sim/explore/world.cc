@@ -35,7 +35,7 @@ bool fits(const std::string& name, const KeyShape& shape) {
 
 }  // namespace
 
-World::World(const Scenario& scenario) : scenario_(scenario) {
+World::World(Scenario scenario) : scenario_(std::move(scenario)) {
   build();
   prepare_keys();
   prepare_index();
@@ -262,7 +262,7 @@ bool World::run_alone(Actor& actor, ScriptOp op) {
   actor.begin();
   for (int step = 0;
        step < steps_max && actor.status() == Actor::Status::running && actor.position() == position; ++step) {
-    const unsigned next = static_cast<unsigned>(std::countr_zero(actor.port().waiting()));
+    const auto next = static_cast<unsigned>(std::countr_zero(actor.port().waiting()));
     const fabric::Operation o = actor.port().batch()[next];
     const SlotNumber number = o.at.offset_bytes / sizeof(std::uint64_t);
     say([&] {

@@ -38,7 +38,7 @@ struct Choice {
 
 class World {
  public:
-  explicit World(const Scenario& scenario);
+  explicit World(Scenario scenario);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -78,7 +78,7 @@ class World {
   void after_step(unsigned client, ScriptOp op);
   void settle(Actor& actor, unsigned client, ScriptOp op);
   bool run_alone(Actor& actor, ScriptOp op);
-  void probe_growth(Actor& actor);
+  void probe_growth(Actor& fresh);
   void check_key(unsigned key);
   void check_moves();
   void fail_with(std::string what);

@@ -96,7 +96,7 @@ TEST(Clock, SimulatedTimeIsWhatItIsSetTo) {
 }
 
 TEST(Fault, PointsAreListedOnce) {
-  std::set<std::string_view> names(fault_points().begin(), fault_points().end());
+  const std::set<std::string_view> names(fault_points().begin(), fault_points().end());
   EXPECT_EQ(names.size(), fault_points().size());
 }
 

@@ -41,10 +41,10 @@ struct Armed {
   Armed() {
     const char* text = std::getenv("LOCH_FAULT");
     if (text == nullptr) return;
-    std::string_view spec(text);
+    const std::string_view spec(text);
     const auto colon = spec.find(':');
     name = spec.substr(0, colon);
-    std::string_view rest = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
+    const std::string_view rest = colon == std::string_view::npos ? "" : spec.substr(colon + 1);
     const auto colon2 = rest.find(':');
     const std::string_view action = rest.substr(0, colon2);
     signal = action == "kill" ? SIGKILL : action == "stop" ? SIGSTOP : 0;

@@ -73,8 +73,8 @@ coro::Task<int> many(Async* async, std::vector<std::string>* keys) {
 }
 
 TEST_F(AsyncTest, ManyAtOnce) {
-  std::vector<std::string> keys;
-  for (int i = 0; i < 5'000; ++i) keys.push_back(fmt::format("key{}", i));
+  std::vector<std::string> keys(5'000);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = fmt::format("key{}", i);
   EXPECT_EQ(async_->run(many(&*async_, &keys)), 5'000);
   EXPECT_EQ(store_->count().value(), 5'000U);
 }

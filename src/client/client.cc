@@ -341,7 +341,7 @@ coro::Task<Result<Report>> Client::check() {
 }
 
 void Client::describe(Info& info) {
-  memory::StoreMemory& memory = session_->memory();
+  const memory::StoreMemory& memory = session_->memory();
   fabric::Endpoint& endpoint = session_->endpoint();
   info.format_version = memory::format_version;
   info.candidates = memory.geometry().candidates;

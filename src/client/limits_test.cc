@@ -15,13 +15,13 @@ using std::chrono::milliseconds;
 
 class OpenTest : public testing::Test {
  protected:
-  OpenTest() {
+  void SetUp() override {
     options_.huge_pages = false;
     options_.expiry = milliseconds(50);
     url_ = fmt::format("shm://test.{}.{}", ::getpid(),
                        testing::UnitTest::GetInstance()->current_test_info()->name());
   }
-  ~OpenTest() override { [[maybe_unused]] const auto destroyed = Store::destroy(url_); }
+  void TearDown() override { [[maybe_unused]] const auto destroyed = Store::destroy(url_); }
 
   Errc error_of(const Options& options) const {
     const auto opened = Store::open(url_, options);

@@ -240,7 +240,7 @@ struct Atomic : Awaiting {
       if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
       return posted->batch[0].result;
     }
-    std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(in_place));
+    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(in_place));
     if (kind == Operation::Kind::fetch_add) return word.fetch_add(operand, std::memory_order_acq_rel);
     std::uint64_t seen = compare;
     // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one

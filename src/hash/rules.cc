@@ -40,7 +40,7 @@ bool is_outdated(const Collect& c) {
 bool is_damaged(const Collect& c) {
   for (unsigned j = 0; j < c.at.count; ++j) {
     const bool unborn_below = j < c.at.candidates && c.word[j].is(SlotType::unborn);
-    if (unborn_below || c.word[j].has_no_type()) return true;
+    if (unborn_below || c.word[j].is(SlotType::none)) return true;
   }
   return false;
 }

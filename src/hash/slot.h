@@ -28,6 +28,7 @@ enum class SlotType : std::uint8_t {
   aborted = 4,    // A: an insert that lost; its owner clears it
   placed = 5,     // P: a move in progress, at its destination
   moved = 6,      // M: a move in progress, at its source
+  none = 7,       // no client writes such a word
 };
 
 inline constexpr std::uint8_t tag_max = 63;
@@ -77,8 +78,6 @@ struct SlotWord {
   [[nodiscard]] constexpr bool names_item() const {
     return type() >= SlotType::committed && type() <= SlotType::moved;
   }
-  // Of no type that there is: no client writes such a word.
-  [[nodiscard]] constexpr bool has_no_type() const { return type() > SlotType::moved; }
 
   bool operator==(const SlotWord&) const = default;
 

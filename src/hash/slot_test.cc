@@ -62,7 +62,7 @@ TEST(Slot, EachPartIsChangedAlone) {
     EXPECT_EQ(relinked, word);
   }
   EXPECT_FALSE(SlotWord{std::uint64_t{7} << 61}.names_item());
-  EXPECT_TRUE(SlotWord{std::uint64_t{7} << 61}.has_no_type());
+  EXPECT_TRUE(SlotWord{std::uint64_t{7} << 61}.is(SlotType::none));
   EXPECT_FALSE(SlotWord{0}.names_item());
 }
 

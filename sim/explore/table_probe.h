@@ -27,7 +27,7 @@ class TableProbe {
   // or of `candidate` alone.
   static coro::Task<Result<bool>> displace(Table* table, Key key, unsigned candidate) {
     Table::KeyCollect seen;
-    if (auto read = co_await table->collect(key, seen); !read)
+    if (auto read = co_await table->collect(key, &seen); !read)
       co_return std::unexpected(std::move(read.error()));
     const int from = committed_location(seen);
     if (from < 0) co_return false;

@@ -35,12 +35,12 @@ Task<int> sum_of_two() {
   co_return a + co_await answer(2);
 }
 
-Task<int> after_a_yield(RunQueue& queue, int value) {
-  co_await queue.yield();
+Task<int> after_a_yield(RunQueue* queue, int value) {
+  co_await queue->yield();
   co_return value;
 }
 
-Task<int> sum_in_turns(RunQueue& queue, int rounds) {
+Task<int> sum_in_turns(RunQueue* queue, int rounds) {
   int sum = 0;
   for (int i = 0; i < rounds; ++i) sum += co_await after_a_yield(queue, i);
   co_return sum;
@@ -54,7 +54,7 @@ TEST_F(CoroTest, ATaskThatNeverSuspendsFinishesInStart) {
 }
 
 TEST_F(CoroTest, ATaskThatSuspendsGoesOnFromTheQueue) {
-  Task<int> task = sum_in_turns(queue_, 1000);
+  Task<int> task = sum_in_turns(&queue_, 1000);
   task.start();
   EXPECT_FALSE(task.done());
   run();
@@ -71,15 +71,15 @@ TEST_F(CoroTest, ATaskThatIsNeverStartedRunsNothing) {
     }
   };
   {
-    Task<> task = Body::run(&ran);
+    const Task<> task = Body::run(&ran);
   }
   EXPECT_FALSE(ran);
 }
 
-Task<int> joins_children(RunQueue& queue, int children) {
+Task<int> joins_children(RunQueue* queue, int children) {
   std::vector<Task<int>> tasks;
   for (int i = 0; i < children; ++i) tasks.push_back(i % 2 == 0 ? answer(i) : after_a_yield(queue, i));
-  Scope scope(queue);
+  Scope scope(*queue);
   for (auto& task : tasks) scope.start(task);
   co_await scope.join();
   int sum = 0;
@@ -88,45 +88,45 @@ Task<int> joins_children(RunQueue& queue, int children) {
 }
 
 TEST_F(CoroTest, AScopeJoinsChildrenThatFinishedAtOnceAndLater) {
-  Task<int> task = joins_children(queue_, 10);
+  Task<int> task = joins_children(&queue_, 10);
   task.start();
   run();
   ASSERT_TRUE(task.done());
   EXPECT_EQ(task.take(), 45);
 }
 
-Task<> until_cancelled(RunQueue& queue, Scope& scope, int* rounds) {
-  while (!scope.cancelled()) {
+Task<> until_cancelled(RunQueue* queue, Scope* scope, int* rounds) {
+  while (!scope->cancelled()) {
     ++*rounds;
-    co_await queue.yield();
+    co_await queue->yield();
   }
 }
 
-Task<int> cancels(RunQueue& queue) {
+Task<int> cancels(RunQueue* queue) {
   int rounds = 0;
-  Scope scope(queue);
-  Task<> child = until_cancelled(queue, scope, &rounds);
+  Scope scope(*queue);
+  Task<> child = until_cancelled(queue, &scope, &rounds);
   scope.start(child);
-  co_await queue.yield();
+  co_await queue->yield();
   scope.cancel();
   co_await scope.join();
   co_return rounds;
 }
 
 TEST_F(CoroTest, CancellationDrains) {
-  Task<int> task = cancels(queue_);
+  Task<int> task = cancels(&queue_);
   task.start();
   run();
   ASSERT_TRUE(task.done());
   EXPECT_GE(task.take(), 1);
 }
 
-Task<bool> waits(Event& event, base::Nanos deadline) { co_return co_await event.wait(deadline); }
+Task<bool> waits(Event* event, base::Nanos deadline) { co_return co_await event->wait(deadline); }
 
 TEST_F(CoroTest, AnEventWakesItsWaitersOrTheirDeadlinesDo) {
   Event event(queue_);
-  Task<bool> patient = waits(event, time_ + base::second_ns);
-  Task<bool> hasty = waits(event, time_ + base::millisecond_ns);
+  Task<bool> patient = waits(&event, time_ + base::second_ns);
+  Task<bool> hasty = waits(&event, time_ + base::millisecond_ns);
   patient.start();
   hasty.start();
   time_ += 2 * base::millisecond_ns;
@@ -143,16 +143,16 @@ TEST_F(CoroTest, AnEventWakesItsWaitersOrTheirDeadlinesDo) {
   EXPECT_TRUE(patient.take());
 }
 
-Task<> sleeps(RunQueue& queue, base::Nanos until, std::vector<int>* order, int name) {
-  co_await queue.sleep_until(until);
+Task<> sleeps(RunQueue* queue, base::Nanos until, std::vector<int>* order, int name) {
+  co_await queue->sleep_until(until);
   order->push_back(name);
 }
 
 TEST_F(CoroTest, SleepersWakeInTheOrderOfTheirTimes) {
   std::vector<int> order;
   const base::Nanos start = time_;
-  Task<> late = sleeps(queue_, start + 20 * base::millisecond_ns, &order, 2);
-  Task<> early = sleeps(queue_, start + 10 * base::millisecond_ns, &order, 1);
+  Task<> late = sleeps(&queue_, start + 20 * base::millisecond_ns, &order, 2);
+  Task<> early = sleeps(&queue_, start + 10 * base::millisecond_ns, &order, 1);
   late.start();
   early.start();
   run();

@@ -35,7 +35,7 @@ struct AtThreadExit {
 };
 
 [[gnu::noinline]] void* allocate_new(std::size_t bytes) {
-  static thread_local AtThreadExit at_thread_exit;
+  static const thread_local AtThreadExit at_thread_exit;
   return ::operator new((bytes + step_bytes - 1) / step_bytes * step_bytes);
 }
 

@@ -460,7 +460,7 @@ TEST_P(Conformance, AllMayExtendAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   Session s(*world_);
-  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + 122 * 4'096);
+  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + std::uint64_t{122} * 4'096);
 }
 
 TEST_P(Conformance, PreparingChangesNothing) {

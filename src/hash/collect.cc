@@ -38,12 +38,12 @@ coro::Task<Result<bool>> Table::is_named(ItemRef item) {
   Collect second;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
-    if (auto read = co_await collect_words(header->key_hash, first); !read)
+    if (auto read = co_await collect_words(header->key_hash, &first); !read)
       co_return std::unexpected(std::move(read.error()));
     for (unsigned j = 0; j < first.at.count; ++j) {
       if (first.word[j].names_item() && first.word[j].item() == item) co_return true;
     }
-    if (auto read = co_await collect_words(header->key_hash, second); !read)
+    if (auto read = co_await collect_words(header->key_hash, &second); !read)
       co_return std::unexpected(std::move(read.error()));
     if (second.same_words(first)) co_return false;
   }

@@ -13,10 +13,8 @@ namespace loch::hash {
 namespace {
 
 using fake::Client;
-using fake::find_key;
 using fake::locations;
 using fake::make_store;
-using fake::MemoryStore;
 using fake::slot;
 
 TEST(Damage, AnItemWithChangedBytesIsAnErrorUntilItIsWrittenAgain) {
@@ -180,7 +178,8 @@ TEST(Damage, EveryCallSurvivesRandomBytes) {
       const auto region = static_cast<fabric::RegionId>(random.below(2) == 0 ? memory::index_region
                                                                              : memory::first_data_region);
       std::uint64_t limit = store->length_bytes(region);
-      if (region == memory::first_data_region && random.below(2) == 0) limit = 16 * 8;  // descriptors
+      if (region == memory::first_data_region && random.below(2) == 0)
+        limit = 16 * sizeof(std::uint64_t);  // descriptors
       const std::uint64_t word = random.below(3) == 0 ? random.next() & 0xfff : random.next();
       fabric::store_word(store->at({region, random.below(limit / 8) * 8}), word);
     }

@@ -35,7 +35,7 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
       co_return std::unexpected(std::move(header.error()));
     }
     Collect slots;
-    if (auto read = co_await collect_words(header->key_hash, slots); !read) {
+    if (auto read = co_await collect_words(header->key_hash, &slots); !read) {
       if (read.error().code == Errc::corrupt) continue;
       co_return std::unexpected(std::move(read.error()));
     }

@@ -212,9 +212,9 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
       if (found) {
         const std::string key(found->view.key());
         const std::string value(found->view.value());
-        WriteRequest copy{.key = {.bytes = key, .hash = found->view.key_hash()},
-                          .value = value,
-                          .expires_at_ns = found->view.expires_at_ns()};
+        const WriteRequest copy{.key = {.bytes = key, .hash = found->view.key_hash()},
+                                .value = value,
+                                .expires_at_ns = found->view.expires_at_ns()};
         auto item = co_await compose(copy);
         if (!item) co_return std::unexpected(std::move(item.error()));
         const SlotWord linked =

@@ -200,18 +200,18 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
 }
 
 // The words of a key's slots, by a directory that they agree with.
-coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect& into) {
+coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* into) {
   for (unsigned retry = 0;; ++retry) {
-    into.at.set(key_hash, directory(), candidates_);
-    into.key_hash = key_hash;
-    into.mine = 0;
-    into.owner_gone = 0;
+    into->at.set(key_hash, directory(), candidates_);
+    into->key_hash = key_hash;
+    into->mine = 0;
+    into->owner_gone = 0;
     std::array<fabric::Address, locations_max> addresses;
-    for (unsigned j = 0; j < into.at.count; ++j) addresses[j] = slot_address(into.at.slot[j]);
-    auto read = co_await endpoint_.read_words(std::span(addresses).first(into.at.count), &into.word[0].raw);
+    for (unsigned j = 0; j < into->at.count; ++j) addresses[j] = slot_address(into->at.slot[j]);
+    auto read = co_await endpoint_.read_words(std::span(addresses).first(into->at.count), &into->word[0].raw);
     if (!read) co_return read;
-    if (!is_outdated(into) && !is_damaged(into)) co_return Result<void>{};
-    if (retry >= outdated_retries_max || directory() == into.at.directory) {
+    if (!is_outdated(*into) && !is_damaged(*into)) co_return Result<void>{};
+    if (retry >= outdated_retries_max || directory() == into->at.directory) {
       session_.count(Counter::corrupt_slots);
       co_return damaged_slot(key_hash);
     }
@@ -238,32 +238,32 @@ bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, K
 }
 
 // Finds out which words name items of the key, by reading those whose filter says that they may.
-coro::Task<Result<void>> Table::identify(Key key, KeyCollect& into) {
-  for (unsigned j = 0; j < into.at.count; ++j) {
-    const SlotWord word = into.word[j];
+coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
+  for (unsigned j = 0; j < into->at.count; ++j) {
+    const SlotWord word = into->word[j];
     if (!word.names_item() || word.filter() != key.filter()) continue;
     const memory::ItemRef ref = word.item();
     const std::uint64_t room =
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
     auto item = co_await endpoint_.fetch(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
-    if (item) take_if_mine(key, j, {item->data(), item->size()}, into);
+    if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
   }
   co_return Result<void>{};
 }
 
-coro::Task<Result<void>> Table::collect(Key key, KeyCollect& into) {
+coro::Task<Result<void>> Table::collect(Key key, KeyCollect* into) {
   if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
   co_return co_await identify(key, into);
 }
 
-coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect& first) {
+coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
   session_.count(Counter::second_collects);
   KeyCollect second;
-  if (auto read = co_await collect_words(key.hash, second); !read)
+  if (auto read = co_await collect_words(key.hash, &second); !read)
     co_return std::unexpected(std::move(read.error()));
-  if (second.same_words(first)) co_return true;
-  if (auto done = co_await identify(key, second); !done) co_return std::unexpected(std::move(done.error()));
-  first = second;
+  if (second.same_words(*first)) co_return true;
+  if (auto done = co_await identify(key, &second); !done) co_return std::unexpected(std::move(done.error()));
+  *first = second;
   co_return false;
 }
 

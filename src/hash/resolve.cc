@@ -52,8 +52,8 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
   const std::string bytes(found->view.key());
   const Key key{.bytes = bytes, .hash = found->view.key_hash()};
   KeyCollect snapshot;
-  if (auto read = co_await collect(key, snapshot); !read) co_return std::unexpected(std::move(read.error()));
-  auto equal = co_await is_snapshot(key, snapshot);
+  if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
   // Others change the key: that is progress too.
   if (!*equal) co_return true;
@@ -71,7 +71,7 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, Slot
 
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
-  if (auto read = co_await collect(key, seen); !read) co_return std::unexpected(std::move(read.error()));
+  if (auto read = co_await collect(key, &seen); !read) co_return std::unexpected(std::move(read.error()));
   int source = -1;
   int destination = -1;
   for (unsigned j = 0; j < seen.at.count; ++j) {
@@ -102,30 +102,30 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, Slot
 
   // Step 3: P at the destination. From here on words may be left that name the item.
   session_.begin_move();
-  auto moved = co_await move_step3_to_6(item, from, to, committed, empty, seen);
+  auto moved = co_await move_step3_to_6(item, from, to, committed, empty, &seen);
   if (co_await is_unnamed_by_moves(item, from, to)) session_.end_move();
   co_return moved;
 }
 
 coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
-                                                SlotWord committed, SlotWord empty, const Collect& seen) {
+                                                SlotWord committed, SlotWord empty, const Collect* seen) {
   int source = -1;
   int destination = -1;
-  for (unsigned j = 0; j < seen.at.count; ++j) {
-    if (seen.at.slot[j] == from) source = static_cast<int>(j);
-    if (seen.at.slot[j] == to) destination = static_cast<int>(j);
+  for (unsigned j = 0; j < seen->at.count; ++j) {
+    if (seen->at.slot[j] == from) source = static_cast<int>(j);
+    if (seen->at.slot[j] == to) destination = static_cast<int>(j);
   }
   // Step 3.
   const auto tag = static_cast<std::uint8_t>(committed.tag() + 1);
   const SlotWord placed = SlotWord::link(SlotType::placed, item, committed.filter(), tag, empty.level())
-                              .with_ref(seen.at.ref_of(static_cast<unsigned>(source)));
+                              .with_ref(seen->at.ref_of(static_cast<unsigned>(source)));
   auto won = co_await swap_slot(to, empty, placed);
   if (!won || !*won) co_return won;
   LOCH_FAULT_POINT("move.after_place");
 
   // Step 4: M at the source. If it has changed, P is dead, and is cleared.
   const SlotWord marked = SlotWord::link(SlotType::moved, item, committed.filter(), tag, committed.level())
-                              .with_ref(seen.at.ref_of(static_cast<unsigned>(destination)));
+                              .with_ref(seen->at.ref_of(static_cast<unsigned>(destination)));
   won = co_await swap_slot(from, committed, marked);
   if (!won) co_return won;
   if (!*won) {
@@ -140,7 +140,7 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
   if (!won) co_return won;
   LOCH_FAULT_POINT("move.after_commit");
   auto cleared = co_await swap_slot(
-      from, marked, cleared_word(marked, from, seen.at.directory, candidates_, session_.next_nonce()));
+      from, marked, cleared_word(marked, from, seen->at.directory, candidates_, session_.next_nonce()));
   if (!cleared) co_return cleared;
   session_.count(Counter::displacements);
   co_return true;
@@ -163,7 +163,7 @@ coro::Task<bool> Table::before_reuse(memory::ItemRef item) {
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
     Collect seen;
-    if (!co_await collect_words(header->key_hash, seen)) co_return false;
+    if (!co_await collect_words(header->key_hash, &seen)) co_return false;
     int stale = -1;
     for (unsigned j = 0; j < seen.at.count && stale < 0; ++j) {
       const SlotWord word = seen.word[j];

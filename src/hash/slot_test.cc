@@ -88,7 +88,7 @@ TEST(Locations, TheCandidatesOfAKeyAreDifferentSlots) {
       for (const bool growing : {false, true}) {
         const Directory d{.level = static_cast<std::uint8_t>(10 + random.below(10)), .growing = growing};
         const Locations at = Locations::of(hash, d, candidates);
-        std::set<SlotNumber> slots(at.slot.begin(), at.slot.begin() + at.count);
+        const std::set<SlotNumber> slots(at.slot.begin(), at.slot.begin() + at.count);
         EXPECT_EQ(slots.size(), at.count);
         EXPECT_GE(at.count, candidates);
         EXPECT_LE(at.count, 2 * candidates);

@@ -148,11 +148,11 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
   // Takes over what an item says of itself, if its key is `key`.
   bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
-  coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect& into);
-  coro::Task<Result<void>> identify(Key key, KeyCollect& into);
-  coro::Task<Result<void>> collect(Key key, KeyCollect& into);
+  coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
+  coro::Task<Result<void>> identify(Key key, KeyCollect* into);
+  coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
-  coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect& first);
+  coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
   coro::Task<Result<Found>> read_item(memory::ItemRef ref);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
 
@@ -180,7 +180,7 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
 
   coro::Task<Result<bool>> move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
-                                           SlotWord committed, SlotWord empty, const Collect& seen);
+                                           SlotWord committed, SlotWord empty, const Collect* seen);
   coro::Task<bool> is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to);
 
   // ---- displace.cc

@@ -113,7 +113,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
     if (header->expires_at_ns != 0 && header->expires_at_ns <= session_.now()) continue;
     if (word.is(SlotType::placed)) {
       Collect seen;
-      if (!co_await collect_words(header->key_hash, seen)) continue;
+      if (!co_await collect_words(header->key_hash, &seen)) continue;
       bool paired = false;
       for (unsigned j = 0; j < seen.at.count; ++j) {
         const int destination = paired_destination(seen, j);

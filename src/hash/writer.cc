@@ -116,7 +116,7 @@ void Table::retire_here(SlotWord unlinked, base::Nanos now) {
 coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, KeyCollect* seen,
                                                    NewItem* item) {
   // Step 1: collect.
-  if (auto read = co_await collect(request->key, *seen); !read)
+  if (auto read = co_await collect(request->key, seen); !read)
     co_return std::unexpected(std::move(read.error()));
   if (committed_location(*seen) >= 0) co_return co_await put_step2_update(request, seen, item);
   co_return co_await put_step_of_absent(request, seen, item);
@@ -167,7 +167,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step_of_absent(const WriteRequest*
   const SlotWord home = seen->word[home_location(*seen)];
   const bool unfinished = has_unfinished(*seen);
   if (unfinished || request->condition == Condition::version || home.is(SlotType::empty)) {
-    auto equal = co_await is_snapshot(key, *seen);
+    auto equal = co_await is_snapshot(key, seen);
     if (!equal) co_return std::unexpected(std::move(equal.error()));
     if (!*equal) co_return Outcome::again;
   }
@@ -257,7 +257,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
   // K.
   Collect again;
-  if (auto read = co_await collect_words(key.hash, again); !read)
+  if (auto read = co_await collect_words(key.hash, &again); !read)
     co_return std::unexpected(std::move(read.error()));
   Collect expected = *seen;
   expected.word[a] = pending;
@@ -276,8 +276,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
 // (b) again, from a snapshot: the pending word is withdrawn if there is a reason, else brought on by RESOLVE.
 coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* item) {
   KeyCollect snapshot;
-  if (auto read = co_await collect(key, snapshot); !read) co_return std::unexpected(std::move(read.error()));
-  auto equal = co_await is_snapshot(key, snapshot);
+  if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return std::unexpected(std::move(equal.error()));
   int mine = -1;
   for (unsigned j = 0; j < snapshot.at.count; ++j) {
@@ -366,7 +366,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
   Attempts attempts(*this, "remove", key.hash);
   KeyCollect seen;
   for (;;) {
-    if (auto read = co_await collect(key, seen); !read) co_return read;
+    if (auto read = co_await collect(key, &seen); !read) co_return read;
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
       const SlotWord old = seen.word[j];
@@ -382,7 +382,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
         co_return Result<void>{};
       }
     } else {
-      auto equal = co_await is_snapshot(key, seen);
+      auto equal = co_await is_snapshot(key, &seen);
       if (!equal) co_return std::unexpected(std::move(equal.error()));
       if (*equal) {
         if (current_location(seen) < 0) co_return fail(Errc::not_found, "remove", {}, key.hash);

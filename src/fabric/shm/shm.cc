@@ -54,13 +54,9 @@ class ShmFabric final : public Fabric {
 
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
     const std::scoped_lock lock(mutex_);
-    Region* opened = nullptr;
-    if (auto result = open_region(region, true); !result) {
-      return std::unexpected(std::move(result.error()));
-    } else {
-      opened = *result;
-    }
-    return reserve(opened->file.get(), length_bytes, region_path(folder_, region));
+    auto opened = open_region(region, true);
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    return reserve((*opened)->file.get(), length_bytes, region_path(folder_, region));
   }
 
   Result<Mapping> map(RegionId region) {

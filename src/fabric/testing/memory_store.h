@@ -58,7 +58,7 @@ class MemoryStore : public std::enable_shared_from_this<MemoryStore> {
   };
 
   explicit MemoryStore(Limits limits) : limits_(limits), free_bytes_(limits.free_bytes) {}
-  Result<void> extend(RegionId region, std::uint64_t length_bytes);
+  Result<void> extend(RegionId id, std::uint64_t length_bytes);
 
   const Limits limits_;
   std::mutex mutex_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/random.h"
@@ -77,7 +76,7 @@ class PostingPort final : public Port {
       return;
     }
     std::vector<std::size_t> order(taken.batch.size());
-    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
     for (const std::size_t i : order) execute(taken.batch[i]);
     taken.done->complete(*taken.done, {});

@@ -36,6 +36,7 @@ const WorkerSpec crowd = {.crowded = true, .mix = "displacing"};
 const WorkerSpec hesitant = {.crowded = true, .mix = "displacing", .pause_at = "put.after_pending"};
 const WorkerSpec newcomers = {.key_prefix = "new", .keys = 100'000, .mix = "displacing"};
 const WorkerSpec rewriting = {.key_prefix = "fill", .keys = 1'500};
+const WorkerSpec mostly_reading = {.key_prefix = "fill", .keys = 1'500, .mix = "read-heavy"};
 const WorkerSpec medium_values = {.value_bytes = 16, .value_bytes_max = 20'000};
 const WorkerSpec large_values = {.value_bytes = 300'000, .value_bytes_max = 3'000'000};
 const WorkerSpec much_memory = {.key_prefix = "big",
@@ -50,7 +51,8 @@ const std::array scenarios = {
     Scenario{.points = "alloc.large", .victim = large_values, .nth_max = 8},
     Scenario{.points = "alloc.segment", .victim = much_memory, .nth_max = 1},
     Scenario{.points = "alloc.block", .victim = medium_values, .nth_max = 3},
-    Scenario{.points = "grow.", .victim = newcomers, .other = rewriting, .filled = 1'500, .nth_max = 1},
+    // The others split few rows, so that the last chunk falls to the victim.
+    Scenario{.points = "grow.", .victim = newcomers, .other = mostly_reading, .filled = 1'500, .nth_max = 1},
     Scenario{.points = "split.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{.points = "move.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{

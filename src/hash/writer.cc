@@ -108,8 +108,9 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
 
 void Table::retire_here(SlotWord unlinked, base::Nanos now) {
   const bool moved = unlinked.tag() != 0;
-  if (!allocator_.retire_here(unlinked.item(), moved, now))
-    endpoint_.run(allocator_.retire(unlinked.item(), moved));
+  if (allocator_.retire_here(unlinked.item(), moved, now)) return;
+  // What can not be marked is found by a collection.
+  [[maybe_unused]] const auto retired = endpoint_.run(allocator_.retire(unlinked.item(), moved));
 }
 
 // One round of PUT with nothing pending.
@@ -259,7 +260,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   Collect again;
   if (auto read = co_await collect_words(key.hash, &again); !read)
     co_return std::unexpected(std::move(read.error()));
-  Collect expected = *seen;
+  Collect expected = static_cast<const Collect&>(*seen);
   expected.word[a] = pending;
   if (!again.same_words(expected)) co_return Outcome::again;  // settled by put_step5_settle
   LOCH_FAULT_POINT("put.before_commit");

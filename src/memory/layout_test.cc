@@ -50,7 +50,7 @@ TEST(Layout, ClientEntryBytes) {
   entry.pin_start_ns = 7;
   entry.counters[0] = 8;
   const std::string bytes = bytes_of(entry);
-  EXPECT_EQ(bytes.substr(0, 5 * 17),
+  EXPECT_EQ(bytes.substr(0, std::size_t{5} * 17),
             "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 ");
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");

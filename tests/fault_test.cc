@@ -89,13 +89,13 @@ TEST_P(HesitationTest, ClientsThatWaitAtAnyPointAreLinearizable) {
 
 TEST_P(HesitationTest, ClientsThatWaitWhileTheIndexGrowsAreLinearizable) {
   fill(1'500);
-  WorkerSpec newcomer = {.key_prefix = "new",
+  const WorkerSpec newcomer = {.key_prefix = "new",
                          .keys = 4'000,
                          .mix = "displacing",
                          .operations = 6'000,
                          .pause_at = "any",
                          .pause_us = pause_us};
-  WorkerSpec rewriter = {
+  const WorkerSpec rewriter = {
       .key_prefix = "fill", .keys = 1'500, .operations = 6'000, .pause_at = "any", .pause_us = pause_us};
   std::vector<Worker> workers;
   for (int i = 0; i < 3; ++i) {
@@ -162,7 +162,7 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
     WorkerSpec helper = scenario_->other;
     helper.environment = {fmt::format("LOCH_FAULT={}:kill", scenario_->helper)};
     for (int i = 0; i < 200; ++i) {
-      Worker dying = start(helper);
+      const Worker dying = start(helper);
       if (const auto ending = victim.process.wait(milliseconds(200))) return ending;
     }
     return std::nullopt;

@@ -90,11 +90,11 @@ TEST_P(HesitationTest, ClientsThatWaitAtAnyPointAreLinearizable) {
 TEST_P(HesitationTest, ClientsThatWaitWhileTheIndexGrowsAreLinearizable) {
   fill(1'500);
   const WorkerSpec newcomer = {.key_prefix = "new",
-                         .keys = 4'000,
-                         .mix = "displacing",
-                         .operations = 6'000,
-                         .pause_at = "any",
-                         .pause_us = pause_us};
+                               .keys = 4'000,
+                               .mix = "displacing",
+                               .operations = 6'000,
+                               .pause_at = "any",
+                               .pause_us = pause_us};
   const WorkerSpec rewriter = {
       .key_prefix = "fill", .keys = 1'500, .operations = 6'000, .pause_at = "any", .pause_us = pause_us};
   std::vector<Worker> workers;

@@ -146,6 +146,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
     if (SlotWord{*born}.is(SlotType::unborn)) {
       auto done = co_await swap_slot(high, {*born}, SlotWord::empty(session_.next_nonce(), next_level));
       if (!done) co_return done;
+      if (!*done) continue;
       LOCH_FAULT_POINT("split.after_birth");
     }
     auto read = co_await read_slot(low);

@@ -121,7 +121,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       }
       have_first = false;
       if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
-    } else if (have_first && second.same_words(first)) {
+    } else if (have_first && second.same_words(first) && session_.may_act()) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
       for (unsigned j = 0; j < second.at.count; ++j) {
@@ -261,7 +261,8 @@ coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
   KeyCollect second;
   if (auto read = co_await collect_words(key.hash, &second); !read)
     co_return std::unexpected(std::move(read.error()));
-  if (second.same_words(*first)) co_return true;
+  // Words that look alike are the same only if none of their items can have been reused between the collects.
+  if (second.same_words(*first) && session_.may_act()) co_return true;
   if (auto done = co_await identify(key, &second); !done) co_return std::unexpected(std::move(done.error()));
   *first = second;
   co_return false;

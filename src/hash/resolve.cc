@@ -135,9 +135,16 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
   }
   LOCH_FAULT_POINT("move.after_mark");
 
-  // Step 5: the destination is committed; step 6: the source is empty. Others may have done either.
-  won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
-  if (!won) co_return won;
+  // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
+  // source is not cleared while the destination is in doubt: that P would be dead.
+  for (;;) {
+    won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
+    if (!won) co_return won;
+    if (*won) break;
+    auto there = co_await read_slot(to);
+    if (!there) co_return std::unexpected(std::move(there.error()));
+    if (*there != placed.raw) break;
+  }
   LOCH_FAULT_POINT("move.after_commit");
   auto cleared = co_await swap_slot(
       from, marked, cleared_word(marked, from, seen->at.directory, candidates_, session_.next_nonce()));

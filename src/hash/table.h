@@ -204,6 +204,8 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<bool>> is_named(memory::ItemRef item);
 
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
+  // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
+  // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                      SlotWord* before = nullptr);
   // The items of a block that its lease says there are.

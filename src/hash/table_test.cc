@@ -188,8 +188,11 @@ std::uint64_t version_of(Client& client, const std::string& key) {
 
 // An operation of A, and before each of its steps in turn a whole operation of B on the same key. Expect: the
 // answers, and the value at the end, are those of one order of the two.
-TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) {
-  const auto [scene, present, growing] = GetParam();
+// Runs every two operations, one of them before each step of the other. `pause_ns` passes then, after which a
+// third client writes something else.
+void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
+  const auto [scene, present, growing] = of;
+  const TableOptions patient{.timeout_ns = 3'600 * base::second_ns};
   for (const Op first : ops) {
     for (const Op second : ops) {
       if (first == Op::get && second == Op::get) continue;
@@ -197,13 +200,16 @@ TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) {
         SCOPED_TRACE(fmt::format("{} with {} before its step {}", name_of(first), name_of(second), at));
         Stage stage(scene, present, growing);
         const std::uint64_t version = version_of(stage.helper, stage.key);
-        Stepper a(*stage.store);
+        Stepper a(*stage.store, patient);
         Client b(*stage.store);
         std::string b_says;
         bool b_acted = false;
         const auto a_says = a.run(perform(&a.client(), first, stage.key, "from a", version), at, [&] {
           b_acted = true;
           b_says = b.run(perform(&b, second, stage.key, "from b", version));
+          if (pause_ns == 0) return;
+          stage.store->advance(pause_ns);
+          stage.helper.session().next_write_time();
         });
         if (!b_acted) break;  // A has fewer steps
         std::string expected;
@@ -227,6 +233,13 @@ TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) {
       }
     }
   }
+}
+
+TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) { expect_one_came_first(GetParam(), 0); }
+
+// Receive: a client that is stopped at any step for longer than it may act. Expect: it looks again.
+TEST_P(Interleaved, AClientThatComesTooLateActsAsIfItCameFirstOrLast) {
+  expect_one_came_first(GetParam(), memory::Session::act_window_ns + base::second_ns);
 }
 
 // A dies before each of its steps. Expect: what it had not been told about is there whole or not at all, the

@@ -330,6 +330,8 @@ coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewIte
   auto cleared =
       co_await swap_slot(item->pending_slot, there, SlotWord::empty(session_.next_nonce(), there.level()));
   if (!cleared) co_return std::unexpected(std::move(cleared.error()));
+  // An A that stayed would be cleared by others later, and its item retired.
+  if (!*cleared) co_return Outcome::again;
   session_.count(Counter::pending_withdrawn);
   item->pending_at = -1;
   if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "aborted too often");

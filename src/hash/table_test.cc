@@ -186,10 +186,9 @@ std::uint64_t version_of(Client& client, const std::string& key) {
   return found ? found->view.version() : 0;
 }
 
-// An operation of A, and before each of its steps in turn a whole operation of B on the same key. Expect: the
-// answers, and the value at the end, are those of one order of the two.
-// Runs every two operations, one of them before each step of the other. `pause_ns` passes then, after which a
-// third client writes something else.
+// An operation of A, and before each of its steps in turn a whole operation of B on the same key, after which
+// `pause_ns` passes and a third client writes something else. Expect: the answers, and the value at the end,
+// are those of one order of the two.
 void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
   const auto [scene, present, growing] = of;
   const TableOptions patient{.timeout_ns = 3'600 * base::second_ns};
@@ -601,6 +600,36 @@ TEST(Pending, TwoLeftByTheDeadAreSettled) {
       expect_sound(c, c.count().value());
     }
   }
+}
+
+// Receive: an insert whose pending word was aborted by another, and which is stopped for longer than it may
+// act before it learns of that. Expect: it does not take its next place while the aborted word names the
+// item; whoever cleared that word would retire it.
+TEST(Pending, AnAbortedWordIsClearedBeforeItsItemIsLinkedElsewhere) {
+  int aborted = 0;
+  for (int at = 0;; ++at) {
+    SCOPED_TRACE(fmt::format("before step {}", at));
+    Stage stage(Scene::home_taken, false, false);
+    Stepper a(*stage.store, {.timeout_ns = 3'600 * base::second_ns});
+    bool reached = false;
+    const auto said = a.run(perform(&a.client(), Op::put, stage.key, "value", 0), at, [&] {
+      reached = true;
+      for (const SlotNumber number : locations(stage.helper, stage.key).slot) {
+        const SlotWord there = slot(*stage.store, number);
+        if (!there.is(SlotType::pending)) continue;
+        fake::set_slot(*stage.store, number, there.with_type(SlotType::aborted));
+        ++aborted;
+      }
+      stage.store->advance(memory::Session::act_window_ns + base::second_ns);
+      stage.helper.session().next_write_time();
+    });
+    if (!reached) break;
+    EXPECT_EQ(*said, "ok");
+    EXPECT_EQ(answer(stage.helper.get(stage.key)), "value");
+    expect_sound(stage.helper, 2);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(aborted, 2);
 }
 
 // ---- threads

@@ -52,7 +52,17 @@ const std::array scenarios = {
     Scenario{.points = "alloc.segment", .victim = much_memory, .nth_max = 1},
     Scenario{.points = "alloc.block", .victim = medium_values, .nth_max = 3},
     // The others split few rows, so that the last chunk falls to the victim.
-    Scenario{.points = "grow.", .victim = newcomers, .other = mostly_reading, .filled = 1'500, .nth_max = 1},
+    Scenario{.points = "grow.before_finish",
+             .victim = newcomers,
+             .other = mostly_reading,
+             .filled = 1'500,
+             .nth_max = 1},
+    Scenario{.points = "grow.after_finish",
+             .victim = newcomers,
+             .other = mostly_reading,
+             .filled = 1'500,
+             .nth_max = 1},
+    Scenario{.points = "grow.", .victim = newcomers, .other = rewriting, .filled = 1'500, .nth_max = 1},
     Scenario{.points = "split.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{.points = "move.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{

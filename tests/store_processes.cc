@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "memory/session.h"
 #include "sim/linearizability.h"
 #include "tests/crowd.h"
 #include "tests/value.h"
@@ -162,6 +163,9 @@ void StoreProcesses::stop_for_a_while(Worker& worker) {
 
 void StoreProcesses::continue_late(Worker& worker) {
   // Not waiting for anything: the others are to go on for so long.
+  const bool longer_than_it_may_act = random_.below(4) == 0;
+  if (longer_than_it_may_act)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(memory::Session::act_window_ns));
   std::this_thread::sleep_for(2 * expiry + random_time(expiry));
   worker.process.signal(SIGCONT);
 }

@@ -81,7 +81,8 @@ class StoreProcesses : public testing::Test {
 
   // Stops a worker at this moment, for longer than the expiry; then continues it.
   void stop_for_a_while(Worker& worker);
-  // Lets the others go on for longer than the expiry, then continues a worker that is stopped.
+  // Lets the others go on for longer than the expiry, or than the worker may act without looking again
+  // (docs/memory.md, "Reuse"), then continues it.
   void continue_late(Worker& worker);
 
   // Once all workers have ended: reads every key, and checks the history of everybody.

@@ -13,15 +13,19 @@ namespace {
 // How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work.
 constexpr std::size_t turns_max = 16;
 
+bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
+bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
+bool time_to_live_fits(const PutOptions& options) { return options.time_to_live.count() >= 0; }
+
 Result<void> check_key(std::string_view key, const char* operation) {
-  if (!key.empty() && key.size() <= key_bytes_max) [[likely]]
+  if (key_fits(key)) [[likely]]
     return {};
   return fail(Errc::invalid_argument, operation,
               fmt::format("a key has 1 to {} bytes, not {}", key_bytes_max, key.size()));
 }
 
 Result<void> check_value(std::string_view value, const char* operation) {
-  if (value.size() <= value_bytes_max) [[likely]]
+  if (value_fits(value)) [[likely]]
     return {};
   return fail(Errc::invalid_argument, operation,
               fmt::format("a value has at most {} bytes, not {}", value_bytes_max, value.size()));
@@ -29,8 +33,7 @@ Result<void> check_value(std::string_view value, const char* operation) {
 
 // What request_of checks.
 bool is_valid(const Assignment& assignment) {
-  return !assignment.key.empty() && assignment.key.size() <= key_bytes_max &&
-         assignment.value.size() <= value_bytes_max && assignment.options.time_to_live.count() >= 0;
+  return key_fits(assignment.key) && value_fits(assignment.value) && time_to_live_fits(assignment.options);
 }
 
 base::Nanos expiry_of(const PutOptions& options, base::Nanos now) {
@@ -113,7 +116,10 @@ coro::Task<Result<bool>> Client::exists(std::string_view key) {
   if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*session_);
   session_->count(Counter::exists);
-  auto found = co_await table_.get(key_of(key));
+  Result<hash::Found> found;
+  do {
+    found = co_await table_.get(key_of(key));
+  } while (!session_->may_act());
   if (found) co_return true;
   if (found.error().code == Errc::not_found) co_return false;
   co_return std::unexpected(std::move(found.error()));
@@ -123,7 +129,7 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
                                               PutOptions options, const char* operation) const {
   if (auto valid = check_key(key, operation); !valid) return std::unexpected(std::move(valid.error()));
   if (auto valid = check_value(value, operation); !valid) return std::unexpected(std::move(valid.error()));
-  if (options.time_to_live.count() < 0) {
+  if (!time_to_live_fits(options)) {
     return fail(Errc::invalid_argument, operation,
                 "a time to live is not negative; 0 lives until it is removed");
   }
@@ -179,7 +185,7 @@ bool Client::give_out(hash::ItemView& item, std::string& into) {
 }
 
 bool Client::get_here(std::string_view key, std::string& into) {
-  if (!table_.works_here() || key.empty() || key.size() > key_bytes_max) return false;
+  if (!table_.works_here() || !key_fits(key)) return false;
   const DuringOperation during(*session_);
   hash::Probe probe;
   probe.key = key_of(key);
@@ -208,7 +214,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
   for (std::size_t i = 0; i < lookups.size(); ++i) {
     const std::string_view key = lookups[i].key;
     probes[i].key = key_of(key);
-    done[i] = !key.empty() && key.size() <= key_bytes_max && here.step1_find_slots(probes[i]);
+    done[i] = key_fits(key) && here.step1_find_slots(probes[i]);
   }
   for (std::size_t i = 0; i < lookups.size(); ++i) {
     done[i] = done[i] && here.step2_match_filter(

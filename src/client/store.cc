@@ -202,8 +202,10 @@ Store::~Store() = default;
 
 Result<Store> Store::open(std::string_view url, const Options& options) {
   if (!__builtin_cpu_supports("sse4.2")) {
-    return fail(Errc::unavailable, "open",
-                "this processor has no CRC32C instruction (SSE 4.2), and Loch is built for those that have");
+    return fail(
+        Errc::unavailable, "open",
+        "this processor has no CRC32C instruction (SSE 4.2), and Loch is built for those that have; in a "
+        "virtual machine, have it show the host's processor (QEMU: -cpu host)");
   }
   if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
   auto fabric = attach_or_create(url, options);

@@ -22,12 +22,6 @@ void add_finding(Report* report, std::string text) {
   if (report->findings.size() < findings_max) report->findings.push_back(std::move(text));
 }
 
-// One bit for each 64 bytes of data: where an item is linked.
-std::size_t bit_of(const ItemRef& item) {
-  const std::uint64_t units_in_region = fabric::region_bytes_max / memory::item_unit_bytes;
-  return (item.region - memory::first_data_region) * units_in_region + item.unit;
-}
-
 }  // namespace
 
 // Whether any slot of its key names the item.
@@ -169,7 +163,7 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
     const bool level_fits = word.level() == d.level % level_modulus ||
                             (d.growing && word.level() == (d.level + 1U) % level_modulus);
     if (word.is(SlotType::empty) && level_fits) continue;
-    if (!word.names_item() || !level_fits || bit_of(ref) >= linked->size() ||
+    if (!word.names_item() || !level_fits || memory::unit_number(ref) >= linked->size() ||
         ref.region < memory::first_data_region) {
       ++report->slots_corrupt;
       add_finding(report, fmt::format("slot {}: no client writes the word {:016x}", slot, word.raw));
@@ -181,7 +175,7 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
       add_finding(report, fmt::format("slot {}: an insert or move is half done (type {})", slot,
                                       static_cast<unsigned>(word.type())));
     }
-    (*linked)[bit_of(ref)] = true;
+    (*linked)[memory::unit_number(ref)] = true;
     auto found = co_await read_item(ref);
     if (!found) {
       ++report->items_corrupt;
@@ -217,7 +211,7 @@ coro::Task<Result<Report>> Table::check() {
       if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read)
         co_return std::unexpected(std::move(read.error()));
       const ItemState state = ItemState::decode(word);
-      const bool is_linked = linked[bit_of(ref)];
+      const bool is_linked = linked[memory::unit_number(ref)];
       if (state.kind == ItemKind::retired) {
         ++report.items_resting;
         if (is_linked && state.value < session_.now() - session_.geometry().expiry_ns) {

@@ -1,12 +1,18 @@
 // Iteration over all items. Items do not move, so the blocks are walked, and the index is asked about each
 // item.
 //
-// A walk counts from a tick of the clock that it waited for, `start`, and pins the memory that is unlinked
-// from then on. A key that is there throughout was linked to some item x at `start`, and x can be read when
-// the walk comes to it:
-//   x is still the key's item                    it is visited; an unchanged key has no other item, so
-//   exactly once x has been replaced by one written since     the key is visited with its current item
-// so a key is visited at least once even if each new item lands in a block that the walk has passed.
+// A walk pins the memory that is unlinked from `pinned` on, and begins at `start`, when the items that were
+// linked at `pinned` count as written before. A key that is there throughout had some item x at `pinned`,
+// which can be read when the walk comes to it. If x is the key's item still, it is visited. Else the key has
+// another item by now, y:
+//   y was written since `start`       y is visited at once, for it may lie behind the walk
+//   y was written before, and is      the walk comes to y as it did to x
+//   ahead of the walk
+//   y was written before, behind the  y was linked since the walk passed it, and is visited at once
+//   walk, and was not visited
+// so a key is visited at least once even if each new item lands in a block that the walk has passed. The item
+// of an unchanged key was written before `start`, and no item is visited twice, so that key is visited
+// exactly once.
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -46,11 +52,12 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
     ~Unpin() { session.unpin(start); }
   } unpin{session_, pinned};
   base::Nanos start = session_.now();
-  while (start <= pinned) {
-    co_await endpoint_.sleep_until(pinned + 1);
+  while (start <= pinned + memory::Session::write_lead_max_ns) {
+    co_await endpoint_.sleep_until(pinned + memory::Session::write_lead_max_ns + 1);
     start = session_.now();
   }
 
+  std::vector<bool> visited;  // by unit_number
   const BlockNumber blocks = allocator_.block_count();
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
@@ -68,8 +75,9 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
       std::array<std::uint64_t, 2> words{};
       if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
       const ItemState state = ItemState::decode(words[0]);
-      const bool replaced_since = state.kind == ItemKind::retired && state.value >= start && words[1] < start;
-      if (state.kind != ItemKind::in_use && !replaced_since) continue;
+      const bool written_before = words[1] < start;
+      const bool unlinked_since = state.kind == ItemKind::retired && state.value >= pinned && written_before;
+      if (state.kind != ItemKind::in_use && !unlinked_since) continue;
       auto found = co_await read_item(ref);
       if (!found) continue;  // damaged, or not written yet; `check` tells which
       Result<Found> current;
@@ -80,9 +88,14 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
         if (current.error().code == Errc::timed_out) co_return std::unexpected(std::move(current.error()));
         continue;
       }
-      const bool itself = current->view.ref() == ref;
-      const bool in_its_place = found->view.written_at_ns() < start && current->view.written_at_ns() >= start;
-      if (!itself && !in_its_place) continue;
+      const ItemRef y = current->view.ref();
+      const bool comes_later = current->view.written_at_ns() < start && block_of(y) < blocks &&
+                               memory::unit_number(y) > memory::unit_number(ref);
+      if (y != ref && (!written_before || comes_later)) continue;
+      const std::size_t bit = memory::unit_number(y);
+      if (bit >= visited.size()) visited.resize(bit + bit / 2 + 1);
+      if (visited[bit]) continue;
+      visited[bit] = true;
       if (!(*visit)(current->view)) co_return Result<void>{};
     }
   }

@@ -69,6 +69,61 @@ TEST(Walk, KeysThatStayAreVisitedWhateverIsChangedMeanwhile) {
   }
 }
 
+// Receive: a put that has written its item, which it links at any step of a walk that began later. The item
+// that it replaces lies behind it, or before it. Expect: the key is visited, and others are visited once.
+TEST(Walk, AnItemThatIsLinkedLateIsVisited) {
+  for (const bool new_one_first : {true, false}) {
+    for (int at = 0;; ++at) {
+      SCOPED_TRACE(fmt::format("linked before step {}", at));
+      const auto store = make_store();
+      bool hold = true;
+      const auto held = [&hold](std::span<const fabric::Operation> batch) {
+        return hold && std::ranges::any_of(batch, [](const fabric::Operation& operation) {
+                 return operation.kind == fabric::Operation::Kind::compare_swap;
+               });
+      };
+      const auto posting = std::make_shared<fabric::fake::PostingFabric>(
+          store, fabric::fake::PostingOptions{
+                     .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
+                     .before = {},
+                     .held = held});
+      Client helper(*store);
+      if (!new_one_first) ASSERT_TRUE(helper.put("first", "v").has_value());
+      Client writer(*store, posting, {.timeout_ns = 3'600 * base::second_ns});
+      hold = false;
+      ASSERT_TRUE(writer.put("other", "v").has_value());
+      hold = true;
+      for (const char* key : {"before", "key", "after"}) ASSERT_TRUE(helper.put(key, "old").has_value());
+
+      auto put = Client::put_task(&writer, "key", "new", Condition::none, 0, 0);
+      put.start();
+      for (int i = 0; i < 20; ++i) writer.session().endpoint().step();
+      ASSERT_FALSE(put.done());
+      store->advance(base::second_ns);
+      std::map<std::string, int> visits;
+      const Table::Visit visit = [&visits](const ItemView& view) {
+        ++visits[std::string(view.key())];
+        return true;
+      };
+      fake::Stepper walker(*store);
+      bool linked = false;
+      const auto done = walker.run(walker.client().table().for_each(&visit), at, [&] {
+        linked = true;
+        hold = false;
+        while (!put.done()) writer.session().endpoint().step();
+        EXPECT_TRUE(put.take().has_value());
+      });
+      ASSERT_TRUE(done->has_value()) << done->error().message();
+      EXPECT_GE(visits["key"], 1);
+      for (const char* key : {"other", "before", "after"}) EXPECT_EQ(visits[key], 1) << key;
+      if (!linked) {
+        EXPECT_GE(at, 4);
+        break;
+      }
+    }
+  }
+}
+
 TEST(Walk, StopsWhenToldTo) {
   const auto store = make_store();
   Client client(*store);

@@ -32,6 +32,11 @@ constexpr BlockNumber block_of(const ItemRef& item) {
 constexpr ItemRef item_in_block(BlockNumber block, std::uint8_t size_class, std::uint32_t index) {
   return item_ref(block_address(block) + std::uint64_t{index} * class_bytes[size_class], size_class);
 }
+// Counts the 64-byte units of all data regions in the order of their blocks.
+constexpr std::size_t unit_number(const ItemRef& item) {
+  constexpr std::uint64_t units_in_region = fabric::region_bytes_max / item_unit_bytes;
+  return (item.region - first_data_region) * units_in_region + item.unit;
+}
 constexpr ItemRef large_item(BlockNumber head) { return item_ref(block_address(head), large_class); }
 
 }  // namespace loch::memory

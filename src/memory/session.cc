@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t client_bits = 12;
-// How far a time of writing may be ahead of the clock: a session counts on within one tick.
-constexpr base::Nanos write_lead_max_ns = 10 * base::millisecond_ns;
 
 }  // namespace
 

@@ -38,6 +38,8 @@ class Session {
  public:
   // How long a session may act without saying so anew.
   static constexpr base::Nanos act_window_ns = base::second_ns;
+  // How far a time of writing may be ahead of the clock: a session counts on within one tick.
+  static constexpr base::Nanos write_lead_max_ns = 10 * base::millisecond_ns;
 
   // Takes a client number. Errors: no_space (all numbers are held by living clients), io.
   static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory);

@@ -1,6 +1,7 @@
 // For tests: a store of the memory module alone, in a MemoryStore, and sessions of "processes" that can die.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -12,13 +13,16 @@
 
 namespace loch::memory::fake {
 
-inline std::shared_ptr<fabric::fake::MemoryStore> make_memory(const Geometry& geometry,
+inline constexpr base::Nanos expiry_ns = base::second_ns;
+inline constexpr Geometry geometry{.expiry_ns = expiry_ns};
+
+inline std::shared_ptr<fabric::fake::MemoryStore> make_memory(const Geometry& of,
                                                               fabric::fake::MemoryStore::Limits limits = {}) {
   return fabric::fake::MemoryStore::create(
       {.regions = {{control_region, control_bytes}, {first_data_region, 2 * block_bytes}},
        .fill =
            [&](std::span<const fabric::Mapping> regions) {
-             StoreMemory::initialize_control(regions[0].base, geometry);
+             StoreMemory::initialize_control(regions[0].base, of);
            }},
       limits);
 }
@@ -54,5 +58,27 @@ struct Process final : ReuseGuard {
   }
   Result<ItemRef> allocate(std::uint64_t bytes) { return run(allocator->allocate(bytes)); }
 };
+
+// As a client writes an item that it is about to link.
+inline void write(const fabric::fake::MemoryStore& store, Process& process, ItemRef item) {
+  ItemHeader header{};
+  header.written_at_ns = process.session->next_write_time();
+  header.client = process.session->client();
+  std::byte* at = store.at(item.address());
+  std::memcpy(at + sizeof(std::uint64_t), reinterpret_cast<const std::byte*>(&header) + sizeof(std::uint64_t),
+              sizeof header - sizeof(std::uint64_t));
+  fabric::store_word(at, ItemState{.kind = ItemKind::in_use}.encode());
+}
+
+inline ItemRef make_item(const fabric::fake::MemoryStore& store, Process& process, std::uint64_t bytes) {
+  const auto item = process.allocate(bytes);
+  LOCH_CHECK(item.has_value());
+  write(store, process, *item);
+  return *item;
+}
+
+inline void retire(Process& process, ItemRef item, bool moved = false) {
+  LOCH_CHECK(process.run(process.allocator->retire(item, moved)).has_value());
+}
 
 }  // namespace loch::memory::fake

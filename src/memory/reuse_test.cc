@@ -1,0 +1,246 @@
+// The rules of reuse (docs/memory.md, "Reuse"), in simulated time.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fabric/testing/memory_store.h"
+#include "memory/allocator.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::memory {
+namespace {
+
+using fabric::fake::MemoryStore;
+using fake::expiry_ns;
+using fake::geometry;
+using fake::make_item;
+using fake::make_memory;
+using fake::Process;
+using fake::retire;
+
+// Allocates until `wanted` comes back, at most `tries` times; the number of tries, or 0.
+int tries_until(Process& process, ItemRef wanted, std::uint64_t bytes, int tries) {
+  for (int i = 1; i <= tries; ++i) {
+    const auto item = process.allocate(bytes);
+    EXPECT_TRUE(item.has_value());
+    if (*item == wanted) return i;
+  }
+  return 0;
+}
+
+// An item of 100 bytes whose note was dropped while it was held: a sweep finds it again.
+void expect_back(MemoryStore& store, Process& process, ItemRef item) {
+  ASSERT_TRUE(process.run(process.allocator->sweep_all()).has_value());
+  store.advance(expiry_ns);
+  const auto blocks = process.allocator->block_count();
+  while (tries_until(process, item, 100, 1) == 0) {
+    ASSERT_LE(process.allocator->block_count(), blocks + 2) << "the item never came back";
+  }
+}
+
+TEST(Reuse, ARetiredItemComesBackAfterTheExpiryAndNotBefore) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  retire(a, item);
+  store->advance(expiry_ns - 1);
+  EXPECT_NE(a.allocate(100).value(), item);
+  store->advance(1);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+TEST(Reuse, AnOperationThatBeganBeforeTheUnlinkHoldsTheMemory) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process stuck(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  const base::Nanos began = stuck.session->begin_operation();
+  store->advance(base::millisecond_ns);
+  retire(a, item);
+  store->advance(10 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 50), 0);
+  stuck.session->end_operation(began);
+  store->advance(base::millisecond_ns);
+  expect_back(*store, a, item);
+}
+
+TEST(Reuse, AnItemWrittenTooLateForTheStuckOperationIsFree) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process stuck(*store);
+  stuck.session->begin_operation();
+  store->advance(Session::act_window_ns + base::second_ns);
+  const ItemRef item = make_item(*store, a, 100);
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+// Receive: a session whose operation was stopped; then others write. Expect: it may not act on what it sees
+// until it has looked again, and from then on what it sees is held.
+TEST(Reuse, WhoeverWasStoppedLooksAgainBeforeItActs) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process stuck(*store);
+  const base::Nanos began = stuck.session->begin_operation();
+  EXPECT_TRUE(stuck.session->may_act());
+  store->advance(Session::act_window_ns + base::second_ns);
+  EXPECT_TRUE(stuck.session->may_act()) << "nobody wrote or looked meanwhile";
+  const ItemRef item = make_item(*store, a, 100);
+  a.session->next_write_time();
+  EXPECT_FALSE(stuck.session->may_act());
+  EXPECT_TRUE(stuck.session->may_act()) << "it has said that it acts on";
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+  stuck.session->end_operation(began);
+}
+
+// A short read, which counts from the time that others told.
+TEST(Reuse, AGlanceHoldsTheMemoryToo) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  ASSERT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+  store->advance(base::millisecond_ns);
+  const ItemRef item = make_item(*store, a, 100);
+  ASSERT_TRUE(reader.session->begin_glance());
+  store->advance(base::millisecond_ns);
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+  reader.session->end_glance();
+  // After the others' looks it counts from a time after the unlink.
+  reader.session->end_operation(reader.session->begin_operation());
+  EXPECT_TRUE(reader.session->begin_glance());
+  expect_back(*store, a, item);
+  reader.session->end_glance();
+}
+
+TEST(Reuse, AGlanceIsRefusedWhileAnotherOperationRunsOrTheLimitIsNear) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  const base::Nanos began = reader.session->begin_operation();
+  EXPECT_FALSE(reader.session->begin_glance());
+  reader.session->end_operation(began);
+  EXPECT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+  store->advance(Session::act_window_ns);
+  a.session->next_write_time();
+  EXPECT_FALSE(reader.session->begin_glance()) << "it has to say that it acts on";
+  reader.session->end_operation(reader.session->begin_operation());
+  EXPECT_TRUE(reader.session->begin_glance());
+  reader.session->end_glance();
+}
+
+TEST(Reuse, AnOperationThatBeganAfterTheUnlinkHoldsNothing) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process late(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  retire(a, item);
+  store->advance(1);
+  late.session->begin_operation();
+  store->advance(expiry_ns);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+TEST(Reuse, AViewHoldsTheMemoryUntilItEnds) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process viewer(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  const base::Nanos pinned = viewer.session->pin();
+  retire(a, item);
+  store->advance(5 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+  viewer.session->unpin(pinned);
+}
+
+TEST(Reuse, TheDeadHoldNothing) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process dead(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  dead.session->begin_operation();
+  retire(a, item);
+  store->kill(dead.session->client());
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+TEST(Reuse, OverlappingOperationsCountFromTheOldest) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process b(*store);
+  const base::Nanos first = b.session->begin_operation();
+  store->advance(base::millisecond_ns);
+  const ItemRef item = make_item(*store, a, 100);
+  const base::Nanos second = b.session->begin_operation();
+  const base::Nanos third = b.session->begin_operation();
+  b.session->end_operation(first);
+  retire(a, item);
+  b.session->end_operation(second);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 10), 0) << "the third still runs";
+  b.session->end_operation(third);
+}
+
+// Receive: a session that reads now and then, stopped in the midst of a read. Expect: what it may be looking
+// at is not reused, however long ago its reads before were.
+TEST(Reuse, AReadHoldsTheMemoryHoweverRareReadsAre) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    reader.session->end_operation(reader.session->begin_operation());
+    store->advance(3'600 * base::second_ns);
+    const ItemRef item = make_item(*store, a, 100);
+    store->advance(base::second_ns);
+    const base::Nanos began = reader.session->begin_operation();
+    store->advance(base::millisecond_ns);
+    retire(a, item);
+    store->advance(2 * expiry_ns);
+    EXPECT_EQ(tries_until(a, item, 100, 10), 0);
+    reader.session->end_operation(began);
+  }
+}
+
+// Receive: a client number below the others' is held by a process that stopped before it opened its entry.
+// Expect: the operations of the numbers above still hold memory.
+TEST(Reuse, AGapInTheRegistryHidesNobody) {
+  const auto store = make_memory(geometry);
+  const auto half_open = store->attach();
+  ASSERT_TRUE(half_open->claim_presence(1).value());
+  Process a(*store);
+  Process stuck(*store);
+  ASSERT_EQ(a.session->client(), 2);
+  const ItemRef item = make_item(*store, a, 100);
+  stuck.session->begin_operation();
+  retire(a, item);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 10), 0);
+}
+
+TEST(Reuse, AMovedItemIsClearedFirst) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  const ItemRef item = make_item(*store, a, 100);
+  a.session->begin_move();
+  a.reuse_allowed = false;
+  retire(a, item, true);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(tries_until(a, item, 100, 10), 0);
+  EXPECT_GT(a.guarded, 0);
+  a.reuse_allowed = true;
+  // "It is left for later": once its block is full, a sweep comes to it.
+  const int per_block = static_cast<int>(items_in_block(item.size_class));
+  ASSERT_EQ(tries_until(a, item, 100, per_block), 0);
+  ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+}  // namespace
+}  // namespace loch::memory

@@ -268,7 +268,7 @@ void Client::multi_put_here(std::span<const Assignment> assignments, std::span<b
     if (done[i]) {
       table_.retire_here(probes[i].word, unlinked);
     } else if (places[i].at != nullptr) {
-      table_.discard_here(places[i].ref);
+      table_.discard_here(places[i]);
     }
   }
 }
@@ -346,7 +346,8 @@ coro::Task<Result<Report>> Client::check() {
   co_return co_await table_.check();
 }
 
-void Client::describe(Info& info) {
+coro::Task<Result<void>> Client::describe(Info* into) {
+  Info& info = *into;
   const memory::StoreMemory& memory = session_->memory();
   fabric::Endpoint& endpoint = session_->endpoint();
   info.format_version = memory::format_version;
@@ -362,9 +363,10 @@ void Client::describe(Info& info) {
     info.data_bytes += memory::block_bytes;
     if (memory::holds_descriptors(block)) continue;
     ++info.blocks;
-    const memory::LeaseWord lease = allocator_.lease_of(block);
-    if (lease.state == memory::BlockState::free) ++info.blocks_free;
-    if (lease.state == memory::BlockState::leased || lease.state == memory::BlockState::swept)
+    const auto lease = co_await allocator_.lease_of(block);
+    if (!lease) co_return std::unexpected(std::move(lease.error()));
+    if (lease->state == memory::BlockState::free) ++info.blocks_free;
+    if (lease->state == memory::BlockState::leased || lease->state == memory::BlockState::swept)
       ++info.blocks_leased;
   }
   info.clients = session_->living();
@@ -372,6 +374,7 @@ void Client::describe(Info& info) {
   info.huge_page_bytes = memory.fabric().huge_page_bytes();
   info.expiry = std::chrono::milliseconds(memory.geometry().expiry_ns / base::millisecond_ns);
   info.totals = session_->totals();
+  co_return Result<void>{};
 }
 
 }  // namespace loch::client

@@ -84,7 +84,7 @@ class Client {
   coro::Task<Result<Report>> check();
 
   // Fills in what a session knows of the store.
-  void describe(Info& info);
+  coro::Task<Result<void>> describe(Info* into);
 
   template <class T>
   T run(coro::Task<T> task) {

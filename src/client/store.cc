@@ -326,7 +326,8 @@ Result<Info> Store::info() {
   const auto parsed = fabric::parse_url(impl_->url());
   if (parsed) info.name = parsed->name;
   info.directory = impl_->memory().fabric().location();
-  (*client)->describe(info);
+  if (auto described = (*client)->run((*client)->describe(&info)); !described)
+    return std::unexpected(std::move(described.error()));
   return info;
 }
 

@@ -11,9 +11,10 @@ void RunQueue::grow() {
 
 base::Nanos RunQueue::run_timers() {
   while (!timers_.empty()) {
-    const auto [at, timer] = *timers_.begin();
-    if (at > clock_.now()) return at;
-    timers_.erase(timers_.begin());
+    const auto first = timers_.begin();
+    Timer* timer = first->second;
+    if (timer->at > clock_.now()) return timer->at;
+    timers_.erase(first);
     timer->due(*timer);
   }
   return 0;

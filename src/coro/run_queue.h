@@ -5,7 +5,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -42,9 +42,13 @@ class RunQueue {
   struct Timer {
     base::Nanos at = 0;
     void (*due)(Timer&) = nullptr;
+    std::uint64_t number = 0;  // in the order in which they were added, which those of one time are told in
   };
-  void add(Timer& timer) { timers_.insert({timer.at, &timer}); }
-  void remove(Timer& timer) { timers_.erase({timer.at, &timer}); }
+  void add(Timer& timer) {
+    timer.number = ++timers_added_;
+    timers_.insert({{timer.at, timer.number}, &timer});
+  }
+  void remove(Timer& timer) { timers_.erase({timer.at, timer.number}); }
   // Tells the timers whose time has come; the time of the next one, or 0 if there is none.
   base::Nanos run_timers();
 
@@ -84,7 +88,8 @@ class RunQueue {
   std::vector<std::coroutine_handle<>> ring_;  // size is a power of two
   std::size_t first_ = 0;
   std::size_t count_ = 0;
-  std::set<std::pair<base::Nanos, Timer*>> timers_;
+  std::map<std::pair<base::Nanos, std::uint64_t>, Timer*> timers_;
+  std::uint64_t timers_added_ = 0;
 };
 
 }  // namespace loch::coro

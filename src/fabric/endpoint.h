@@ -114,8 +114,8 @@ class Endpoint {
   [[nodiscard]] coro::RunQueue& queue() { return queue_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
-  // When the operation that posts now must have ended; the session sets it.
-  void set_deadline(base::Nanos deadline) { deadline_ = deadline; }
+  // How long what is posted may take, each batch by itself.
+  void set_timeout(base::Nanos timeout_ns) { timeout_ns_ = timeout_ns; }
 
   // While one of these lives, operations on mapped memory take turns.
   class Turns {
@@ -143,7 +143,7 @@ class Endpoint {
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Port> port_;
   coro::RunQueue queue_;
-  base::Nanos deadline_ = 0;
+  base::Nanos timeout_ns_ = base::second_ns;
   bool taking_turns_ = false;
 };
 
@@ -171,7 +171,7 @@ struct Awaiting {
     posted = std::make_unique<Posted>(endpoint, handle);
     return *posted;
   }
-  void post() const { endpoint.port_->post(posted->batch, endpoint.deadline_, *posted); }
+  void post() const { endpoint.port_->post(posted->batch, endpoint.now() + endpoint.timeout_ns_, *posted); }
 };
 
 struct ReadWords : Awaiting {

@@ -101,7 +101,9 @@ coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
   const BlockNumber blocks = allocator_.block_count();
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const LeaseWord lease = allocator_.lease_of(block);
+    const auto word_of_block = co_await allocator_.lease_of(block);
+    if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
+    const LeaseWord lease = *word_of_block;
     const std::uint32_t items = items_of(lease);
     for (std::uint32_t i = 0; i < items; ++i) {
       const ItemRef ref = item_of(block, lease, i);
@@ -197,7 +199,9 @@ coro::Task<Result<Report>> Table::check() {
     co_return std::unexpected(std::move(marked.error()));
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const LeaseWord lease = allocator_.lease_of(block);
+    const auto word_of_block = co_await allocator_.lease_of(block);
+    if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
+    const LeaseWord lease = *word_of_block;
     if (lease.client != 0 && lease.state != BlockState::free && lease.state != BlockState::large_head &&
         lease.state != BlockState::large_part && session_.is_gone(lease.client, session_.now())) {
       ++report.items_unaccounted;

@@ -221,10 +221,11 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
         const SlotWord linked =
             SlotWord::link(SlotType::committed, item->ref, word.filter(), 0, word.level());
         auto won = co_await swap_slot(low, word, linked);
-        if (won && *won) {
+        if (!won) co_return won;  // it may be linked: left to a collection
+        if (*won) {
           co_await allocator_.retire(word.item(), true);
         } else {
-          allocator_.discard(item->ref);
+          co_await allocator_.discard(item->ref);
         }
         co_return won;
       }

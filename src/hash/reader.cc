@@ -28,6 +28,7 @@ Table::Table(memory::Session& session, memory::Allocator& allocator, const Table
       directory_word_(endpoint_.mapped(directory_address, sizeof(std::uint64_t))),
       here_(endpoint_, directory_word_, candidates_) {
   allocator.set_guard(this);
+  endpoint_.set_timeout(options.timeout_ns);
   if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes, session.geometry().expiry_ns);
 }
 

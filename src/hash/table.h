@@ -83,7 +83,7 @@ class Table final : public memory::ReuseGuard {
   // one that was there, probe.word, is to be retired at a time that is read after this.
   bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
                    base::Nanos expires_at_ns, base::Nanos now);
-  void discard_here(memory::ItemRef item) { allocator_.discard(item); }
+  void discard_here(const memory::Allocator::Place& place) { allocator_.discard_here(place); }
   void retire_here(SlotWord unlinked, base::Nanos now);
 
   // ---- everything (walk.cc, collect.cc)
@@ -113,9 +113,7 @@ class Table final : public memory::ReuseGuard {
         : table_(table),
           operation_(operation),
           key_hash_(key_hash),
-          deadline_(table.session_.now() + table.options_.timeout_ns) {
-      table.endpoint_.set_deadline(deadline_);
-    }
+          deadline_(table.session_.now() + table.options_.timeout_ns) {}
     // Before each retry: backs off, exponentially. timed_out when the deadline has passed.
     coro::Task<Result<void>> again();
     [[nodiscard]] unsigned retries() const { return retries_; }
@@ -137,8 +135,9 @@ class Table final : public memory::ReuseGuard {
     memory::ItemRef ref;
     std::uint64_t version = 0;
     std::uint8_t tag = 0;
-    bool seen = false;    // a slot has named it: it must rest before it is used otherwise
-    int pending_at = -1;  // location of I(y, tag), by slot number below
+    bool seen = false;      // a slot has named it: it must rest before it is used otherwise
+    bool in_doubt = false;  // a slot may name it: the answer to a compare-swap did not come
+    int pending_at = -1;    // location of I(y, tag), by slot number below
     SlotNumber pending_slot = 0;
     SlotWord pending_word{};
   };

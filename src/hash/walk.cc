@@ -61,10 +61,11 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   const BlockNumber blocks = allocator_.block_count();
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const LeaseWord lease = allocator_.lease_of(block);
-    const std::uint32_t items = items_of(lease);
+    const auto lease = co_await allocator_.lease_of(block);
+    if (!lease) co_return std::unexpected(std::move(lease.error()));
+    const std::uint32_t items = items_of(*lease);
     for (std::uint32_t i = 0; i < items; ++i) {
-      const ItemRef ref = item_of(block, lease, i);
+      const ItemRef ref = item_of(block, *lease, i);
       // The operation begins before the item is looked at, so that it is not reused while it is read.
       struct During {
         memory::Session& session;

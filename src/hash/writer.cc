@@ -136,7 +136,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
       seen->at.slot[j], old,
       SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level()));
   if (!won) {
-    item->seen = true;
+    item->in_doubt = true;
     co_return std::unexpected(std::move(won.error()));
   }
   if (!*won) co_return Outcome::again;
@@ -201,11 +201,11 @@ void Table::note_insert(bool displaced) {
 }
 
 // What becomes of an item that was not linked. One that still stands as a pending insert may yet be committed
-// by somebody, so it is left to them.
+// by somebody, so it is left to them; one that may be linked is left to a collection.
 coro::Task<void> Table::abandon(NewItem* item) {
-  if (item->pending_at >= 0) co_return;
+  if (item->pending_at >= 0 || item->in_doubt) co_return;
   if (!item->seen) {
-    allocator_.discard(item->ref);
+    co_await allocator_.discard(item->ref);
     co_return;
   }
   co_await allocator_.retire(item->ref, true);
@@ -222,7 +222,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
       co_await swap_slot(snapshot->at.slot[home], empty,
                          SlotWord::link(SlotType::committed, item->ref, filter, item->tag, empty.level()));
   if (!won) {
-    item->seen = true;
+    item->in_doubt = true;
     co_return std::unexpected(std::move(won.error()));
   }
   if (!*won) co_return Outcome::again;
@@ -247,7 +247,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
       SlotWord::link(SlotType::pending, item->ref, key.filter(), item->tag, empty.level());
   item->seen = true;
   auto placed = co_await swap_slot(seen->at.slot[a], empty, pending);
-  if (!placed) co_return std::unexpected(std::move(placed.error()));
+  if (!placed) {
+    item->in_doubt = true;
+    co_return std::unexpected(std::move(placed.error()));
+  }
   if (!*placed) co_return Outcome::again;
   LOCH_FAULT_POINT("put.after_pending");
   session_.count(Counter::pending_inserts);

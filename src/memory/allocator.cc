@@ -30,8 +30,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
       co_return note.item;
     }
   }
-  if (Carving& carving = carvings_[size_class]; carving.next < carving.count)
-    co_return carve(carving, size_class, session_.now());
+  if (can_carve(size_class)) co_return co_await carve(size_class);
   co_return co_await allocate_class(size_class);
 }
 
@@ -39,7 +38,6 @@ Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) 
   const std::uint8_t size_class = size_class_of(bytes);
   if (size_class == large_class) return {};
   auto& notes = notes_[size_class];
-  Carving& carving = carvings_[size_class];
   Place place;
   Note note;
   if (auto& spares = spares_[size_class]; !spares.empty()) {
@@ -54,15 +52,9 @@ Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) 
       return {};
     }
     session_.count(Counter::items_reused);
-  } else if (carving.next < carving.count) {
-    place.ref = carve(carving, size_class, now);
-    place.at = endpoint_.mapped(place.ref.address(), bytes);
-    if (place.at == nullptr) {
-      spare(place.ref);
-      return {};
-    }
   } else {
-    return {};
+    place = carve_here(size_class, bytes, now);
+    if (place.at == nullptr) return {};
   }
   session_.count(Counter::items_allocated);
   return place;
@@ -71,7 +63,7 @@ Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) 
 bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
   if (!session_.reusable(note.retired_at, 0, now)) return false;
   if (note.moved && session_.moves_may_linger()) return false;
-  const LeaseWord lease = lease_of(block_of(note.item));
+  const LeaseWord lease = lease_here(block_of(note.item));
   if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
   std::uint64_t noted =
       ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
@@ -105,7 +97,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   for (int round = 0; round < rounds_max; ++round) {
     auto leased = co_await lease_free_block(size_class);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
-    if (*leased) co_return carve(carvings_[size_class], size_class, session_.now());
+    if (*leased && can_carve(size_class)) co_return co_await carve(size_class);
     auto found = co_await find_released(size_class);
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
@@ -126,18 +118,39 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
 
-ItemRef Allocator::carve(Carving& carving, std::uint8_t size_class, base::Nanos now) {
-  const ItemRef item = item_in_block(carving.block, size_class, carving.next++);
-  if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
-    fabric::store_word(state, ItemState::claimed(session_.client(), now).encode());
+// Cuts the next item off, and says whose it is. The block is full when the last of its items says so.
+coro::Task<Result<ItemRef>> Allocator::carve(std::uint8_t size_class) {
+  const std::shared_ptr<Carving> carving = carvings_[size_class];
+  const ItemRef item = item_in_block(carving->block, size_class, carving->next++);
+  ++carving->claiming;
+  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+  auto claimed = co_await endpoint_.write_word(item.address(), mine);
+  --carving->claiming;
+  if (!claimed) {
+    // This session's all the same: whoever gets it writes it whole.
+    spares_[size_class].push_back(item);
+    co_return std::unexpected(std::move(claimed.error()));
   }
-  if (carving.next == carving.count) {
-    const LeaseWord leased = LeaseWord::decode(carving.word);
-    std::byte* lease = endpoint_.mapped(lease_address(carving.block), sizeof(std::uint64_t));
-    if (lease != nullptr) fabric::store_word(lease, leased.next(BlockState::full, size_class, 0).encode());
-    carving = {};
+  if (!carving->any() && carving->claiming == 0) {
+    const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);
+    if (auto done = co_await endpoint_.write_word(lease_address(carving->block), full.encode()); !done)
+      co_return std::unexpected(std::move(done.error()));
   }
-  return item;
+  co_return item;
+}
+
+Allocator::Place Allocator::carve_here(std::uint8_t size_class, std::uint64_t bytes, base::Nanos now) {
+  if (!can_carve(size_class)) return {};
+  Carving& carving = *carvings_[size_class];
+  const ItemRef item = item_in_block(carving.block, size_class, carving.next);
+  std::byte* at = endpoint_.mapped(item.address(), bytes);
+  std::byte* lease = endpoint_.mapped(lease_address(carving.block), sizeof(std::uint64_t));
+  if (at == nullptr || lease == nullptr) return {};
+  ++carving.next;
+  fabric::store_word(at, ItemState::claimed(session_.client(), now).encode());
+  if (!carving.any() && carving.claiming == 0)
+    fabric::store_word(lease, carving.lease.next(BlockState::full, size_class, 0).encode());
+  return {item, at};
 }
 
 bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now) {
@@ -157,8 +170,9 @@ bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now
 coro::Task<bool> Allocator::claim(Note note) {
   const fabric::Address at = note.item.address();
   // A block that was freed and cut otherwise has no item boundary here: its words may be anybody's bytes.
-  const LeaseWord lease = lease_of(block_of(note.item));
-  if (lease.size_class != note.item.size_class || lease.state == BlockState::free) co_return false;
+  const auto lease = co_await lease_of(block_of(note.item));
+  if (!lease || lease->size_class != note.item.size_class || lease->state == BlockState::free)
+    co_return false;
   const std::uint64_t noted =
       ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
   std::uint64_t seen = 0;
@@ -215,58 +229,51 @@ coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
   }
 }
 
-void Allocator::spare(ItemRef item) {
-  if (item.size_class != large_class) {
-    // It may have been written already; it is not in use.
-    if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
-      fabric::store_word(state, ItemState::claimed(session_.client(), session_.now()).encode());
-    }
-    spares_[item.size_class].push_back(item);
-    return;
-  }
-  // A large item that was never linked need not rest: a time long ago lets it be freed at once.
-  if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
-    fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
+coro::Task<Result<void>> Allocator::discard(ItemRef item) {
+  if (item.size_class == large_class) {
+    // One that was never linked need not rest: a time long ago lets it be freed at once.
     notes_[large_class].push_front({item, 1, false});
+    co_return co_await retire_at(item, 1, false);
   }
+  // It may have been written already; it is not in use.
+  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
+  auto claimed = co_await endpoint_.write_word(item.address(), mine);
+  if (claimed) spares_[item.size_class].push_back(item);
+  co_return claimed;
 }
 
-void Allocator::close() {
+void Allocator::discard_here(const Place& place) {
+  fabric::store_word(place.at, ItemState::claimed(session_.client(), session_.now()).encode());
+  spares_[place.ref.size_class].push_back(place.ref);
+}
+
+// What can not be written now is found by a collection, as if this session had died.
+coro::Task<void> Allocator::close() {
   for (std::size_t c = 0; c < size_class_count; ++c) {
     for (const ItemRef& item : spares_[c]) {
-      if (std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader)); state != nullptr) {
-        fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
-        notes_[c].push_back({item, 1, false});
-      }
+      if (co_await retire_at(item, 1, false)) notes_[c].push_back({item, 1, false});
     }
     spares_[c].clear();
-    for (const Note& note : notes_[c]) {
-      std::byte* released = endpoint_.mapped(released_address(block_of(note.item)), sizeof(std::uint64_t));
-      if (released != nullptr) {
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(released)).fetch_add(1, std::memory_order_relaxed);
-      }
-    }
+    for (const Note& note : notes_[c]) co_await endpoint_.fetch_add(released_address(block_of(note.item)), 1);
     notes_[c].clear();
-    // The rest of a block that was being cut: as if it had been used and had rested.
-    Carving& carving = carvings_[c];
-    if (carving.next == carving.count) continue;
-    std::uint64_t left = 0;
-    for (; carving.next < carving.count; ++carving.next, ++left) {
-      const ItemRef item = item_in_block(carving.block, static_cast<std::uint8_t>(c), carving.next);
-      std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader));
-      if (state != nullptr)
-        fabric::store_word(state, ItemState{.kind = ItemKind::retired, .value = 1}.encode());
-    }
-    std::byte* descriptor = endpoint_.mapped(lease_address(carving.block), sizeof(BlockDescriptor));
-    if (descriptor != nullptr) {
-      auto* words = reinterpret_cast<std::uint64_t*>(descriptor);
-      std::atomic_ref(words[1]).fetch_add(left, std::memory_order_relaxed);
-      fabric::store_word(
-          descriptor,
-          LeaseWord::decode(carving.word).next(BlockState::full, static_cast<std::uint8_t>(c), 0).encode());
-    }
-    carving = {};
+    co_await close_carving(static_cast<std::uint8_t>(c));
   }
+  notes_[large_class].clear();
+}
+
+// The rest of a block that was being cut: as if it had been used and had rested.
+coro::Task<Result<void>> Allocator::close_carving(std::uint8_t size_class) {
+  if (!can_carve(size_class)) co_return Result<void>{};
+  const std::shared_ptr<Carving> carving = std::exchange(carvings_[size_class], nullptr);
+  std::uint64_t left = 0;
+  for (; carving->any(); ++carving->next, ++left) {
+    const ItemRef item = item_in_block(carving->block, size_class, carving->next);
+    if (auto done = co_await retire_at(item, 1, false); !done) co_return done;
+  }
+  if (auto told = co_await endpoint_.fetch_add(released_address(carving->block), left); !told)
+    co_return std::unexpected(std::move(told.error()));
+  const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);
+  co_return co_await endpoint_.write_word(lease_address(carving->block), full.encode());
 }
 
 }  // namespace loch::memory

@@ -17,6 +17,7 @@
 
 #include <array>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include <loch/coro/task.h>
@@ -40,7 +41,7 @@ class ReuseGuard {
 class Allocator {
  public:
   explicit Allocator(Session& session) : session_(session), endpoint_(session.endpoint()) {}
-  ~Allocator() { close(); }
+  ~Allocator() { endpoint_.run(close()); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
@@ -55,8 +56,10 @@ class Allocator {
     std::byte* at = nullptr;
   };
   Place allocate_here(std::uint64_t bytes, base::Nanos now);
-  // Gives back an item that was never linked.
-  void discard(ItemRef item) { spare(item); }
+  // Gives back an item that was never linked. Errors: those of the fabric; then it is left to a collection.
+  coro::Task<Result<void>> discard(ItemRef item);
+  // The same of one that allocate_here gave.
+  void discard_here(const Place& place);
   // Says that `item` was unlinked just now. `moved`: words of unfinished moves may still name it.
   coro::Task<Result<void>> retire(ItemRef item, bool moved);
 
@@ -72,10 +75,10 @@ class Allocator {
 
   // How many blocks there are, free and descriptors among them.
   [[nodiscard]] BlockNumber block_count();
-  [[nodiscard]] LeaseWord lease_of(BlockNumber block);
+  coro::Task<Result<LeaseWord>> lease_of(BlockNumber block);
 
   // Leaves the notes to others; the session ends.
-  void close();
+  coro::Task<void> close();
 
  private:
   struct Note {
@@ -83,11 +86,15 @@ class Allocator {
     base::Nanos retired_at = 0;
     bool moved = false;
   };
+  // A block that is being cut.
   struct Carving {
     BlockNumber block = 0;
     std::uint32_t next = 0;
     std::uint32_t count = 0;
-    std::uint64_t word = 0;
+    std::uint32_t claiming = 0;  // items that were cut and do not say yet whose they are
+    LeaseWord lease;
+
+    [[nodiscard]] bool any() const { return next < count; }
   };
 
   coro::Task<Result<ItemRef>> allocate_class(std::uint8_t size_class);
@@ -96,7 +103,14 @@ class Allocator {
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
   bool claim_here(const Note& note, std::byte* item, base::Nanos now);
   bool take_rested(std::uint8_t size_class, Note& note, base::Nanos now);
-  ItemRef carve(Carving& carving, std::uint8_t size_class, base::Nanos now);
+  [[nodiscard]] bool can_carve(std::uint8_t size_class) const {
+    return carvings_[size_class] != nullptr && carvings_[size_class]->any();
+  }
+  coro::Task<Result<ItemRef>> carve(std::uint8_t size_class);
+  Place carve_here(std::uint8_t size_class, std::uint64_t bytes, base::Nanos now);
+  // What lease_of reads, of mapped memory; else that of a block that does not exist.
+  LeaseWord lease_here(BlockNumber block);
+  [[nodiscard]] bool exists(BlockNumber block);
 
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);
@@ -113,12 +127,12 @@ class Allocator {
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
-  void spare(ItemRef item);
+  coro::Task<Result<void>> close_carving(std::uint8_t size_class);
 
   Session& session_;
   fabric::Endpoint& endpoint_;
   ReuseGuard* guard_ = nullptr;
-  std::array<Carving, size_class_count> carvings_;
+  std::array<std::shared_ptr<Carving>, size_class_count> carvings_;
   std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
   std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
   BlockNumber next_block_ = 1;                                 // where the search for a free one goes on

@@ -38,7 +38,7 @@ TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
     Process a(*store);
     used = make_item(*store, a, 100);
     spare = a.allocate(100).value();
-    a.allocator->discard(spare);
+    a.discard(spare);
     retire(a, used);
   }
   store->advance(2 * expiry_ns);
@@ -46,7 +46,7 @@ TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
   ASSERT_TRUE(b.run(b.allocator->sweep_all()).has_value());
   const auto blocks = b.allocator->block_count();
   // All of the block has rested: it is free again, for any class.
-  EXPECT_EQ(b.allocator->lease_of(block_of(used)).state, BlockState::free);
+  EXPECT_EQ(b.lease_of(block_of(used)).state, BlockState::free);
   const ItemRef other = make_item(*store, b, 1000);
   EXPECT_EQ(block_of(other), block_of(used));
   EXPECT_EQ(b.allocator->block_count(), blocks);
@@ -59,15 +59,15 @@ TEST(Blocks, ABlockWithOneItemInUseKeepsItsClass) {
   const std::uint32_t in_block = items_in_block(size_class_of(1000));
   for (std::uint32_t i = 0; i < in_block; ++i) items.push_back(make_item(*store, a, 1000));
   const BlockNumber block = block_of(items[0]);
-  ASSERT_EQ(a.allocator->lease_of(block).state, BlockState::full);
+  ASSERT_EQ(a.lease_of(block).state, BlockState::full);
   for (std::size_t i = 1; i < items.size(); ++i) retire(a, items[i]);
   store->advance(2 * expiry_ns);
   ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
-  EXPECT_EQ(a.allocator->lease_of(block).state, BlockState::full);
+  EXPECT_EQ(a.lease_of(block).state, BlockState::full);
   retire(a, items[0]);
   store->advance(2 * expiry_ns);
   EXPECT_GE(a.run(a.allocator->sweep_all()).value(), 1U);
-  EXPECT_EQ(a.allocator->lease_of(block).state, BlockState::free);
+  EXPECT_EQ(a.lease_of(block).state, BlockState::free);
 }
 
 TEST(Blocks, ADeadClientsBlockIsSettled) {
@@ -77,10 +77,10 @@ TEST(Blocks, ADeadClientsBlockIsSettled) {
   const ItemRef linked = make_item(*store, dead, 100);
   const ItemRef unwritten = dead.allocate(100).value();
   const BlockNumber block = block_of(linked);
-  ASSERT_EQ(a.allocator->lease_of(block).state, BlockState::leased);
+  ASSERT_EQ(a.lease_of(block).state, BlockState::leased);
   store->kill(dead.session->client());
   ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
-  EXPECT_EQ(a.allocator->lease_of(block).state, BlockState::full);
+  EXPECT_EQ(a.lease_of(block).state, BlockState::full);
   EXPECT_EQ(ItemState::decode(fabric::load_word(store->at(linked.address()))).kind, ItemKind::in_use);
   // What the dead client never wrote comes back, what it wrote does not.
   bool back = false;
@@ -148,11 +148,10 @@ TEST(Large, RunsOfBlocksAreTakenAndGivenBack) {
   const ItemRef large = make_item(*store, a, 3 * block_bytes + 1);
   EXPECT_EQ(large.size_class, large_class);
   const BlockNumber head = block_of(large);
-  const LeaseWord word = a.allocator->lease_of(head);
+  const LeaseWord word = a.lease_of(head);
   EXPECT_EQ(word.state, BlockState::large_head);
   EXPECT_EQ(word.block_count, 4);
-  for (BlockNumber i = 1; i < 4; ++i)
-    EXPECT_EQ(a.allocator->lease_of(head + i).state, BlockState::large_part);
+  for (BlockNumber i = 1; i < 4; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::large_part);
   retire(a, large);
   store->advance(2 * expiry_ns);
   const ItemRef again = make_item(*store, a, 3 * block_bytes + 1);
@@ -160,7 +159,7 @@ TEST(Large, RunsOfBlocksAreTakenAndGivenBack) {
   retire(a, again);
   store->advance(2 * expiry_ns);
   EXPECT_EQ(a.run(a.allocator->sweep_all()).value(), 1U);
-  for (BlockNumber i = 0; i < 4; ++i) EXPECT_EQ(a.allocator->lease_of(head + i).state, BlockState::free);
+  for (BlockNumber i = 0; i < 4; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::free);
   EXPECT_EQ(block_of(make_item(*store, a, 64)) < head + 4, true);
 }
 
@@ -177,7 +176,7 @@ TEST(Large, ADiscardedOneIsFreeAtOnce) {
   const auto store = make_memory(geometry);
   Process a(*store);
   const ItemRef item = a.allocate(2 * block_bytes).value();
-  a.allocator->discard(item);
+  a.discard(item);
   EXPECT_EQ(a.allocate(2 * block_bytes).value(), item);
 }
 
@@ -191,7 +190,7 @@ TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
     const ItemRef item = dead.allocate(3 * block_bytes).value();
     const BlockNumber head = block_of(item);
     const auto set = [&](BlockNumber block, BlockState state, std::uint8_t count) {
-      const LeaseWord now = a.allocator->lease_of(block);
+      const LeaseWord now = a.lease_of(block);
       fabric::store_word(store->at(lease_address(block)),
                          now.next(state, large_class, dead.session->client(), count).encode());
     };
@@ -206,8 +205,7 @@ TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
     store->advance(10 * expiry_ns);
     ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
     ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
-    for (BlockNumber i = 0; i < 3; ++i)
-      EXPECT_EQ(a.allocator->lease_of(head + i).state, BlockState::free) << i;
+    for (BlockNumber i = 0; i < 3; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::free) << i;
   }
 }
 
@@ -224,7 +222,7 @@ TEST(Regions, TheNextOneIsUsedWhenALargeRunDoesNotFit) {
   const auto large = a.allocate(10 * block_bytes);
   ASSERT_TRUE(large.has_value()) << large.error().message();
   EXPECT_EQ(large->region, first_data_region + 1);
-  EXPECT_EQ(a.allocator->lease_of(blocks).state, BlockState::large_part) << "it does not exist";
+  EXPECT_EQ(a.lease_of(blocks).state, BlockState::large_part) << "it does not exist";
   for (int i = 0; i < 100; ++i) {
     const auto item = a.allocate(400'000);
     ASSERT_TRUE(item.has_value()) << item.error().message();
@@ -311,9 +309,9 @@ TEST(Damage, AnyDescriptorsAreSurvived) {
 // ---- the model
 // -----------------------------------------------------------------------------------------------------
 
-class Model {
+class Intervals {
  public:
-  explicit Model(MemoryStore& store) : store_(store) {}
+  explicit Intervals(MemoryStore& store) : store_(store) {}
 
   // Nothing that is in use or rests is given out.
   void allocated(ItemRef item, std::uint64_t asked) {
@@ -357,12 +355,15 @@ std::uint64_t random_bytes(base::Random& random) {
   }
 }
 
-TEST(Model, AllocationsNeverOverlapAndNothingIsLost) {
+class Model : public testing::TestWithParam<bool> {};
+
+TEST_P(Model, AllocationsNeverOverlapAndNothingIsLost) {
   const std::uint64_t seed = base::system_seed();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   base::Random random(seed);
   const auto store = make_memory(geometry, {.free_bytes = 400 * block_bytes});
-  Model model(*store);
+  const auto join = [&] { return GetParam() ? fake::remote(*store, random.next()) : store->attach(); };
+  Intervals model(*store);
   struct Owned {
     ItemRef item;
     std::uint64_t bytes = 0;
@@ -370,9 +371,10 @@ TEST(Model, AllocationsNeverOverlapAndNothingIsLost) {
   std::list<Process> processes;
   std::list<Process> graves;  // the dead clear up nothing; their objects go when all is over
   std::vector<Owned> linked;  // belongs to the index: anybody may retire it
-  for (int i = 0; i < 3; ++i) processes.emplace_back(*store);
+  for (int i = 0; i < 3; ++i) processes.emplace_back(join());
   int refused = 0;
-  for (int step = 0; step < 8'000; ++step) {
+  const int steps = GetParam() ? 1'000 : 8'000;
+  for (int step = 0; step < steps; ++step) {
     auto chosen = std::next(processes.begin(), static_cast<long>(random.below(processes.size())));
     Process& process = *chosen;
     const std::uint64_t dice = random.below(1000);
@@ -386,7 +388,7 @@ TEST(Model, AllocationsNeverOverlapAndNothingIsLost) {
       }
       ASSERT_NO_FATAL_FAILURE(model.allocated(*item, bytes));
       if (random.below(20) == 0) {
-        process.allocator->discard(*item);
+        process.discard(*item);
         model.forgotten(*item);
       } else {
         write(*store, process, *item);
@@ -405,14 +407,14 @@ TEST(Model, AllocationsNeverOverlapAndNothingIsLost) {
       } else {
         processes.erase(chosen);
       }
-      processes.emplace_back(*store);
+      processes.emplace_back(join());
     } else if (dice < 988) {
       ASSERT_TRUE(process.run(process.allocator->sweep_all()).has_value());
     }
     if (random.below(4) == 0) store->advance(random.below(60) * base::millisecond_ns);
   }
   // When all is unlinked and has rested, all blocks are free.
-  Process last(*store);
+  Process last(join());
   for (const Owned& owned : linked) retire(last, owned.item);
   while (!processes.empty()) {
     store->kill(processes.front().session->client());
@@ -423,16 +425,19 @@ TEST(Model, AllocationsNeverOverlapAndNothingIsLost) {
   const BlockNumber blocks = last.allocator->block_count();
   BlockNumber kept = 0;
   for (BlockNumber block = 1; block < blocks; ++block) {
-    if (holds_descriptors(block) || last.allocator->lease_of(block).state == BlockState::free) continue;
+    if (holds_descriptors(block) || last.lease_of(block).state == BlockState::free) continue;
     ++kept;
   }
   // What a dead client had claimed for later stays with its block until the store above collects it.
   EXPECT_LT(kept, blocks / 2) << "of " << blocks << " blocks; " << refused << " refusals";
 }
 
+INSTANTIATE_TEST_SUITE_P(Ways, Model, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Posted" : "Mapped"; });
+
 // Each thread fills its items with a pattern of its own and finds it again; the thread sanitizer sees any
 // sharing.
-TEST(Model, ThreadsDoNotGetInEachOthersWay) {
+TEST(Threads, DoNotGetInEachOthersWay) {
   const auto store = make_memory(geometry, {.free_bytes = 200 * block_bytes});
   const auto work = [&store](std::uint64_t seed) {
     Process process(*store);

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint64_t extension_blocks_max = 32;
 constexpr fabric::Address frees_address{control_region, frees_offset};
+// Of a block that does not exist, in a region that ends before it: nobody's and not to be had.
+constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_class = large_class};
 
 }  // namespace
 
@@ -25,12 +27,25 @@ BlockNumber Allocator::block_count() {
   return count;
 }
 
-LeaseWord Allocator::lease_of(BlockNumber block) {
+bool Allocator::exists(BlockNumber block) {
+  const fabric::Address at = block_address(block);
+  return endpoint_.mapped(at, block_bytes) != nullptr ||
+         endpoint_.length_bytes(at.region) >= at.offset_bytes + block_bytes;
+}
+
+coro::Task<Result<LeaseWord>> Allocator::lease_of(BlockNumber block) {
+  if (!exists(block)) co_return lease_of_nothing;
+  const fabric::Address at = lease_address(block);
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return LeaseWord::decode(word);
+}
+
+LeaseWord Allocator::lease_here(BlockNumber block) {
   const std::byte* lease = endpoint_.mapped(lease_address(block), sizeof(std::uint64_t));
-  const bool exists = endpoint_.mapped(block_address(block), block_bytes) != nullptr;
-  // A block that does not exist, in a region that ends before it, is nobody's and not to be had.
-  return lease == nullptr || !exists ? LeaseWord{.state = BlockState::large_part, .size_class = large_class}
-                                     : LeaseWord::decode(fabric::load_word(lease));
+  const bool is_here = endpoint_.mapped(block_address(block), block_bytes) != nullptr;
+  return lease == nullptr || !is_here ? lease_of_nothing : LeaseWord::decode(fabric::load_word(lease));
 }
 
 coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_t from, LeaseWord to) {
@@ -46,7 +61,7 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
     co_return std::unexpected(std::move(read.error()));
   }
   // Another operation of this session may have leased one while this one waited.
-  if (carvings_[size_class].next < carvings_[size_class].count) co_return true;
+  if (can_carve(size_class)) co_return true;
   const BlockNumber before = known_blocks_;
   const BlockNumber count = block_count();
   // Nothing was freed or added since a search found nothing: there is nothing to search.
@@ -54,7 +69,7 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   if (count > before && before != 0) next_block_ = before;
   for (BlockNumber step = 0; step < count; ++step, ++next_block_) {
     if (next_block_ >= count) next_block_ = 1;
-    if (holds_descriptors(next_block_) || lease_of(next_block_).state != BlockState::free) continue;
+    if (holds_descriptors(next_block_)) continue;
     auto taken = co_await take_block(next_block_, size_class);
     if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
     if (!taken || *taken) co_return taken;
@@ -65,14 +80,15 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
 }
 
 coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t size_class) {
-  const LeaseWord free = lease_of(block);
-  if (free.state != BlockState::free) co_return false;
-  const LeaseWord leased = free.next(BlockState::leased, size_class, session_.client());
-  auto won = co_await change_lease(block, free.encode(), leased);
+  const auto free = co_await lease_of(block);
+  if (!free) co_return std::unexpected(std::move(free.error()));
+  if (free->state != BlockState::free) co_return false;
+  const LeaseWord leased = free->next(BlockState::leased, size_class, session_.client());
+  auto won = co_await change_lease(block, free->encode(), leased);
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (free.generation != 0) {
+  if (free->generation != 0) {
     // What an earlier use left must not look like items: notes of it may still be around.
     for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
       auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
@@ -82,8 +98,7 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
       co_return std::unexpected(std::move(cleared.error()));
     }
   }
-  Carving& carving = carvings_[size_class];
-  if (carving.next < carving.count) {
+  if (can_carve(size_class)) {
     // Another operation of this session leased one meanwhile; this one is given back.
     if (auto returned = co_await change_lease(block, leased.encode(), leased.next(BlockState::free, 0, 0));
         !returned) {
@@ -91,7 +106,8 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
     }
     co_return true;
   }
-  carving = {.block = block, .next = 0, .count = items_in_block(size_class), .word = leased.encode()};
+  carvings_[size_class] = std::make_shared<Carving>(
+      Carving{.block = block, .count = items_in_block(size_class), .lease = leased});
   co_return true;
 }
 
@@ -156,10 +172,13 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   int swept = 0;
   for (BlockNumber block = 1; block < known_blocks_ && swept < blocks_swept_max; ++block) {
     if (holds_descriptors(block)) continue;
-    const LeaseWord word = lease_of(block);
-    if (word.state != BlockState::full || word.size_class != size_class) continue;
-    const std::byte* released = endpoint_.mapped(released_address(block), sizeof(std::uint64_t));
-    if (released == nullptr || fabric::load_word(released) == 0) continue;
+    const std::array at{lease_address(block), released_address(block)};
+    std::array<std::uint64_t, 2> words{};
+    if (!exists(block)) continue;
+    if (auto read = co_await endpoint_.read_words(at, words.data()); !read)
+      co_return std::unexpected(std::move(read.error()));
+    const LeaseWord word = LeaseWord::decode(words[0]);
+    if (word.state != BlockState::full || word.size_class != size_class || words[1] == 0) continue;
     ++swept;
     auto got = co_await sweep_block(block, word);
     if (!got) co_return got;
@@ -226,12 +245,15 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   const BlockNumber count = block_count();
   for (BlockNumber block = 1; block < count; ++block) {
     if (holds_descriptors(block)) continue;
-    const LeaseWord word = lease_of(block);
+    const auto word = co_await lease_of(block);
+    if (!word) co_return std::unexpected(std::move(word.error()));
     Result<bool> swept = false;
-    if (word.state == BlockState::full) swept = co_await sweep_block(block, word);
-    if (word.state == BlockState::large_head) swept = co_await free_rested_large(block, word);
+    if (word->state == BlockState::full) swept = co_await sweep_block(block, *word);
+    if (word->state == BlockState::large_head) swept = co_await free_rested_large(block, *word);
     if (!swept) co_return std::unexpected(std::move(swept.error()));
-    if (*swept && lease_of(block).state == BlockState::free) ++freed;
+    if (!*swept) continue;
+    const auto after = co_await lease_of(block);
+    if (after && after->state == BlockState::free) ++freed;
   }
   co_return freed;
 }
@@ -241,7 +263,9 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   BlockNumber covered_until = 0;  // by a large item's head
   for (BlockNumber block = 1; block < count; ++block) {
     if (holds_descriptors(block)) continue;
-    const LeaseWord word = lease_of(block);
+    const auto read = co_await lease_of(block);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const LeaseWord word = *read;
     if (word.state == BlockState::large_head) covered_until = block + word.block_count;
     if (word.client != dead) continue;
     if (word.state == BlockState::large_part && block >= covered_until) {
@@ -298,7 +322,9 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     const BlockNumber count = block_count();
     BlockNumber run = 0;
     for (BlockNumber block = 1; block < count; ++block) {
-      run = !holds_descriptors(block) && lease_of(block).state == BlockState::free ? run + 1 : 0;
+      const auto word = co_await lease_of(block);
+      if (!word) co_return std::unexpected(std::move(word.error()));
+      run = !holds_descriptors(block) && word->state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;
       const BlockNumber first = block + 1 - run;
       auto leased = co_await lease_run(first, block_total);
@@ -320,12 +346,13 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
   std::uint64_t taken = 0;
   for (; taken < count; ++taken) {
     const auto block = static_cast<BlockNumber>(first + taken);
-    const LeaseWord free = lease_of(block);
-    if (free.state != BlockState::free) break;
-    const LeaseWord mine = taken == 0 ? free.next(BlockState::leased, large_class, session_.client())
-                                      : free.next(BlockState::large_part, large_class, session_.client(),
-                                                  static_cast<std::uint8_t>(taken));
-    auto won = co_await change_lease(block, free.encode(), mine);
+    const auto free = co_await lease_of(block);
+    if (!free) co_return std::unexpected(std::move(free.error()));
+    if (free->state != BlockState::free) break;
+    const LeaseWord mine = taken == 0 ? free->next(BlockState::leased, large_class, session_.client())
+                                      : free->next(BlockState::large_part, large_class, session_.client(),
+                                                   static_cast<std::uint8_t>(taken));
+    auto won = co_await change_lease(block, free->encode(), mine);
     if (!won) co_return won;
     if (!*won) break;
   }
@@ -335,16 +362,18 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
     if (auto done = co_await endpoint_.write_word(block_address(first), claimed); !done) {
       co_return std::unexpected(std::move(done.error()));
     }
-    const LeaseWord leased = lease_of(first);
-    auto done = co_await change_lease(first, leased.encode(),
-                                      leased.next(BlockState::large_head, large_class, session_.client(),
-                                                  static_cast<std::uint8_t>(count)));
+    const auto leased = co_await lease_of(first);
+    if (!leased) co_return std::unexpected(std::move(leased.error()));
+    auto done = co_await change_lease(first, leased->encode(),
+                                      leased->next(BlockState::large_head, large_class, session_.client(),
+                                                   static_cast<std::uint8_t>(count)));
     co_return done;
   }
   for (std::uint64_t i = taken; i > 0; --i) {
     const auto block = static_cast<BlockNumber>(first + i - 1);
-    const LeaseWord mine = lease_of(block);
-    if (auto done = co_await change_lease(block, mine.encode(), mine.next(BlockState::free, 0, 0)); !done) {
+    const auto mine = co_await lease_of(block);
+    if (!mine) co_return std::unexpected(std::move(mine.error()));
+    if (auto done = co_await change_lease(block, mine->encode(), mine->next(BlockState::free, 0, 0)); !done) {
       co_return done;
     }
   }
@@ -358,9 +387,10 @@ coro::Task<Result<bool>> Allocator::free_own_large() {
   Note note;
   while (take_rested(large_class, note, session_.now())) {
     const BlockNumber head = block_of(note.item);
-    const LeaseWord word = lease_of(head);
-    if (word.state != BlockState::large_head || !co_await claim(note)) continue;
-    if (auto done = co_await free_large(head, word); !done)
+    const auto word = co_await lease_of(head);
+    if (!word) co_return std::unexpected(std::move(word.error()));
+    if (word->state != BlockState::large_head || !co_await claim(note)) continue;
+    if (auto done = co_await free_large(head, *word); !done)
       co_return std::unexpected(std::move(done.error()));
     freed = true;
   }
@@ -393,10 +423,12 @@ coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWor
 coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word) {
   for (std::uint8_t i = 1; i < word.block_count; ++i) {
     const BlockNumber block = head + i;
-    const LeaseWord part = lease_of(block);
+    const auto part = co_await lease_of(block);
+    if (!part) co_return std::unexpected(std::move(part.error()));
     // Freed already by a client that died half way.
-    if (part.state != BlockState::large_part || part.client != word.client || part.block_count != i) continue;
-    if (auto done = co_await change_lease(block, part.encode(), part.next(BlockState::free, 0, 0)); !done) {
+    if (part->state != BlockState::large_part || part->client != word.client || part->block_count != i)
+      continue;
+    if (auto done = co_await change_lease(block, part->encode(), part->next(BlockState::free, 0, 0)); !done) {
       co_return std::unexpected(std::move(done.error()));
     }
   }

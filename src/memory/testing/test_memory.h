@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "fabric/testing/memory_store.h"
+#include "fabric/testing/posting_fabric.h"
 #include "memory/allocator.h"
 #include "memory/session.h"
 #include "memory/store_memory.h"
@@ -27,6 +28,16 @@ inline std::shared_ptr<fabric::fake::MemoryStore> make_memory(const Geometry& of
       limits);
 }
 
+// A process's way to a store whose blocks it does not map.
+inline std::shared_ptr<fabric::Fabric> remote(fabric::fake::MemoryStore& store, std::uint64_t seed = 1) {
+  return std::make_shared<fabric::fake::PostingFabric>(
+      store.shared_from_this(),
+      fabric::fake::PostingOptions{.seed = seed,
+                                   .mapped = [](fabric::RegionId id) { return id == control_region; },
+                                   .before = {},
+                                   .held = {}});
+}
+
 // A process with one session.
 struct Process final : ReuseGuard {
   std::unique_ptr<Session> session;
@@ -34,8 +45,9 @@ struct Process final : ReuseGuard {
   bool reuse_allowed = true;  // what the guard answers
   int guarded = 0;            // how often it was asked
 
-  explicit Process(fabric::fake::MemoryStore& store) {
-    auto attached = StoreMemory::attach(store.attach());
+  explicit Process(fabric::fake::MemoryStore& store) : Process(store.attach()) {}
+  explicit Process(std::shared_ptr<fabric::Fabric> fabric) {
+    auto attached = StoreMemory::attach(std::move(fabric));
     LOCH_CHECK(attached.has_value());
     auto opened = Session::open(*attached);
     LOCH_CHECK(opened.has_value());
@@ -57,6 +69,8 @@ struct Process final : ReuseGuard {
     return session->endpoint().run(std::move(task));
   }
   Result<ItemRef> allocate(std::uint64_t bytes) { return run(allocator->allocate(bytes)); }
+  void discard(ItemRef item) { LOCH_CHECK(run(allocator->discard(item)).has_value()); }
+  LeaseWord lease_of(BlockNumber block) { return run(allocator->lease_of(block)).value(); }
 };
 
 // As a client writes an item that it is about to link.

@@ -1,0 +1,233 @@
+#include "fabric/sim/sim_fabric.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "fabric/endpoint.h"
+
+namespace loch::fabric::sim {
+namespace {
+
+constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+constexpr std::size_t pieces_max = 4;
+
+bool chance(base::Random& random, std::uint32_t of) { return of != 0 && random.below(Network::always) < of; }
+
+base::Nanos delay(base::Random& random, const Network& network) {
+  if (chance(random, network.slow_chance)) return random.below(network.slow_max_ns + 1);
+  return network.delay_min_ns + random.below(network.delay_max_ns - network.delay_min_ns + 1);
+}
+
+}  // namespace
+
+// A batch on its way. Its memory is touched until it has landed, and no longer.
+struct Flight {
+  std::span<Operation> batch;
+  Completion* done = nullptr;
+  base::Nanos deadline = 0;
+  std::size_t under_way = 0;  // pieces that have not taken effect
+  bool answered = true;       // a reply will come
+  bool expires = false;       // its end at the deadline is among the events
+  bool landed = false;
+};
+
+class SimPort final : public Port {
+ public:
+  explicit SimPort(SimFabric& fabric) : fabric_(fabric), simulation_(fabric.sim().simulation()) {}
+  ~SimPort() override {
+    const std::scoped_lock lock(simulation_.guard());
+    for (const auto& flight : flights_) flight->landed = true;
+  }
+
+  Result<Mapping> map(RegionId region) override {
+    auto mapping = fabric_.map(region);
+    if (mapping && region != mapped_region) mapping->base = nullptr;
+    return mapping;
+  }
+
+  void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
+    const std::scoped_lock lock(simulation_.guard());
+    SimStore& sim = fabric_.sim();
+    base::Random& random = simulation_.random();
+    auto flight = std::make_shared<Flight>();
+    flight->batch = batch;
+    flight->done = &done;
+    flight->deadline = std::max(deadline, simulation_.now());
+    flight->answered = !chance(random, sim.network.loss_chance);
+    flights_.push_back(flight);
+    for (Operation& operation : batch) {
+      ++sim.operations_;
+      // What is not answered may have been lost on its way there, too.
+      if (!flight->answered && random.below(2) == 0) continue;
+      start(flight, operation);
+    }
+    if (!flight->answered) expire(flight);
+    if (flight->under_way == 0 && flight->answered) reply(flight);
+  }
+
+  void poll(base::Nanos wait_ns) override {
+    {
+      const std::scoped_lock lock(simulation_.guard());
+      const base::Nanos until = simulation_.now() + wait_ns;
+      while (landed_.empty() && simulation_.next_at() <= until) simulation_.run_one();
+      if (landed_.empty()) simulation_.run_until(until);
+    }
+    for (;;) {
+      std::pair<Completion*, Result<void>> one;
+      {
+        const std::scoped_lock lock(simulation_.guard());
+        if (landed_.empty()) return;
+        one = std::move(landed_.front());
+        landed_.pop_front();
+      }
+      one.first->complete(*one.first, std::move(one.second));
+    }
+  }
+
+ private:
+  static constexpr RegionId mapped_region = 0;  // the store's control region
+
+  // Where [at, at + length) of an operation is; null if it is outside its region.
+  std::byte* place_of(const Operation& operation) {
+    const auto mapping = fabric_.map(operation.at.region);
+    const bool fits = mapping && operation.at.offset_bytes <= mapping->length_bytes &&
+                      operation.length_bytes <= mapping->length_bytes - operation.at.offset_bytes;
+    return fits ? mapping->base + operation.at.offset_bytes : nullptr;
+  }
+
+  // Sends an operation's pieces on their way: ranges of its words.
+  void start(const std::shared_ptr<Flight>& flight, Operation& operation) {
+    base::Random& random = simulation_.random();
+    const Network& network = fabric_.sim().network;
+    const std::size_t length = operation.length_bytes;
+    std::array<std::size_t, pieces_max + 1> cut{0, length};
+    std::size_t pieces = 1;
+    const bool is_atomic =
+        operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
+    if (!is_atomic && length > word_bytes && chance(random, network.tear_chance)) {
+      // Words are whole where they lie, and the place need not begin at one.
+      const std::size_t skew = operation.at.offset_bytes % word_bytes;
+      pieces = 2 + random.below(pieces_max - 1);
+      for (std::size_t i = 1; i < pieces; ++i) {
+        const std::size_t word = random.below((length + skew) / word_bytes + 1) * word_bytes;
+        cut[i] = std::clamp<std::size_t>(word, skew, length + skew) - skew;
+      }
+      cut[pieces] = length;
+      std::sort(cut.begin() + 1, cut.begin() + static_cast<std::ptrdiff_t>(pieces));
+    }
+    for (std::size_t i = 0; i < pieces; ++i) {
+      if (pieces > 1 && cut[i] == cut[i + 1]) continue;
+      ++flight->under_way;
+      const base::Nanos way = delay(random, network);
+      if (simulation_.now() + way >= flight->deadline) expire(flight);
+      simulation_.after(way, [this, flight, &operation, from = cut[i], to = cut[i + 1]] {
+        arrive(flight, operation, from, to);
+      });
+    }
+  }
+
+  void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
+    if (flight->landed) return;
+    if (fabric_.sim().cut_off) return expire(flight);
+    if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
+    std::byte* at = place_of(operation);
+    operation.bad_address = at == nullptr;
+    if (at == nullptr) return finish(flight, operation);
+    switch (operation.kind) {
+      case Operation::Kind::read:
+        std::memcpy(operation.local + from, at + from, to - from);
+        break;
+      case Operation::Kind::write:
+        std::memcpy(at + from, operation.local + from, to - from);
+        break;
+      case Operation::Kind::compare_swap:
+      case Operation::Kind::fetch_add:
+        return look(flight, operation, at);
+    }
+    finish(flight, operation);
+  }
+
+  // The first half of an atomic: other atomics on the word wait until the second is over.
+  void look(const std::shared_ptr<Flight>& flight, Operation& operation, std::byte* at) {
+    SimStore& sim = fabric_.sim();
+    if (const auto busy = sim.busy_.find(at); busy != sim.busy_.end()) {
+      if (busy->second >= flight->deadline) expire(flight);
+      simulation_.at(busy->second, [this, flight, &operation] { arrive(flight, operation, 0, word_bytes); });
+      return;
+    }
+    operation.result = load_word(at);
+    const bool is_add = operation.kind == Operation::Kind::fetch_add;
+    if (!is_add && operation.result != operation.compare) return finish(flight, operation);
+    const std::uint64_t desired = is_add ? operation.result + operation.operand : operation.operand;
+    base::Random& random = simulation_.random();
+    if (!chance(random, sim.network.gap_chance)) {
+      store_word(at, desired);
+      return finish(flight, operation);
+    }
+    const base::Nanos gap = 1 + random.below(sim.network.delay_min_ns + 1);
+    sim.busy_[at] = simulation_.now() + gap;
+    // It happens also if nobody waits for it any more: it has begun.
+    simulation_.after(gap, [this, &sim, flight, &operation, at, desired] {
+      store_word(at, desired);
+      sim.busy_.erase(at);
+      if (!flight->landed) finish(flight, operation);
+    });
+  }
+
+  // A piece has taken effect.
+  void finish(const std::shared_ptr<Flight>& flight, const Operation& operation) {
+    SimStore& sim = fabric_.sim();
+    simulation_.note(std::uint64_t{operation.at.region} << 56 | operation.at.offset_bytes);
+    const bool is_word = operation.kind == Operation::Kind::read && operation.length_bytes == word_bytes;
+    simulation_.note(is_word ? load_word(operation.local) : operation.result);
+    simulation_.note((std::uint64_t{fabric_.process()} << 48) + simulation_.now());
+    if (sim.on_effect) sim.on_effect(fabric_.process(), operation);
+    if (--flight->under_way == 0 && flight->answered) reply(flight);
+  }
+
+  void reply(const std::shared_ptr<Flight>& flight) {
+    const base::Nanos way = delay(simulation_.random(), fabric_.sim().network);
+    if (simulation_.now() + way >= flight->deadline) return expire(flight);
+    simulation_.after(way, [this, flight] {
+      if (flight->landed) return;
+      if (fabric_.sim().cut_off) return expire(flight);
+      land(flight, {});
+    });
+  }
+
+  // Nothing will come back from it.
+  void expire(const std::shared_ptr<Flight>& flight) {
+    if (std::exchange(flight->expires, true)) return;
+    simulation_.at(flight->deadline, [this, flight] {
+      if (!flight->landed) land(flight, fail(Errc::timed_out, "fabric", "no answer in time"));
+    });
+  }
+
+  void land(const std::shared_ptr<Flight>& flight, Result<void> outcome) {
+    flight->landed = true;
+    std::erase(flights_, flight);
+    if (fabric_.killed_) return;
+    landed_.emplace_back(flight->done, std::move(outcome));
+    if (fabric_.on_completion) fabric_.on_completion();
+  }
+
+  SimFabric& fabric_;
+  Simulation& simulation_;
+  std::vector<std::shared_ptr<Flight>> flights_;
+  std::deque<std::pair<Completion*, Result<void>>> landed_;
+};
+
+SimStore::SimStore(std::shared_ptr<Simulation> simulation, const Plan& plan, fake::MemoryStore::Limits limits)
+    : simulation_(std::move(simulation)), memory_(fake::MemoryStore::create(plan, limits)) {}
+
+std::unique_ptr<Port> SimFabric::connect() { return std::make_unique<SimPort>(*this); }
+
+void SimFabric::kill() {
+  const std::scoped_lock lock(sim_->simulation().guard());
+  killed_ = true;
+}
+
+}  // namespace loch::fabric::sim

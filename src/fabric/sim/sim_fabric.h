@@ -1,0 +1,87 @@
+// The simulated backend: what fabric.h promises, and no more, in virtual time.
+//
+// A batch is on its way for a while; each of its operations takes effect by itself at some moment in between,
+// in any order, and a long one a piece at a time with anything else in between. A compare-swap or fetch-add
+// is atomic against other atomics alone: a write may fall between its look and its change. What does not come
+// back in time ends as timed_out, and may or may not have happened; after its end nothing of it happens any
+// more.
+//
+// The control region is mapped, as it is on a host that has the store's files; the others are reached by
+// posting alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/sim/simulation.h"
+#include "fabric/testing/memory_store.h"
+
+namespace loch::fabric::sim {
+
+// How the network behaves; may be changed at any time. Chances are in 65536ths.
+struct Network {
+  base::Nanos delay_min_ns = 500;
+  base::Nanos delay_max_ns = 3'000;
+  std::uint32_t slow_chance = 0;  // that a way takes up to slow_max_ns
+  base::Nanos slow_max_ns = 0;
+  std::uint32_t loss_chance = 0;  // that a batch does not come back
+  std::uint32_t tear_chance = 0;  // that an operation of several words takes effect in pieces
+  std::uint32_t gap_chance = 0;   // that an atomic looks some time before it changes
+  static constexpr std::uint32_t always = 65'536;
+};
+
+class SimPort;
+
+// A store in the memory of a simulation.
+class SimStore {
+ public:
+  SimStore(std::shared_ptr<Simulation> simulation, const Plan& plan,
+           fake::MemoryStore::Limits limits = fake::MemoryStore::Limits{});
+
+  [[nodiscard]] Simulation& simulation() { return *simulation_; }
+  [[nodiscard]] fake::MemoryStore& memory() { return *memory_; }
+  [[nodiscard]] const std::shared_ptr<fake::MemoryStore>& shared_memory() const { return memory_; }
+  Network network;
+  // Whether nothing goes through to the memory, or comes back from it.
+  bool cut_off = false;
+  // Told of each operation when it has taken effect; for traces.
+  std::function<void(std::uint32_t process, const Operation& operation)> on_effect;
+  [[nodiscard]] std::uint64_t operations() const { return operations_; }
+
+ private:
+  friend class SimPort;
+  std::shared_ptr<Simulation> simulation_;
+  std::shared_ptr<fake::MemoryStore> memory_;
+  std::map<std::byte*, base::Nanos> busy_;  // words between the look and the change of an atomic, until when
+  std::uint64_t operations_ = 0;
+};
+
+// One process's way to a SimStore. Ports that have something for their owners are noted in `ready`.
+class SimFabric final : public fake::MemoryFabric {
+ public:
+  SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process)
+      : MemoryFabric(store->shared_memory()), sim_(std::move(store)), process_(process) {}
+
+  std::unique_ptr<Port> connect() override;
+  [[nodiscard]] bool atomics_coherent() const override { return false; }
+  [[nodiscard]] base::Clock clock() const override { return sim_->simulation().clock(); }
+  [[nodiscard]] SimStore& sim() { return *sim_; }
+  [[nodiscard]] std::uint32_t process() const { return process_; }
+
+  // The process is gone: of what it has posted, each operation happens or does not; nothing is told.
+  void kill();
+  // Called whenever something has completed, which a poll tells the owner of.
+  std::function<void()> on_completion;
+
+ private:
+  friend class SimPort;
+  std::shared_ptr<SimStore> sim_;
+  std::uint32_t process_;
+  bool killed_ = false;
+};
+
+}  // namespace loch::fabric::sim

@@ -1,0 +1,77 @@
+// Simulation: virtual time, and everything that happens in it, in an order that follows from the seed alone.
+//
+// Nothing happens by itself: an event runs when `run_one` takes it, and time moves to it. What the simulated
+// programs see of the time is a clock that ticks, as the coarse clock of a host does.
+//
+// One thread at a time: `guard` is held by whoever makes things happen, so that several threads may take
+// turns.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+
+namespace loch::fabric::sim {
+
+class Simulation {
+ public:
+  using Event = std::move_only_function<void()>;
+
+  explicit Simulation(std::uint64_t seed, base::Nanos tick_ns = 1)
+      : random_(seed), tick_ns_(tick_ns), now_(first_time), clock_(first_time) {}
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  [[nodiscard]] base::Nanos now() const { return now_; }
+  [[nodiscard]] base::Clock clock() const { return base::Clock(&clock_); }
+  [[nodiscard]] base::Nanos tick_ns() const { return tick_ns_; }
+  [[nodiscard]] base::Random& random() { return random_; }
+  [[nodiscard]] std::recursive_mutex& guard() { return guard_; }
+
+  // `event` happens at `time`, or now if that has passed; of one time, in the order of these calls.
+  void at(base::Nanos time, Event event);
+  void after(base::Nanos wait_ns, Event event) { at(now_ + wait_ns, std::move(event)); }
+  // When the next event happens; never_ns if there is none.
+  static constexpr base::Nanos never_ns = ~base::Nanos{0};
+  [[nodiscard]] base::Nanos next_at() const { return events_.empty() ? never_ns : events_.front().time; }
+  // Moves on to the next event, and runs it; false if there is none.
+  bool run_one();
+  // Lets time pass until `time`, with the events before it.
+  void run_until(base::Nanos time);
+
+  // What happened, in a number: two runs that noted the same in the same order have the same.
+  void note(std::uint64_t word) { trace_hash_ = base::mix(trace_hash_ + word + 0x9e3779b97f4a7c15ULL); }
+  [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
+
+ private:
+  // A time at which everything that a store compares with "long ago" has passed.
+  static constexpr base::Nanos first_time = 1'000 * base::second_ns;
+
+  struct Due {
+    base::Nanos time;
+    std::uint64_t number;
+    Event event;
+    // For a heap whose front is the earliest.
+    bool operator<(const Due& other) const {
+      return std::pair(time, number) > std::pair(other.time, other.number);
+    }
+  };
+  void move_to(base::Nanos time);
+
+  base::Random random_;
+  base::Nanos tick_ns_;
+  base::Nanos now_;
+  std::atomic<base::Nanos> clock_;
+  std::vector<Due> events_;
+  std::uint64_t events_added_ = 0;
+  std::uint64_t trace_hash_ = 0;
+  std::recursive_mutex guard_;
+};
+
+}  // namespace loch::fabric::sim

@@ -10,10 +10,11 @@
 #include <thread>
 #include <utility>
 
+#include "client/impl.h"
 #include "memory/session.h"
+#include "sim/crowd.h"
 #include "sim/linearizability.h"
-#include "tests/crowd.h"
-#include "tests/value.h"
+#include "sim/value.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -78,7 +79,7 @@ void StoreProcesses::fill(std::uint64_t items) {
   std::string value;
   for (std::uint64_t i = 0; i < items; ++i) {
     sim::Operation write{.key = keys[i], .kind = sim::Kind::put, .written = i + 1, .invoked_ns = now_ns()};
-    make_value(write.written, value_bytes_min, value);
+    sim::make_value(write.written, sim::value_bytes_min, value);
     const Result<void> put = store().put(write.key, value);
     ASSERT_TRUE(put.has_value()) << put.error().message();
     write.outcome = sim::Outcome::ok;
@@ -92,7 +93,8 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   if (spec.crowded && crowd_list_.empty()) {
     crowd_list_ = folder_ / "crowd";
     std::ofstream list(crowd_list_);
-    for (const std::string& key : crowded_keys(store(), "crowd-", crowd_.rows, crowd_.keys))
+    for (const std::string& key :
+         sim::crowded_keys(store().impl().memory().geometry(), "crowd-", crowd_.rows, crowd_.keys))
       list << key << '\n';
   }
   histories_.push_back(folder_ / fmt::format("history-{}", client));
@@ -192,7 +194,7 @@ void StoreProcesses::expect_linearizable() {
     ASSERT_TRUE(got || got.error().code == Errc::not_found) << got.error().message();
     last.outcome = got ? sim::Outcome::ok : sim::Outcome::not_found;
     if (got) {
-      const auto id = read_value(value);
+      const auto id = sim::read_value(value);
       ASSERT_TRUE(id.has_value()) << key << " has a value " << id.error();
       last.found = *id;
     }

@@ -27,7 +27,7 @@
 #include "base/fault.h"
 #include "base/random.h"
 #include "sim/history.h"
-#include "tests/value.h"
+#include "sim/value.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -198,8 +198,8 @@ int run(int argc, char** argv) {
   if (workload.keys.empty()) return complain(2, workload.client, "no keys");
   workload.duration_max = std::chrono::milliseconds(arguments.millis);
   workload.value_bytes_max = std::max(workload.value_bytes_min, workload.value_bytes_max);
-  if (workload.value_bytes_min < value_bytes_min) {
-    return complain(2, workload.client, fmt::format("--value-bytes: at least {}", value_bytes_min));
+  if (workload.value_bytes_min < sim::value_bytes_min) {
+    return complain(2, workload.client, fmt::format("--value-bytes: at least {}", sim::value_bytes_min));
   }
   if (!pause_at.point.empty()) {
     pause_at.random = base::Random(workload.seed);

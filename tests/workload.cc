@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "tests/value.h"
+#include "sim/value.h"
 
 namespace loch::tests {
 namespace {
@@ -126,12 +126,12 @@ const std::string& Workload::random_key() { return options_.keys[random_.below(o
 ValueId Workload::make_next_value(std::string& into) {
   const ValueId id = (options_.client << 32U) + ++values_made_;
   const std::size_t spread = options_.value_bytes_max - options_.value_bytes_min + 1;
-  make_value(id, options_.value_bytes_min + random_.below(spread), into);
+  sim::make_value(id, options_.value_bytes_min + random_.below(spread), into);
   return id;
 }
 
 ValueId Workload::check_value(std::string_view key, std::string_view value) {
-  const auto id = read_value(value);
+  const auto id = sim::read_value(value);
   if (!id) throw Trouble{Failure::torn_value, fmt::format("key {} had a value {}", key, id.error())};
   return *id;
 }

@@ -48,7 +48,8 @@ Actor::Actor(World& world, unsigned number, std::vector<ScriptOp> script, unsign
   // A block of its own, and no more of it than it needs: what is left of a block costs time when a session
   // ends.
   for (std::uint32_t i = 0; i < 2 * script_max; ++i) {
-    allocator_->discard(memory::item_in_block(1 + number_, 0, 2 * script_max - 1 - i));
+    const auto spare = memory::item_in_block(1 + number_, 0, 2 * script_max - 1 - i);
+    LOCH_CHECK(session_->endpoint().run(allocator_->discard(spare)).has_value());
   }
   table_ = std::make_unique<hash::Table>(*session_, *allocator_, hash::TableOptions{});
 }

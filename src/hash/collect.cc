@@ -99,19 +99,17 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
 
 coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
   const BlockNumber blocks = allocator_.block_count();
+  std::vector<memory::Allocator::ItemWords> items;
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
     const auto word_of_block = co_await allocator_.lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
-    const std::uint32_t items = items_of(lease);
-    for (std::uint32_t i = 0; i < items; ++i) {
-      const ItemRef ref = item_of(block, lease, i);
+    if (auto looked = co_await allocator_.look_at_items(block, lease, &items); !looked) co_return looked;
+    for (std::uint32_t i = 0; i < items.size(); ++i) {
+      const ItemRef ref = memory::item_of(block, lease, i);
       const fabric::Address at = ref.address();
-      std::uint64_t word = 0;
-      if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read) co_return read;
-      const bool cut = lease.state != BlockState::leased;
-      if (ItemState::decode(word).kind == ItemKind::fresh && !cut) continue;
+      const std::uint64_t word = items[i].state.encode();
       auto orphan = co_await is_orphan(ref, word);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
@@ -197,6 +195,7 @@ coro::Task<Result<Report>> Table::check() {
                            (memory::block_bytes / memory::item_unit_bytes));
   if (auto marked = co_await mark_linked(&linked, &report); !marked)
     co_return std::unexpected(std::move(marked.error()));
+  std::vector<memory::Allocator::ItemWords> items;
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
     const auto word_of_block = co_await allocator_.lease_of(block);
@@ -207,14 +206,11 @@ coro::Task<Result<Report>> Table::check() {
       ++report.items_unaccounted;
       add_finding(&report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
     }
-    const std::uint32_t items = items_of(lease);
-    for (std::uint32_t i = 0; i < items; ++i) {
-      const ItemRef ref = item_of(block, lease, i);
-      const fabric::Address at = ref.address();
-      std::uint64_t word = 0;
-      if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read)
-        co_return std::unexpected(std::move(read.error()));
-      const ItemState state = ItemState::decode(word);
+    if (auto looked = co_await allocator_.look_at_items(block, lease, &items); !looked)
+      co_return std::unexpected(std::move(looked.error()));
+    for (std::uint32_t i = 0; i < items.size(); ++i) {
+      const ItemRef ref = memory::item_of(block, lease, i);
+      const ItemState state = items[i].state;
       const bool is_linked = linked[memory::unit_number(ref)];
       if (state.kind == ItemKind::retired) {
         ++report.items_resting;
@@ -225,15 +221,12 @@ coro::Task<Result<Report>> Table::check() {
         continue;
       }
       if (is_linked) continue;
-      bool lost = state.kind == ItemKind::fresh && lease.state != BlockState::leased;
-      if (!lost && state.kind != ItemKind::fresh) {
-        auto orphan = co_await is_orphan(ref, word);
-        if (!orphan) co_return std::unexpected(std::move(orphan.error()));
-        lost = *orphan;
-      }
-      if (!lost) continue;
+      auto orphan = co_await is_orphan(ref, state.encode());
+      if (!orphan) co_return std::unexpected(std::move(orphan.error()));
+      if (!*orphan) continue;
       ++report.items_unaccounted;
-      add_finding(&report, fmt::format("block {} item {}: belongs to nobody (state {:x})", block, i, word));
+      add_finding(&report,
+                  fmt::format("block {} item {}: belongs to nobody (state {:x})", block, i, state.encode()));
     }
   }
   co_return report;

@@ -207,10 +207,6 @@ class Table final : public memory::ReuseGuard {
   // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                      SlotWord* before = nullptr);
-  // The items of a block that its lease says there are.
-  [[nodiscard]] static std::uint32_t items_of(memory::LeaseWord lease);
-  [[nodiscard]] static memory::ItemRef item_of(memory::BlockNumber block, memory::LeaseWord lease,
-                                               std::uint32_t index);
 
   memory::Session& session_;
   memory::Allocator& allocator_;

@@ -24,26 +24,6 @@ using memory::ItemRef;
 using memory::ItemState;
 using memory::LeaseWord;
 
-std::uint32_t Table::items_of(LeaseWord lease) {
-  switch (lease.state) {
-    case BlockState::leased:
-    case BlockState::full:
-    case BlockState::swept:
-      return lease.size_class < memory::size_class_count ? memory::items_in_block(lease.size_class) : 0;
-    case BlockState::large_head:
-      return 1;
-    case BlockState::free:
-    case BlockState::large_part:
-      return 0;
-  }
-  return 0;
-}
-
-ItemRef Table::item_of(BlockNumber block, LeaseWord lease, std::uint32_t index) {
-  return lease.state == BlockState::large_head ? memory::large_item(block)
-                                               : memory::item_in_block(block, lease.size_class, index);
-}
-
 coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   const base::Nanos pinned = session_.pin();
   struct Unpin {
@@ -58,27 +38,24 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   }
 
   std::vector<bool> visited;  // by unit_number
+  std::vector<memory::Allocator::ItemWords> items;
   const BlockNumber blocks = allocator_.block_count();
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
     const auto lease = co_await allocator_.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
-    const std::uint32_t items = items_of(*lease);
-    for (std::uint32_t i = 0; i < items; ++i) {
-      const ItemRef ref = item_of(block, *lease, i);
-      // The operation begins before the item is looked at, so that it is not reused while it is read.
+    if (auto looked = co_await allocator_.look_at_items(block, *lease, &items); !looked) co_return looked;
+    for (std::uint32_t i = 0; i < items.size(); ++i) {
+      const auto& [state, written_at_ns] = items[i];
+      const bool written_before = written_at_ns < start;
+      const bool unlinked_since = state.kind == ItemKind::retired && state.value >= pinned && written_before;
+      if (state.kind != ItemKind::in_use && !unlinked_since) continue;
+      const ItemRef ref = memory::item_of(block, *lease, i);
       struct During {
         memory::Session& session;
         base::Nanos began = session.begin_operation();
         ~During() { session.end_operation(began); }
       } during{session_};
-      const std::array at{ref.address(), ref.address() + offsetof(memory::ItemHeader, written_at_ns)};
-      std::array<std::uint64_t, 2> words{};
-      if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
-      const ItemState state = ItemState::decode(words[0]);
-      const bool written_before = words[1] < start;
-      const bool unlinked_since = state.kind == ItemKind::retired && state.value >= pinned && written_before;
-      if (state.kind != ItemKind::in_use && !unlinked_since) continue;
       auto found = co_await read_item(ref);
       if (!found) continue;  // damaged, or not written yet; `check` tells which
       Result<Found> current;

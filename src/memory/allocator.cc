@@ -65,8 +65,7 @@ bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
   if (note.moved && session_.moves_may_linger()) return false;
   const LeaseWord lease = lease_here(block_of(note.item));
   if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
-  std::uint64_t noted =
-      ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
+  std::uint64_t noted = note.state();
   const std::uint64_t mine = ItemState::claimed(session_.client(), now).encode();
   // acquire: pairs with the release in retire; what its readers did came before.
   const bool won =
@@ -126,11 +125,7 @@ coro::Task<Result<ItemRef>> Allocator::carve(std::uint8_t size_class) {
   const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
   auto claimed = co_await endpoint_.write_word(item.address(), mine);
   --carving->claiming;
-  if (!claimed) {
-    // This session's all the same: whoever gets it writes it whole.
-    spares_[size_class].push_back(item);
-    co_return std::unexpected(std::move(claimed.error()));
-  }
+  if (!claimed) co_return std::unexpected(std::move(claimed.error()));  // a sweep or a collection finds it
   if (!carving->any() && carving->claiming == 0) {
     const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);
     if (auto done = co_await endpoint_.write_word(lease_address(carving->block), full.encode()); !done)
@@ -173,8 +168,7 @@ coro::Task<bool> Allocator::claim(Note note) {
   const auto lease = co_await lease_of(block_of(note.item));
   if (!lease || lease->size_class != note.item.size_class || lease->state == BlockState::free)
     co_return false;
-  const std::uint64_t noted =
-      ItemState{.kind = ItemKind::retired, .moved = note.moved, .value = note.retired_at}.encode();
+  const std::uint64_t noted = note.state();
   std::uint64_t seen = 0;
   if (auto read = co_await endpoint_.read_words({&at, 1}, &seen); !read || seen != noted) co_return false;
   base::Nanos written_at = 0;
@@ -261,15 +255,12 @@ coro::Task<void> Allocator::close() {
   notes_[large_class].clear();
 }
 
-// The rest of a block that was being cut: as if it had been used and had rested.
+// What is left of a block that was being cut is there for whoever sweeps it.
 coro::Task<Result<void>> Allocator::close_carving(std::uint8_t size_class) {
   if (!can_carve(size_class)) co_return Result<void>{};
   const std::shared_ptr<Carving> carving = std::exchange(carvings_[size_class], nullptr);
-  std::uint64_t left = 0;
-  for (; carving->any(); ++carving->next, ++left) {
-    const ItemRef item = item_in_block(carving->block, size_class, carving->next);
-    if (auto done = co_await retire_at(item, 1, false); !done) co_return done;
-  }
+  const std::uint64_t left = carving->count - carving->next;
+  carving->next = carving->count;
   if (auto told = co_await endpoint_.fetch_add(released_address(carving->block), left); !told)
     co_return std::unexpected(std::move(told.error()));
   const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);

@@ -77,14 +77,28 @@ class Allocator {
   [[nodiscard]] BlockNumber block_count();
   coro::Task<Result<LeaseWord>> lease_of(BlockNumber block);
 
+  // What the items of a block say of themselves.
+  struct ItemWords {
+    ItemState state;
+    base::Nanos written_at_ns = 0;
+  };
+  // Reads them all, in the order of the items that `lease` says there are; `into` is as long as that then.
+  coro::Task<Result<void>> look_at_items(BlockNumber block, LeaseWord lease, std::vector<ItemWords>* into);
+
   // Leaves the notes to others; the session ends.
   coro::Task<void> close();
 
  private:
   struct Note {
     ItemRef item;
-    base::Nanos retired_at = 0;
+    base::Nanos retired_at = 0;  // 0: never used
     bool moved = false;
+
+    // What its state is as long as the note holds.
+    [[nodiscard]] std::uint64_t state() const {
+      if (retired_at == 0) return ItemState{}.encode();
+      return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
+    }
   };
   // A block that is being cut.
   struct Carving {
@@ -114,6 +128,7 @@ class Allocator {
 
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);
+  coro::Task<Result<void>> clear_items(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
   coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);

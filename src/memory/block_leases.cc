@@ -89,11 +89,8 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
   if (free->generation != 0) {
-    // What an earlier use left must not look like items: notes of it may still be around.
-    for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
-      auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
-      if (!cleared) co_return std::unexpected(std::move(cleared.error()));
-    }
+    if (auto cleared = co_await clear_items(block, size_class); !cleared)
+      co_return std::unexpected(std::move(cleared.error()));
     if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
       co_return std::unexpected(std::move(cleared.error()));
     }
@@ -109,6 +106,42 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
   carvings_[size_class] = std::make_shared<Carving>(
       Carving{.block = block, .count = items_in_block(size_class), .lease = leased});
   co_return true;
+}
+
+// What an earlier use of a block left must not look like items: notes of it may still be around.
+coro::Task<Result<void>> Allocator::clear_items(BlockNumber block, std::uint8_t size_class) {
+  if (endpoint_.mapped(block_address(block), block_bytes) == nullptr) {
+    static const std::vector<std::byte> zeros(block_bytes);
+    co_return co_await endpoint_.write(block_address(block), zeros);
+  }
+  for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
+    auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
+    if (!cleared) co_return cleared;
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord lease,
+                                                  std::vector<ItemWords>* into) {
+  into->clear();
+  const std::uint32_t count = items_of(lease);
+  if (count == 0) co_return Result<void>{};
+  const std::uint64_t stride =
+      lease.state == BlockState::large_head ? block_bytes : class_bytes[lease.size_class];
+  constexpr std::uint64_t piece_bytes = std::uint64_t{64} << 10;
+  const auto at_once = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, piece_bytes / stride));
+  for (std::uint32_t first = 0; first < count; first += at_once) {
+    const std::uint32_t items = std::min(at_once, count - first);
+    const std::uint64_t length = (items - 1) * stride + sizeof(ItemHeader);
+    const auto bytes = co_await endpoint_.fetch(block_address(block) + first * stride, length);
+    if (!bytes) co_return std::unexpected(bytes.error());
+    for (std::uint32_t i = 0; i < items; ++i) {
+      const std::byte* item = bytes->data() + i * stride;
+      into->push_back({.state = ItemState::decode(fabric::load_word(item)),
+                       .written_at_ns = fabric::load_word(item + offsetof(ItemHeader, written_at_ns))});
+    }
+  }
+  co_return Result<void>{};
 }
 
 std::uint64_t Allocator::bytes_used() {
@@ -198,20 +231,22 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
   if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
     co_return std::unexpected(std::move(cleared.error()));
   }
+  std::vector<ItemWords> items;
+  if (auto looked = co_await look_at_items(block, word, &items); !looked)
+    co_return std::unexpected(std::move(looked.error()));
   std::vector<Note> rested;
-  std::uint64_t resting = 0;
+  std::uint64_t resting = 0;  // still
   const std::uint32_t count = items_in_block(size_class);
   for (std::uint32_t i = 0; i < count; ++i) {
+    const auto& [state, written_at_ns] = items[i];
     const ItemRef item = item_in_block(block, size_class, i);
-    const std::array at{item.address(), item.address() + offsetof(ItemHeader, written_at_ns)};
-    std::array<std::uint64_t, 2> words{};
-    if (auto read = co_await endpoint_.read_words(at, words.data()); !read) {
-      co_return std::unexpected(std::move(read.error()));
-    }
-    const ItemState state = ItemState::decode(words[0]);
+    if (state.kind == ItemKind::fresh) rested.push_back({item});
     if (state.kind != ItemKind::retired) continue;
-    ++resting;
-    if (session_.reusable(state.value, words[1])) rested.push_back({item, state.value, state.moved});
+    if (session_.reusable(state.value, written_at_ns)) {
+      rested.push_back({item, state.value, state.moved});
+    } else {
+      ++resting;
+    }
   }
   std::size_t claimed = 0;
   if (rested.size() == count) {
@@ -228,7 +263,7 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
   auto& notes = notes_[size_class];
   for (std::size_t i = rested.size(); i > claimed; --i) notes.push_front(rested[i - 1]);
   // What still rests is counted again, so that a later sweep comes for it.
-  if (resting > rested.size()) co_await endpoint_.fetch_add(released_address(block), resting - rested.size());
+  if (resting != 0) co_await endpoint_.fetch_add(released_address(block), resting);
   auto returned = co_await change_lease(block, swept.encode(), swept.next(BlockState::full, size_class, 0));
   if (!returned) co_return returned;
   co_return !rested.empty();
@@ -289,18 +324,16 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
     co_await endpoint_.fetch_add(frees_address, 1);
     co_return Result<void>{};
   }
+  std::vector<ItemWords> items;
+  if (auto looked = co_await look_at_items(block, word, &items); !looked) co_return looked;
   std::uint64_t left = 0;
-  for (std::uint32_t i = 0; i < items_in_block(word.size_class); ++i) {
-    const ItemRef item = item_in_block(block, word.size_class, i);
-    const fabric::Address at = item.address();
-    std::uint64_t seen = 0;
-    if (auto read = co_await endpoint_.read_words({&at, 1}, &seen); !read) co_return read;
-    const ItemState state = ItemState::decode(seen);
-    const bool never_written = (state.kind == ItemKind::fresh && word.state == BlockState::leased) ||
-                               (state.kind == ItemKind::claimed && state.claimed_by() == dead);
-    if (!never_written) continue;
+  for (std::uint32_t i = 0; i < items.size(); ++i) {
+    const ItemState state = items[i].state;
+    if (state.kind == ItemKind::fresh) ++left;
+    if (state.kind != ItemKind::claimed || state.claimed_by() != dead) continue;
     ++left;
-    if (auto done = co_await retire_at(item, 1, false); !done) co_return done;
+    if (auto done = co_await retire_at(item_in_block(block, word.size_class, i), 1, false); !done)
+      co_return done;
   }
   co_await endpoint_.fetch_add(released_address(block), left + 1);
   auto settled = co_await change_lease(block, word.encode(), word.next(BlockState::full, word.size_class, 0));

@@ -39,4 +39,24 @@ constexpr std::size_t unit_number(const ItemRef& item) {
 }
 constexpr ItemRef large_item(BlockNumber head) { return item_ref(block_address(head), large_class); }
 
+// The items of a block that its lease says there are.
+constexpr std::uint32_t items_of(LeaseWord lease) {
+  switch (lease.state) {
+    case BlockState::leased:
+    case BlockState::full:
+    case BlockState::swept:
+      return lease.size_class < size_class_count ? items_in_block(lease.size_class) : 0;
+    case BlockState::large_head:
+      return 1;
+    case BlockState::free:
+    case BlockState::large_part:
+      return 0;
+  }
+  return 0;
+}
+constexpr ItemRef item_of(BlockNumber block, LeaseWord lease, std::uint32_t index) {
+  return lease.state == BlockState::large_head ? large_item(block)
+                                               : item_in_block(block, lease.size_class, index);
+}
+
 }  // namespace loch::memory

@@ -1,13 +1,11 @@
-#include "tests/crowd.h"
+#include "sim/crowd.h"
 
-#include "client/impl.h"
 #include "hash/index.h"
 
-namespace loch::tests {
+namespace loch::sim {
 
-std::vector<std::string> crowded_keys(Store& store, std::string_view prefix, std::uint64_t rows,
-                                      std::size_t count) {
-  const memory::Geometry& geometry = store.impl().memory().geometry();
+std::vector<std::string> crowded_keys(const memory::Geometry& geometry, std::string_view prefix,
+                                      std::uint64_t rows, std::size_t count) {
   std::vector<std::string> keys;
   std::string key;
   for (std::uint64_t number = 0; keys.size() < count; ++number) {
@@ -22,4 +20,4 @@ std::vector<std::string> crowded_keys(Store& store, std::string_view prefix, std
   return keys;
 }
 
-}  // namespace loch::tests
+}  // namespace loch::sim

@@ -1,12 +1,12 @@
-#include "tests/value.h"
+#include "sim/value.h"
 
 #include <gtest/gtest.h>
 #include <string>
 
-namespace loch::tests {
+namespace loch::sim {
 namespace {
 
-std::string value_of(sim::ValueId id, std::size_t length_bytes) {
+std::string value_of(ValueId id, std::size_t length_bytes) {
   std::string value;
   make_value(id, length_bytes, value);
   return value;
@@ -51,4 +51,4 @@ TEST(ValueTest, TheComplaintSaysWhere) {
 }
 
 }  // namespace
-}  // namespace loch::tests
+}  // namespace loch::sim

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include <loch/loch.h>
+#include "memory/store_memory.h"
 
-namespace loch::tests {
+namespace loch::sim {
 
 // `count` keys, all of whose candidates are in the first `rows` rows of the index, as long as it has not
 // grown. Takes about count * (1024 / rows)^3 tries with three candidates.
-std::vector<std::string> crowded_keys(Store& store, std::string_view prefix, std::uint64_t rows,
-                                      std::size_t count);
+std::vector<std::string> crowded_keys(const memory::Geometry& geometry, std::string_view prefix,
+                                      std::uint64_t rows, std::size_t count);
 
-}  // namespace loch::tests
+}  // namespace loch::sim

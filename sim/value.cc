@@ -1,4 +1,4 @@
-#include "tests/value.h"
+#include "sim/value.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-namespace loch::tests {
+namespace loch::sim {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -23,7 +23,7 @@ std::uint64_t word_at(std::uint64_t id, std::uint64_t length_bytes, std::size_t 
 
 }  // namespace
 
-void make_value(sim::ValueId id, std::size_t length_bytes, std::string& into) {
+void make_value(ValueId id, std::size_t length_bytes, std::string& into) {
   into.resize(length_bytes);
   for (std::size_t at = 0; at < length_bytes; at += word_bytes) {
     const std::uint64_t word = word_at(id, length_bytes, at / word_bytes);
@@ -31,7 +31,7 @@ void make_value(sim::ValueId id, std::size_t length_bytes, std::string& into) {
   }
 }
 
-std::expected<sim::ValueId, std::string> read_value(std::string_view value) {
+std::expected<ValueId, std::string> read_value(std::string_view value) {
   if (value.size() < value_bytes_min) return std::unexpected(fmt::format("of {} bytes only", value.size()));
   std::uint64_t id = 0;
   std::memcpy(&id, value.data(), sizeof id);
@@ -47,4 +47,4 @@ std::expected<sim::ValueId, std::string> read_value(std::string_view value) {
   return id;
 }
 
-}  // namespace loch::tests
+}  // namespace loch::sim

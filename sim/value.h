@@ -12,14 +12,14 @@
 
 #include "sim/history.h"
 
-namespace loch::tests {
+namespace loch::sim {
 
 inline constexpr std::size_t value_bytes_min = 16;
 
 // `length_bytes` is at least value_bytes_min.
-void make_value(sim::ValueId id, std::size_t length_bytes, std::string& into);
+void make_value(ValueId id, std::size_t length_bytes, std::string& into);
 
 // The id of a value; or a line that says what is wrong with it, and where.
-std::expected<sim::ValueId, std::string> read_value(std::string_view value);
+std::expected<ValueId, std::string> read_value(std::string_view value);
 
-}  // namespace loch::tests
+}  // namespace loch::sim

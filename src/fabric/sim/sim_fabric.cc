@@ -36,10 +36,13 @@ struct Flight {
 
 class SimPort final : public Port {
  public:
-  explicit SimPort(SimFabric& fabric) : fabric_(fabric), simulation_(fabric.sim().simulation()) {}
+  explicit SimPort(SimFabric& fabric) : fabric_(fabric), simulation_(fabric.sim().simulation()) {
+    fabric_.ports_.push_back(this);
+  }
   ~SimPort() override {
     const std::scoped_lock lock(simulation_.guard());
     for (const auto& flight : flights_) flight->landed = true;
+    std::erase(fabric_.ports_, this);
   }
 
   Result<Mapping> map(RegionId region) override {
@@ -50,6 +53,10 @@ class SimPort final : public Port {
 
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
     const std::scoped_lock lock(simulation_.guard());
+    if (fabric_.severed_) {
+      landed_.emplace_back(&done, severed());
+      return;
+    }
     SimStore& sim = fabric_.sim();
     base::Random& random = simulation_.random();
     auto flight = std::make_shared<Flight>();
@@ -75,6 +82,11 @@ class SimPort final : public Port {
       while (landed_.empty() && simulation_.next_at() <= until) simulation_.run_one();
       if (landed_.empty()) simulation_.run_until(until);
     }
+    deliver();
+  }
+
+  // Tells the owner of what has completed.
+  void deliver() {
     for (;;) {
       std::pair<Completion*, Result<void>> one;
       {
@@ -87,7 +99,16 @@ class SimPort final : public Port {
     }
   }
 
+  void sever() {
+    for (const auto& flight : std::exchange(flights_, {})) {
+      flight->landed = true;
+      landed_.emplace_back(flight->done, severed());
+    }
+  }
+
  private:
+  static Result<void> severed() { return fail(Errc::unavailable, "fabric", "cut off for good"); }
+
   static constexpr RegionId mapped_region = 0;  // the store's control region
 
   // Where [at, at + length) of an operation is; null if it is outside its region.
@@ -225,9 +246,19 @@ SimStore::SimStore(std::shared_ptr<Simulation> simulation, const Plan& plan, fak
 
 std::unique_ptr<Port> SimFabric::connect() { return std::make_unique<SimPort>(*this); }
 
+void SimFabric::deliver() {
+  for (SimPort* port : ports_) port->deliver();
+}
+
 void SimFabric::kill() {
   const std::scoped_lock lock(sim_->simulation().guard());
   killed_ = true;
+}
+
+void SimFabric::sever() {
+  const std::scoped_lock lock(sim_->simulation().guard());
+  severed_ = true;
+  for (SimPort* port : ports_) port->sever();
 }
 
 }  // namespace loch::fabric::sim

@@ -72,16 +72,22 @@ class SimFabric final : public fake::MemoryFabric {
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
 
+  // Tells the owners of what has completed, as a poll does that does not wait.
+  void deliver();
+  // Called whenever something has completed.
+  std::function<void()> on_completion;
   // The process is gone: of what it has posted, each operation happens or does not; nothing is told.
   void kill();
-  // Called whenever something has completed, which a poll tells the owner of.
-  std::function<void()> on_completion;
+  // What is posted and what will be ends at once and does nothing.
+  void sever();
 
  private:
   friend class SimPort;
   std::shared_ptr<SimStore> sim_;
   std::uint32_t process_;
+  std::vector<SimPort*> ports_;
   bool killed_ = false;
+  bool severed_ = false;
 };
 
 }  // namespace loch::fabric::sim

@@ -1,0 +1,138 @@
+// loch-sim: runs of the simulator, one after another on every processor, until one fails.
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/run/run.h"
+
+namespace loch::sim {
+namespace {
+
+struct Options {
+  std::string workload = "any";
+  std::uint64_t first = 0;
+  std::uint64_t seeds = 0;
+  double minutes = 0;
+  unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
+  bool trace = false;
+};
+
+struct Failure {
+  Setup setup;
+  Outcomes outcomes;
+};
+
+class Campaign {
+ public:
+  explicit Campaign(const Options& options) : options_(options), next_(options.first) {}
+  int run();
+
+ private:
+  void work();
+  void report(bool last);
+
+  const Options& options_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::atomic<std::uint64_t> next_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::uint64_t runs_ = 0;
+  std::uint64_t operations_ = 0;
+  Stats counted_{};
+  std::set<std::string_view> points_;
+  std::optional<Failure> failure_;
+};
+
+void Campaign::work() {
+  while (!stop_) {
+    const std::uint64_t seed = next_++;
+    const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (options_.minutes != 0 ? passed > options_.minutes * 60 : seed - options_.first >= options_.seeds)
+      return;
+    const Setup setup = *draw_setup(options_.workload, seed);
+    Outcomes outcomes = sim::run(setup);
+    const std::scoped_lock lock(mutex_);
+    ++runs_;
+    operations_ += outcomes.operations;
+    counted_ += outcomes.counted;
+    points_.insert(outcomes.points.begin(), outcomes.points.end());
+    if (outcomes.violation.empty() || failure_) continue;
+    failure_ = Failure{setup, std::move(outcomes)};
+    stop_ = true;
+  }
+}
+
+void Campaign::report(bool last) {
+  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const std::scoped_lock lock(mutex_);
+  fmt::print(stderr, "{}{} runs, {:.0f} a second; {:.0f} operations of the fabric a second{}",
+             last ? "\r" : "\r", runs_, static_cast<double>(runs_) / passed,
+             static_cast<double>(operations_) / passed, last ? "\n" : " ");
+}
+
+int Campaign::run() {
+  std::vector<std::thread> workers;
+  for (unsigned i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { work(); });
+  for (std::thread& worker : workers) worker.join();
+  report(true);
+  if (!failure_) return 0;
+  fmt::print("{}{}\n{}\nRepeat it: loch-sim --workload {} --seed {}\n", describe(failure_->setup),
+             failure_->outcomes.violation, failure_->outcomes.history, options_.workload,
+             failure_->setup.seed);
+  return 1;
+}
+
+int run_one(const Options& options) {
+  const auto setup = draw_setup(options.workload, options.first);
+  fmt::print("{}", describe(*setup));
+  const std::function<void(const std::string&)> say = [](const std::string& line) {
+    fmt::print("{}\n", line);
+  };
+  const Outcomes outcomes = run(*setup, options.trace ? say : nullptr);
+  fmt::print("{} operations of the fabric, trace {:016x}\n", outcomes.operations, outcomes.trace_hash);
+  for (std::size_t i = 0; i < counter_count; ++i) {
+    if (outcomes.counted.values[i] != 0)
+      fmt::print("  {} {}\n", name(static_cast<Counter>(i)), outcomes.counted.values[i]);
+  }
+  if (outcomes.violation.empty()) return 0;
+  fmt::print("{}\n{}\n", outcomes.violation, outcomes.history);
+  return 1;
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app("Simulated runs of the store, with faults; each is given by a workload and a seed");
+  Options options;
+  std::optional<std::uint64_t> seed;
+  app.add_option("--workload", options.workload, fmt::format("one of {}", fmt::join(workloads(), ", ")));
+  app.add_option("--seed", seed, "run this one alone, and tell what came of it");
+  app.add_option("--seeds", options.seeds, "how many runs");
+  app.add_option("--from", options.first, "the first of them; drawn unless told");
+  app.add_option("--minutes", options.minutes, "run for so long");
+  app.add_option("--jobs", options.jobs, "how many runs beside each other");
+  app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric");
+  CLI11_PARSE(app, argc, argv);
+  if (auto setup = draw_setup(options.workload, 0); !setup) {
+    fmt::print(stderr, "loch-sim: {}\n", setup.error().message());
+    return 2;
+  }
+  if (seed) {
+    options.first = *seed;
+    return run_one(options);
+  }
+  if (app.count("--from") == 0) options.first = base::system_seed() >> 20;
+  if (options.seeds == 0 && options.minutes == 0) options.seeds = 1'000;
+  return Campaign(options).run();
+}
+
+}  // namespace
+}  // namespace loch::sim
+
+int main(int argc, char** argv) { return loch::sim::main_of(argc, argv); }

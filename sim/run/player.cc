@@ -1,0 +1,306 @@
+#include "sim/run/player.h"
+
+#include <array>
+#include <fmt/format.h>
+#include <map>
+
+#include "base/check.h"
+#include "sim/value.h"
+
+namespace loch::sim {
+namespace {
+
+constexpr std::size_t batch_max = 6;
+
+// What an answer says of the operation. Nothing for what a store must not answer.
+std::optional<Outcome> outcome_of(Kind kind, const Result<void>& result) {
+  if (result) return Outcome::ok;
+  const bool writes = kind != Kind::get && kind != Kind::exists;
+  switch (result.error().code) {
+    case Errc::not_found:
+      return Outcome::not_found;
+    case Errc::exists:
+      return Outcome::exists;
+    case Errc::changed:
+      return Outcome::changed;
+    case Errc::no_space:
+      return writes ? std::optional(Outcome::failed) : std::nullopt;
+    case Errc::timed_out:
+    case Errc::unavailable:
+      return writes ? Outcome::unknown : Outcome::failed;
+    default:
+      return std::nullopt;
+  }
+}
+
+template <class T>
+Result<void> just_the_error(Result<T>& result) {
+  if (result) return {};
+  return std::unexpected(std::move(result.error()));
+}
+
+}  // namespace
+
+Player::Player(Table& table, std::uint32_t number, std::uint32_t acts)
+    : table_(table),
+      number_(number),
+      acts_left_(acts),
+      random_(base::mix(table.setup.seed) + number),
+      fabric_(std::make_shared<fabric::sim::SimFabric>(table.store, number)) {
+  auto memory = memory::StoreMemory::attach(fabric_);
+  LOCH_CHECK(memory.has_value());
+  auto opened = client::Client::open(
+      *memory, {.timeout_ns = table.setup.timeout_ns, .cache_bytes = table.setup.cache_bytes});
+  if (opened) client_ = std::move(*opened);
+  if (!opened && opened.error().code != Errc::timed_out)
+    table_.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
+}
+
+base::Nanos Player::run() {
+  if (client_ == nullptr) return 0;
+  if (!task_) {
+    task_.emplace(play(this));
+    task_->start();
+  }
+  coro::RunQueue& queue = client_->session().endpoint().queue();
+  for (;;) {
+    fabric_->deliver();
+    const base::Nanos next = queue.run_timers();
+    if (queue.idle()) return next;
+    while (!stopped() && queue.run_one()) {
+    }
+    if (stopped()) return 0;
+  }
+}
+
+void Player::kill() {
+  dead_ = true;
+  silent_ = true;
+  fabric_->kill();
+  table_.store->memory().kill(client_->session().client());
+}
+
+void Player::bury() {
+  if (client_ == nullptr) return;
+  fabric_->sever();
+  dead_ = false;
+  silent_ = true;
+  paused_until_ = 0;
+  while (task_ && !task_->done()) {
+    const base::Nanos next = run();
+    if (next != 0) table_.store->simulation().run_until(next + table_.setup.tick_ns);
+  }
+  client_.reset();
+}
+
+coro::Task<void> Player::play(Player* self) {
+  while (self->acts_left_ > 0) {
+    --self->acts_left_;
+    if (self->table_.setup.think_max_ns != 0) {
+      const base::Nanos wait = self->random_.below(self->table_.setup.think_max_ns);
+      co_await self->client_->session().endpoint().sleep_until(self->clock() + wait);
+    }
+    co_await self->act(self->draw_act());
+    ++self->table_.acts;
+  }
+}
+
+Act Player::draw_act() {
+  std::uint64_t total = 0;
+  for (const std::uint32_t often : table_.setup.mix) total += often;
+  std::uint64_t drawn = random_.below(total);
+  for (std::size_t i = 0; i < act_count; ++i) {
+    if (drawn < table_.setup.mix[i]) return static_cast<Act>(i);
+    drawn -= table_.setup.mix[i];
+  }
+  return Act::get;
+}
+
+coro::Task<void> Player::act(Act what) {
+  switch (what) {
+    case Act::get:
+      return get(draw_key());
+    case Act::exists:
+      return exists(draw_key());
+    case Act::put:
+      return put(draw_key(), Kind::put);
+    case Act::insert:
+      return put(draw_key(), Kind::insert);
+    case Act::replace:
+      return replace(draw_key());
+    case Act::remove:
+      return remove(draw_key());
+    case Act::multi_get:
+      return multi_get();
+    case Act::multi_put:
+      return multi_put();
+    case Act::walk:
+      return walk();
+    case Act::collect:
+      return collect();
+  }
+  return collect();
+}
+
+Recorder::Index Player::ask(Kind kind, const std::string& key, ValueId written, ValueId expected) {
+  return table_.recorder.invoke(number_, kind, key, table_.now(), written, expected);
+}
+
+void Player::told(Recorder::Index asked, const Result<void>& result) {
+  if (silent_) return;
+  const Operation& operation = table_.recorder.history()[asked];
+  const auto outcome = outcome_of(operation.kind, result);
+  if (!outcome) {
+    return table_.fail_with(fmt::format("player {}: {} {}: {}", number_, name(operation.kind), operation.key,
+                                        result.error().message()));
+  }
+  table_.recorder.respond(asked, *outcome, table_.now());
+}
+
+void Player::told_value(Recorder::Index asked, const Result<void>& result, std::string_view value) {
+  if (!result) return told(asked, result);
+  if (silent_) return;
+  const Operation& operation = table_.recorder.history()[asked];
+  const base::Nanos asked_at = operation.invoked_ns / table_.setup.tick_ns * table_.setup.tick_ns;
+  const auto found = table_.recorder.identify(operation.key, value, asked_at);
+  if (!found.wrong.empty()) return table_.fail_with(fmt::format("player {}: {}", number_, found.wrong));
+  table_.recorder.respond(asked, Outcome::ok, table_.now(), found.id);
+}
+
+std::string Player::make_new_value(ValueId id) {
+  const Setup& setup = table_.setup;
+  std::string value;
+  make_value(id, setup.value_bytes_min + random_.below(setup.value_bytes_max - setup.value_bytes_min + 1),
+             value);
+  return value;
+}
+
+PutOptions Player::draw_options() {
+  const std::uint32_t chance = table_.setup.mortal_chance;
+  if (chance == 0 || random_.below(fabric::sim::Network::always) >= chance) return {};
+  constexpr std::uint64_t lives_max_ms = 200;
+  return {.time_to_live = std::chrono::milliseconds(1 + random_.below(lives_max_ms))};
+}
+
+coro::Task<void> Player::get(std::string key) {
+  const auto asked = ask(Kind::get, key);
+  std::string value;
+  const auto result = co_await client_->get(key, &value);
+  told_value(asked, result, value);
+}
+
+coro::Task<void> Player::exists(std::string key) {
+  const auto asked = ask(Kind::exists, key);
+  auto result = co_await client_->exists(key);
+  if (result && !*result) result = fail(Errc::not_found, "exists");
+  told(asked, just_the_error(result));
+}
+
+coro::Task<void> Player::put(std::string key, Kind kind) {
+  const ValueId id = table_.recorder.new_value();
+  const std::string value = make_new_value(id);
+  const PutOptions options = draw_options();
+  const auto asked = ask(kind, key, id);
+  if (options.time_to_live.count() != 0) {
+    const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+    table_.recorder.make_mortal(asked, clock() + lives_ns);
+  }
+  const bool inserts = kind == Kind::insert;
+  auto result =
+      co_await client_->put(key, value, options, inserts ? hash::Condition::absent : hash::Condition::none, 0,
+                            inserts ? "insert" : "put");
+  told(asked, just_the_error(result));
+}
+
+coro::Task<void> Player::replace(std::string key) {
+  const auto looked = ask(Kind::get, key);
+  auto item = co_await client_->read(key);
+  told_value(looked, item ? Result<void>{} : Result<void>(std::unexpected(item.error())),
+             item ? std::string_view(item->value) : "");
+  const Operation seen = table_.recorder.history()[looked];
+  if (!item || seen.outcome != Outcome::ok) co_return;
+  const ValueId id = table_.recorder.new_value();
+  const std::string value = make_new_value(id);
+  const auto asked = ask(Kind::replace, key, id, seen.found);
+  auto result =
+      co_await client_->put(key, value, {}, hash::Condition::version, item->version.token, "replace");
+  told(asked, just_the_error(result));
+}
+
+coro::Task<void> Player::remove(std::string key) {
+  const auto asked = ask(Kind::remove, key);
+  const auto result = co_await client_->remove(key);
+  told(asked, result);
+}
+
+coro::Task<void> Player::multi_get() {
+  std::array<std::string, batch_max> keys;
+  std::array<Lookup, batch_max> lookups;
+  std::array<Recorder::Index, batch_max> asked{};
+  const std::size_t count = 1 + random_.below(batch_max);
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = draw_key();
+    lookups[i].key = keys[i];
+    asked[i] = ask(Kind::get, keys[i]);
+  }
+  co_await client_->multi_get({lookups.data(), count});
+  for (std::size_t i = 0; i < count; ++i) told_value(asked[i], lookups[i].result, lookups[i].value);
+}
+
+coro::Task<void> Player::multi_put() {
+  std::array<std::string, batch_max> keys;
+  std::array<std::string, batch_max> values;
+  std::array<Assignment, batch_max> assignments;
+  std::array<Recorder::Index, batch_max> asked{};
+  const std::size_t count = 1 + random_.below(batch_max);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ValueId id = table_.recorder.new_value();
+    keys[i] = draw_key();
+    values[i] = make_new_value(id);
+    assignments[i] = {.key = keys[i], .value = values[i]};
+    asked[i] = ask(Kind::put, keys[i], id);
+  }
+  co_await client_->multi_put({assignments.data(), count});
+  for (std::size_t i = 0; i < count; ++i) told(asked[i], assignments[i].result);
+}
+
+// Each item that is visited was there at some moment of the walk; what is always there is visited, and once.
+coro::Task<void> Player::walk() {
+  const base::Nanos began = table_.now();
+  const base::Nanos began_at = clock();
+  std::map<std::string, int, std::less<>> visits;
+  std::vector<std::pair<std::string, ValueId>> seen;
+  const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
+    ++visits[std::string(entry.key)];
+    const auto found = table_.recorder.identify(entry.key, entry.value, began_at);
+    if (!found.wrong.empty()) {
+      table_.fail_with(fmt::format("player {}, walking: {}", number_, found.wrong));
+      return false;
+    }
+    seen.emplace_back(entry.key, found.id);
+    return true;
+  };
+  const auto result = co_await client_->for_each(&visit);
+  if (silent_) co_return;
+  for (const auto& [key, id] : seen) {
+    const auto index = table_.recorder.invoke(number_, Kind::get, key, began);
+    table_.recorder.respond(index, Outcome::ok, table_.now(), id);
+  }
+  if (!result) {
+    if (result.error().code != Errc::timed_out)
+      table_.fail_with(fmt::format("player {}, walking: {}", number_, result.error().message()));
+    co_return;
+  }
+  for (const std::string& key : table_.kept) {
+    if (visits[key] != 1)
+      table_.fail_with(fmt::format("player {}, walking: visited '{}' {} times", number_, key, visits[key]));
+  }
+}
+
+coro::Task<void> Player::collect() {
+  const auto result = co_await client_->collect();
+  if (silent_ || result || result.error().code == Errc::timed_out) co_return;
+  table_.fail_with(fmt::format("player {}: collect: {}", number_, result.error().message()));
+}
+
+}  // namespace loch::sim

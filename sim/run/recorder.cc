@@ -1,0 +1,52 @@
+#include "sim/run/recorder.h"
+
+#include <fmt/format.h>
+
+#include "sim/value.h"
+
+namespace loch::sim {
+
+Recorder::Index Recorder::invoke(std::uint64_t client, Kind kind, std::string_view key, base::Nanos now,
+                                 ValueId written, ValueId expected) {
+  history_.push_back({.client = client,
+                      .key = std::string(key),
+                      .kind = kind,
+                      .written = written,
+                      .expected = expected,
+                      .invoked_ns = now});
+  if (written != no_value) written_[written].key = key;
+  return history_.size() - 1;
+}
+
+void Recorder::respond(Index index, Outcome outcome, base::Nanos now, ValueId found) {
+  Operation& operation = history_[index];
+  operation.outcome = outcome;
+  operation.found = found;
+  operation.responded_ns = outcome == Outcome::unknown ? never_ns : now;
+}
+
+// That a value is gone when its time has come is what a remove does that somebody asked for then.
+void Recorder::make_mortal(Index index, base::Nanos dead_at) {
+  const Operation put = history_[index];
+  written_[put.written].dead_at = dead_at;
+  history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dead_at});
+}
+
+Recorder::Found Recorder::identify(std::string_view key, std::string_view value, base::Nanos asked_at) const {
+  const auto id = read_value(value);
+  if (!id)
+    return {.wrong = fmt::format("under '{}' there is a value that nobody wrote: {}", key, id.error())};
+  const auto written = written_.find(*id);
+  if (written == written_.end())
+    return {.wrong = fmt::format("under '{}' there is value {}, which nobody wrote", key, *id)};
+  if (written->second.key != key) {
+    return {.wrong = fmt::format("under '{}' there is value {}, which was written under '{}'", key, *id,
+                                 written->second.key)};
+  }
+  if (asked_at >= written->second.dead_at) {
+    return {.wrong = fmt::format("under '{}' there is value {} still, whose time is over", key, *id)};
+  }
+  return {.id = *id};
+}
+
+}  // namespace loch::sim

@@ -1,0 +1,51 @@
+// Recorder: the history of a run, and what each value that was written may be found under.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "sim/history.h"
+
+namespace loch::sim {
+
+class Recorder {
+ public:
+  using Index = std::size_t;
+
+  Index invoke(std::uint64_t client, Kind kind, std::string_view key, base::Nanos now,
+               ValueId written = no_value, ValueId expected = no_value);
+  void respond(Index index, Outcome outcome, base::Nanos now, ValueId found = no_value);
+  // It certainly did nothing and tells nothing: as if it had not been asked.
+  void forget(Index index) { history_[index].outcome = Outcome::failed; }
+
+  // An id that no other value has.
+  ValueId new_value() { return ++values_; }
+  // The value that `index` writes is gone when the clients' clock says `dead_at`.
+  void make_mortal(Index index, base::Nanos dead_at);
+
+  // Takes the id out of what was found under `key` by somebody whose clock said `asked_at` when he asked; and
+  // a line that says what is wrong with it, if it is.
+  struct Found {
+    ValueId id = no_value;
+    std::string wrong{};
+  };
+  [[nodiscard]] Found identify(std::string_view key, std::string_view value, base::Nanos asked_at) const;
+
+  [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
+
+ private:
+  struct Written {
+    std::string key;
+    base::Nanos dead_at = ~base::Nanos{0};
+  };
+  std::vector<Operation> history_;
+  std::map<ValueId, Written> written_;
+  ValueId values_ = no_value;
+};
+
+}  // namespace loch::sim

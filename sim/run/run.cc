@@ -1,0 +1,404 @@
+#include "sim/run/run.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/check.h"
+#include "base/fault.h"
+#include "hash/table.h"
+#include "sim/crowd.h"
+#include "sim/linearizability.h"
+#include "sim/run/player.h"
+#include "sim/value.h"
+
+namespace loch::sim {
+namespace {
+
+using base::millisecond_ns;
+using base::second_ns;
+using fabric::sim::SimFabric;
+using fabric::sim::SimStore;
+using fabric::sim::Simulation;
+
+// What a run may take once nothing goes wrong any more, and in all.
+constexpr base::Nanos calm_max_ns = 3'600 * second_ns;
+constexpr std::uint64_t events_max = 30'000'000;
+
+std::shared_ptr<SimStore> make_store(const Setup& setup) {
+  const memory::Geometry& geometry = setup.geometry;
+  auto simulation = std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns);
+  auto store = std::make_shared<SimStore>(
+      std::move(simulation),
+      fabric::Plan{.regions = {{memory::control_region, memory::control_bytes},
+                               {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
+                               {memory::first_data_region, 2 * memory::block_bytes}},
+                   .fill =
+                       [&](std::span<const fabric::Mapping> regions) {
+                         memory::StoreMemory::initialize_control(regions[0].base, geometry);
+                         hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+                       }},
+      fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
+  store->network = setup.network;
+  return store;
+}
+
+// Keys in each other's way take long to find, and are the same for all runs of one geometry.
+std::vector<std::string> keys_of(const Setup& setup) {
+  std::vector<std::string> keys;
+  if (setup.crowd_rows == 0) {
+    for (std::uint32_t i = 0; i < setup.keys; ++i) keys.push_back(fmt::format("key{}", i));
+    return keys;
+  }
+  static std::mutex mutex;
+  static std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> found;
+  const std::scoped_lock lock(mutex);
+  auto& crowd = found[{setup.geometry.candidates, setup.crowd_rows}];
+  if (crowd.size() < setup.keys)
+    crowd =
+        crowded_keys(setup.geometry, fmt::format("crowd{}-", setup.crowd_rows), setup.crowd_rows, setup.keys);
+  return {crowd.begin(), crowd.begin() + setup.keys};
+}
+
+class World {
+ public:
+  World(const Setup& setup, const std::function<void(const std::string&)>& say)
+      : setup_(setup), say_(say), table_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
+    if (say_) {
+      table_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
+        tell(process, operation);
+      };
+    }
+    passed_.resize(setup.faults.size());
+    for (std::uint32_t i = 0; i < setup.kept_keys; ++i) table_.kept.push_back(fmt::format("kept{}", i));
+  }
+
+  Outcomes play();
+  // A client comes to a fault point.
+  void pass(const char* point);
+
+ private:
+  [[nodiscard]] Simulation& simulation() { return table_.store->simulation(); }
+  void fill();
+  void join(std::uint32_t acts);
+  void run_players();
+  void run_player(std::size_t index);
+  bool is_going_on();
+  bool run_until_done(base::Nanos at_most_ns);
+  void begin_due_faults();
+  void begin(const Fault& fault);
+  void calm_down();
+  void judge();
+  void judge_memory(client::Client& client);
+  void judge_keys(Player& judge);
+  void judge_history();
+  void tell(std::uint32_t process, const fabric::Operation& operation);
+  void mark(std::size_t index) { ready_.push_back(index); }
+
+  const Setup& setup_;
+  const std::function<void(const std::string&)>& say_;
+  Table table_;
+  Outcomes outcomes_;
+  std::vector<std::unique_ptr<Player>> players_;
+  std::vector<base::Nanos> timers_;  // when each player's next one is due, as it is noted
+  std::vector<std::size_t> ready_;   // players to run
+  std::uint32_t joining_ = 0;        // players that are about to come
+  std::uint32_t next_number_ = 1;
+  Player* running_ = nullptr;
+  std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
+  std::vector<bool> begun_ = std::vector<bool>(setup_.faults.size());
+  std::uint64_t events_ = 0;
+};
+
+thread_local World* world_here = nullptr;
+
+void on_point(const char* point) {
+  if (world_here != nullptr) world_here->pass(point);
+}
+
+void World::pass(const char* point) {
+  outcomes_.points.insert(point);
+  if (running_ == nullptr) return;
+  for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
+    const Fault& fault = setup_.faults[i];
+    if (fault.at_point != point || fault.player + 1 != running_->number() || begun_[i]) continue;
+    if (++passed_[i] != fault.nth) continue;
+    begun_[i] = true;
+    begin(fault);
+  }
+}
+
+// A player comes: at the beginning, or in place of one that was killed.
+void World::join(std::uint32_t acts) {
+  auto player = std::make_unique<Player>(table_, next_number_++, acts);
+  if (!player->opened()) {
+    ++joining_;
+    return simulation().after(10 * millisecond_ns, [this, acts] {
+      --joining_;
+      join(acts);
+    });
+  }
+  const std::size_t index = players_.size();
+  player->fabric().on_completion = [this, index] { mark(index); };
+  players_.push_back(std::move(player));
+  timers_.push_back(0);
+  mark(index);
+}
+
+void World::run_players() {
+  for (std::size_t i = 0; i < ready_.size(); ++i) run_player(ready_[i]);
+  ready_.clear();
+}
+
+void World::run_player(std::size_t index) {
+  Player& player = *players_[index];
+  if (player.dead() || !player.opened() || player.done()) return;
+  if (player.paused_until() > simulation().now()) return;
+  running_ = &player;
+  base::Nanos next = player.run();
+  running_ = nullptr;
+  if (player.dead()) {
+    ++joining_;
+    return simulation().after(millisecond_ns, [this, acts = player.acts_left()] {
+      --joining_;
+      join(acts);
+    });
+  }
+  if (player.paused_until() > simulation().now())
+    return simulation().at(player.paused_until(), [this, index] { mark(index); });
+  if (player.done()) return player.leave();
+  if (next == 0) return;
+  next = (next + setup_.tick_ns - 1) / setup_.tick_ns * setup_.tick_ns;
+  if (timers_[index] == next) return;
+  timers_[index] = next;
+  simulation().at(next, [this, index] { mark(index); });
+}
+
+bool World::is_going_on() {
+  return joining_ != 0 ||
+         std::ranges::any_of(players_, [](const auto& p) { return !p->dead() && !p->done(); });
+}
+
+// False if it does not come to an end.
+bool World::run_until_done(base::Nanos at_most_ns) {
+  const base::Nanos end = simulation().now() + at_most_ns;
+  run_players();
+  while (is_going_on() && table_.violation.empty()) {
+    begin_due_faults();
+    if (!simulation().run_one() || simulation().now() > end || ++events_ > events_max) return false;
+    run_players();
+  }
+  return true;
+}
+
+void World::begin_due_faults() {
+  for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
+    const Fault& fault = setup_.faults[i];
+    if (begun_[i] || fault.at_point != nullptr || fault.after_acts > table_.acts) continue;
+    begun_[i] = true;
+    begin(fault);
+  }
+}
+
+void World::begin(const Fault& fault) {
+  if (say_) say_(fmt::format("{:>12} fault: {}", simulation().now(), describe(fault)));
+  SimStore& store = *table_.store;
+  Player* player = nullptr;
+  for (const auto& p : players_) {
+    if (p->number() == fault.player + 1 && !p->dead() && !p->done()) player = p.get();
+  }
+  const auto restore = [&](auto undo) { simulation().after(fault.lasts_ns, std::move(undo)); };
+  switch (fault.kind) {
+    case Fault::Kind::kill:
+      if (player == nullptr) return;
+      player->kill();
+      if (player != running_) {
+        ++joining_;
+        simulation().after(millisecond_ns, [this, acts = player->acts_left()] {
+          --joining_;
+          join(acts);
+        });
+      }
+      return;
+    case Fault::Kind::pause:
+      if (player == nullptr) return;
+      player->pause(fault.lasts_ns);
+      if (player != running_) {
+        const auto index = static_cast<std::size_t>(
+            std::ranges::find_if(players_, [&](const auto& p) { return p.get() == player; }) -
+            players_.begin());
+        restore([this, index] { mark(index); });
+      }
+      return;
+    case Fault::Kind::cut_off:
+      store.cut_off = true;
+      return restore([&store] { store.cut_off = false; });
+    case Fault::Kind::loss:
+      store.network.loss_chance = fabric::sim::Network::always / 50;
+      return restore([&store] { store.network.loss_chance = 0; });
+    case Fault::Kind::slow:
+      store.network.slow_chance = fabric::sim::Network::always / 20;
+      return restore([this, &store] { store.network.slow_chance = setup_.network.slow_chance; });
+    case Fault::Kind::shortage:
+      store.memory().set_free_bytes(0);
+      return restore([this, &store] { store.memory().set_free_bytes(setup_.free_bytes); });
+  }
+}
+
+void World::calm_down() {
+  SimStore& store = *table_.store;
+  store.cut_off = false;
+  store.network.loss_chance = 0;
+  store.network.slow_chance = 0;
+  store.memory().set_free_bytes(setup_.free_bytes);
+  begun_.assign(begun_.size(), true);
+}
+
+// What is never touched is put there before anything goes wrong.
+void World::fill() {
+  if (table_.kept.empty()) return;
+  Player filler(table_, next_number_++, 0);
+  for (const std::string& key : table_.kept) {
+    const ValueId id = table_.recorder.new_value();
+    std::string value;
+    make_value(id, setup_.value_bytes_min, value);
+    const auto asked = table_.recorder.invoke(filler.number(), Kind::put, key, simulation().now(), id);
+    const auto done =
+        filler.client().run(filler.client().put(key, value, {}, hash::Condition::none, 0, "put"));
+    if (!done) return table_.fail_with(fmt::format("filling: {}", done.error().message()));
+    table_.recorder.respond(asked, Outcome::ok, simulation().now());
+  }
+}
+
+Outcomes World::play() {
+  world_here = this;
+  const fabric::sim::Network network = table_.store->network;
+  table_.store->network = {};
+  fill();
+  table_.store->network = network;
+  for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
+  const bool ended = run_until_done(calm_max_ns);
+  if (!ended) table_.fail_with("the players did not come to an end");
+  calm_down();
+  if (table_.violation.empty()) judge();
+  outcomes_.violation = table_.violation;
+  outcomes_.operations = table_.store->operations();
+  outcomes_.trace_hash = simulation().trace_hash();
+  world_here = nullptr;
+  for (const auto& player : players_) player->bury();
+  return std::move(outcomes_);
+}
+
+void World::judge() {
+  simulation().run_until(simulation().now() + memory::Session::act_window_ns + second_ns);
+  Player judge(table_, next_number_++, 0);
+  if (!judge.opened()) return table_.fail_with("the store can not be opened");
+  judge_memory(judge.client());
+  if (table_.violation.empty()) judge_keys(judge);
+  if (table_.violation.empty()) judge_history();
+  outcomes_.counted = judge.client().session().totals();
+}
+
+// Clears up after the dead; then everything is accounted for.
+void World::judge_memory(client::Client& client) {
+  for (int round = 0; round < 2; ++round) {
+    const auto collected = client.run(client.collect());
+    if (!collected) return table_.fail_with(fmt::format("collect: {}", collected.error().message()));
+    simulation().run_until(simulation().now() + 2 * setup_.geometry.expiry_ns);
+  }
+  const auto report = client.run(client.check());
+  if (!report) return table_.fail_with(fmt::format("check: {}", report.error().message()));
+  if (report->items_unaccounted + report->items_corrupt + report->slots_corrupt + report->slots_pending ==
+          0 &&
+      report->findings.empty())
+    return;
+  std::string text = fmt::format(
+      "not in order: {} items unaccounted for, {} corrupt, {} slots corrupt, {} pending",
+      report->items_unaccounted, report->items_corrupt, report->slots_corrupt, report->slots_pending);
+  for (const std::string& finding : report->findings) text += "\n  " + finding;
+  table_.fail_with(std::move(text));
+}
+
+// Every key is read, and a walk and a count agree with that.
+void World::judge_keys(Player& judge) {
+  client::Client& client = judge.client();
+  std::map<std::string, std::string> there;
+  std::vector<std::string> keys = table_.keys;
+  keys.insert(keys.end(), table_.kept.begin(), table_.kept.end());
+  for (const std::string& key : keys) {
+    const base::Nanos now = simulation().now();
+    const auto asked = table_.recorder.invoke(judge.number(), Kind::get, key, now);
+    std::string value;
+    const auto result = client.run(client.get(key, &value));
+    if (!result && result.error().code != Errc::not_found)
+      return table_.fail_with(fmt::format("at the end, get {}: {}", key, result.error().message()));
+    ValueId id = no_value;
+    if (result) {
+      const auto found = table_.recorder.identify(key, value, now);
+      if (!found.wrong.empty()) return table_.fail_with("at the end, " + found.wrong);
+      id = found.id;
+      there[key] = value;
+    }
+    table_.recorder.respond(asked, result ? Outcome::ok : Outcome::not_found, simulation().now(), id);
+  }
+  std::map<std::string, std::string> visited;
+  const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
+    if (!visited.emplace(entry.key, entry.value).second)
+      table_.fail_with(fmt::format("at the end, '{}' is visited twice", entry.key));
+    return true;
+  };
+  if (const auto walked = client.run(client.for_each(&visit)); !walked)
+    return table_.fail_with(fmt::format("at the end, walking: {}", walked.error().message()));
+  if (visited != there)
+    return table_.fail_with(
+        fmt::format("at the end, {} keys are found and {} are visited", there.size(), visited.size()));
+  const auto count = client.run(client.count());
+  if (!count || *count != there.size()) table_.fail_with("at the end, the count is wrong");
+}
+
+void World::judge_history() {
+  const CheckResult result = check_linearizability(table_.recorder.history());
+  if (result.verdict == Verdict::linearizable || result.verdict == Verdict::undecided) return;
+  table_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
+  outcomes_.history = result.explanation;
+}
+
+void World::tell(std::uint32_t process, const fabric::Operation& operation) {
+  using Op = fabric::Operation::Kind;
+  std::string what;
+  switch (operation.kind) {
+    case Op::read:
+      what = operation.length_bytes == sizeof(std::uint64_t)
+                 ? fmt::format("read -> {:x}", fabric::load_word(operation.local))
+                 : fmt::format("read {} B", operation.length_bytes);
+      break;
+    case Op::write:
+      what = operation.length_bytes == sizeof(std::uint64_t)
+                 ? fmt::format("write {:x}", fabric::load_word(operation.local))
+                 : fmt::format("write {} B", operation.length_bytes);
+      break;
+    case Op::compare_swap:
+      what =
+          fmt::format("compare_swap {:x} by {:x} -> {}", operation.compare, operation.operand,
+                      operation.result == operation.compare ? "done" : fmt::format("{:x}", operation.result));
+      break;
+    case Op::fetch_add:
+      what = fmt::format("fetch_add {} -> {:x}", operation.operand, operation.result);
+      break;
+  }
+  say_(fmt::format("{:>12} {:>3}  {}:{:#x} {}", simulation().now(), process, operation.at.region,
+                   operation.at.offset_bytes, what));
+}
+
+}  // namespace
+
+Outcomes run(const Setup& setup, const std::function<void(const std::string&)>& say) {
+  static const bool hooked = (base::set_fault_hook(&on_point), true);
+  LOCH_CHECK(hooked);
+  return World(setup, say).play();
+}
+
+}  // namespace loch::sim

@@ -1,0 +1,172 @@
+#include "sim/run/setup.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/fault.h"
+#include "sim/value.h"
+
+namespace loch::sim {
+namespace {
+
+using base::microsecond_ns;
+using base::millisecond_ns;
+using base::second_ns;
+using fabric::sim::Network;
+
+constexpr std::array<std::string_view, 9> names = {"hot",    "churn", "crowded",  "growth", "large",
+                                                   "mortal", "walk",  "shortage", "any"};
+
+template <class T, std::size_t n>
+T one_of(base::Random& random, const T (&values)[n]) {
+  return values[random.below(n)];
+}
+
+//                  get exists put insert replace remove multi_get multi_put walk collect
+constexpr Mix everything = {20, 4, 20, 12, 8, 16, 4, 4, 0, 1};
+constexpr Mix mixes[] = {
+    everything,
+    {10, 2, 0, 40, 0, 40, 0, 0, 0, 1},   // to and fro
+    {50, 5, 30, 0, 5, 0, 10, 5, 0, 0},   // mostly reads
+    {5, 0, 5, 5, 60, 5, 0, 0, 0, 0},     // conditions
+    {10, 0, 40, 10, 0, 30, 0, 10, 0, 4}  // writes, cleared up after
+};
+
+Network draw_network(base::Random& random) {
+  Network network;
+  network.delay_max_ns = one_of(random, {1'000UL, 3'000UL, 50'000UL});
+  network.slow_chance = one_of(random, {0U, 0U, 600U, 6'000U});
+  network.slow_max_ns = one_of(random, {100 * microsecond_ns, 10 * millisecond_ns, 300 * millisecond_ns});
+  network.tear_chance = one_of(random, {0U, Network::always / 2, Network::always});
+  network.gap_chance = one_of(random, {0U, 0U, Network::always / 4});
+  return network;
+}
+
+Fault draw_fault(base::Random& random, const Setup& setup) {
+  using enum Fault::Kind;
+  Fault fault;
+  fault.kind = one_of(random, {kill, kill, kill, pause, pause, cut_off, loss, slow, shortage});
+  fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  fault.after_acts = random.below(std::uint64_t{setup.players} * setup.acts);
+  const bool at_point = (fault.kind == kill || fault.kind == pause) && random.below(2) == 0;
+  if (at_point) {
+    const auto points = base::fault_points();
+    fault.at_point = points[random.below(points.size())];
+    fault.nth = 1 + static_cast<std::uint32_t>(random.below(6));
+  }
+  // From a moment to longer than anything that a store waits for.
+  if (fault.kind != kill) {
+    fault.lasts_ns =
+        random.below(one_of(random, {100 * microsecond_ns, 30 * millisecond_ns, second_ns, 5 * second_ns}));
+  }
+  return fault;
+}
+
+void draw_common(base::Random& random, Setup& setup) {
+  setup.geometry.candidates = one_of(random, {2U, 3U, 3U, 4U});
+  setup.geometry.expiry_ns = one_of(random, {20 * millisecond_ns, 200 * millisecond_ns, second_ns});
+  setup.tick_ns = one_of(random, {base::Nanos{1}, millisecond_ns, 4 * millisecond_ns});
+  setup.network = draw_network(random);
+  setup.timeout_ns = one_of(random, {300 * millisecond_ns, second_ns, 10 * second_ns});
+  setup.cache_bytes = one_of(random, {0UL, 0UL, 100'000UL});
+  setup.players = 2 + static_cast<std::uint32_t>(random.below(5));
+  setup.acts = 10 + static_cast<std::uint32_t>(random.below(40));
+  setup.think_max_ns = one_of(random, {0UL, 100 * microsecond_ns, 20 * millisecond_ns, 400 * millisecond_ns});
+  setup.mix = one_of(random, mixes);
+  // Long ones, of which few fit into a block, so that blocks are soon looked through and used again.
+  setup.value_bytes_max = one_of(random, {100UL, 8'000UL, 8'000UL, 40'000UL});
+  setup.value_bytes_min = random.below(2) == 0 ? value_bytes_min : setup.value_bytes_max * 3 / 4;
+  setup.keys = 1 + static_cast<std::uint32_t>(random.below(4));
+}
+
+void draw_workload(base::Random& random, Setup& setup) {
+  if (setup.workload == "churn") setup.mix = mixes[1];
+  if (setup.workload == "crowded" || setup.workload == "growth") {
+    setup.crowd_rows = 16;
+    const bool grows = setup.workload == "growth";
+    setup.keys = setup.geometry.candidates * setup.crowd_rows * (grows ? 5U : 3U) / 4;
+    setup.acts += setup.keys;
+    setup.mix = {20, 2, 20, 60, 5, grows ? 10U : 40U, 2, 2, 0, 0};
+    setup.value_bytes_max = std::min(setup.value_bytes_max, std::size_t{8'000});
+    setup.value_bytes_min = value_bytes_min;
+  }
+  if (setup.workload == "large") {
+    setup.value_bytes_max = one_of(random, {300'000UL, 1'500'000UL});
+    setup.players = std::min(setup.players, 4U);
+    setup.acts = std::min(setup.acts, 15U);
+  }
+  if (setup.workload == "mortal") {
+    setup.mortal_chance = Network::always / 2;
+    setup.think_max_ns = std::max(setup.think_max_ns, 20 * millisecond_ns);
+  }
+  if (setup.workload == "walk") {
+    setup.mix = everything;
+    setup.mix[static_cast<std::size_t>(Act::walk)] = 4;
+    setup.kept_keys = 1 + static_cast<std::uint32_t>(random.below(20));
+  }
+  if (setup.workload == "shortage") {
+    setup.geometry.max_bytes = (4 + random.below(8)) * memory::block_bytes;
+    setup.value_bytes_max = 200'000;
+    setup.value_bytes_min = 50'000;
+    setup.keys = 4 + static_cast<std::uint32_t>(random.below(40));
+  }
+}
+
+const char* name(Fault::Kind kind) {
+  constexpr std::array kinds = {"kill", "pause", "cut_off", "loss", "slow", "shortage"};
+  return kinds[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+std::string describe(const Fault& fault) {
+  const bool of_player = fault.kind == Fault::Kind::kill || fault.kind == Fault::Kind::pause;
+  const std::string whom = of_player ? fmt::format(" player {}", fault.player) : "";
+  const std::string when = fault.at_point != nullptr
+                               ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
+                               : fmt::format("after {} acts", fault.after_acts);
+  const std::string how_long =
+      fault.kind == Fault::Kind::kill ? "" : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
+  return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
+}
+
+std::span<const std::string_view> workloads() { return names; }
+
+Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
+  if (std::ranges::find(names, workload) == names.end()) {
+    return fail(Errc::invalid_argument, "sim",
+                fmt::format("there is no workload '{}'; there are: {}", workload, fmt::join(names, ", ")));
+  }
+  base::Random random(seed);
+  Setup setup;
+  setup.seed = seed;
+  // "any" is the last.
+  setup.workload = workload == "any" ? names[random.below(names.size() - 1)] : workload;
+  draw_common(random, setup);
+  draw_workload(random, setup);
+  constexpr std::uint64_t faults_max = 4;
+  const std::uint64_t faults = random.below(faults_max + 1);
+  for (std::uint64_t i = 0; i < faults; ++i) setup.faults.push_back(draw_fault(random, setup));
+  return setup;
+}
+
+std::string describe(const Setup& setup) {
+  const memory::Geometry& g = setup.geometry;
+  const Network& n = setup.network;
+  std::string text = fmt::format(
+      "workload {}, seed {}\n"
+      "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
+      "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
+      "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
+      setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
+      setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
+      setup.value_bytes_max, g.candidates, g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns,
+      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes, n.delay_min_ns, n.delay_max_ns,
+      n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+  for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
+  return text;
+}
+
+}  // namespace loch::sim

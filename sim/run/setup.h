@@ -1,0 +1,83 @@
+// Setup: what one simulated run consists of. A workload and a seed give it, whole.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/sim/sim_fabric.h"
+#include "memory/store_memory.h"
+
+namespace loch::sim {
+
+// What a player may do, one by one.
+enum class Act : std::uint8_t {
+  get,
+  exists,
+  put,
+  insert,
+  replace,
+  remove,
+  multi_get,
+  multi_put,
+  walk,
+  collect,
+};
+inline constexpr std::size_t act_count = static_cast<std::size_t>(Act::collect) + 1;
+using Mix = std::array<std::uint32_t, act_count>;  // how often each, relative to the others
+
+// What goes wrong.
+struct Fault {
+  enum class Kind : std::uint8_t {
+    kill,      // a player is gone; another one takes up what it had left to do
+    pause,     // a player does nothing for a while, and then goes on
+    cut_off,   // nothing gets to the memory, or comes back
+    loss,      // some batches do not come back
+    slow,      // some ways take long
+    shortage,  // no memory can be had
+  };
+  Kind kind = Kind::kill;
+  std::uint32_t player = 0;        // kill, pause
+  std::uint64_t after_acts = 0;    // begins when all players together have done so much
+  const char* at_point = nullptr;  // kill, pause: instead, when the player comes to this fault point
+  std::uint32_t nth = 1;           // for the nth time
+  base::Nanos lasts_ns = 0;        // all but kill
+  bool operator==(const Fault&) const = default;
+};
+std::string describe(const Fault& fault);
+
+struct Setup {
+  std::string workload;
+  std::uint64_t seed = 0;
+
+  memory::Geometry geometry{.hash_seed = 42};  // always the same, so that crowds of keys need be found once
+  base::Nanos tick_ns = 1;
+  fabric::sim::Network network;
+  std::uint64_t free_bytes = std::uint64_t{1} << 30;
+  base::Nanos timeout_ns = base::second_ns;
+  std::size_t cache_bytes = 0;
+
+  std::uint32_t players = 3;
+  std::uint32_t acts = 30;       // of each player
+  base::Nanos think_max_ns = 0;  // between two acts
+  Mix mix{};
+  std::size_t value_bytes_min = 16;
+  std::size_t value_bytes_max = 16;
+  std::uint32_t keys = 4;           // that all acts are on
+  std::uint32_t crowd_rows = 0;     // the rows of the index that these share; 0: any
+  std::uint32_t kept_keys = 0;      // there from the beginning, and never touched
+  std::uint32_t mortal_chance = 0;  // that a put gives a time to live; of 65536
+  std::vector<Fault> faults;
+};
+
+std::span<const std::string_view> workloads();
+// Errors: invalid_argument, naming the workloads that there are.
+Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed);
+// In lines, for people.
+std::string describe(const Setup& setup);
+
+}  // namespace loch::sim

@@ -84,7 +84,8 @@ void draw_common(base::Random& random, Setup& setup) {
 void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "churn") setup.mix = mixes[1];
   if (setup.workload == "crowded" || setup.workload == "growth") {
-    setup.crowd_rows = 16;
+    // As few as keys can be found for in a moment.
+    setup.crowd_rows = setup.geometry.candidates == 2 ? 8 : setup.geometry.candidates == 3 ? 16 : 64;
     const bool grows = setup.workload == "growth";
     setup.keys = setup.geometry.candidates * setup.crowd_rows * (grows ? 5U : 3U) / 4;
     setup.acts += setup.keys;

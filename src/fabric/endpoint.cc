@@ -37,6 +37,7 @@ void Endpoint::step() {
 
 void Posted::completed(Completion& completion, Result<void> result) {
   auto& self = static_cast<Posted&>(completion);
+  if (!result) self.endpoint.has_failed_ = true;
   self.outcome = std::move(result);
   self.endpoint.queue_.push(self.waiter);
 }

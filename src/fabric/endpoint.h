@@ -114,6 +114,8 @@ class Endpoint {
   [[nodiscard]] coro::RunQueue& queue() { return queue_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
+  // Whether anything that was posted has failed, so that nobody knows whether it happened.
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.
   void set_timeout(base::Nanos timeout_ns) { timeout_ns_ = timeout_ns; }
 
@@ -145,6 +147,7 @@ class Endpoint {
   coro::RunQueue queue_;
   base::Nanos timeout_ns_ = base::second_ns;
   bool taking_turns_ = false;
+  bool has_failed_ = false;
 };
 
 // A batch on its way, and the coroutine that waits for it. Made only when something is posted.

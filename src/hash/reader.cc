@@ -128,6 +128,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       for (unsigned j = 0; j < second.at.count; ++j) {
         if (second.word[j].filter() != key.filter() || paired_destination(second, j) < 0) continue;
         auto found = co_await read_item(second.word[j].item());
+        if (!found && found.error().code != Errc::corrupt) co_return found;
         if (found && found->view.key() == key.bytes && !expired(found->view.expires_at_ns())) co_return found;
       }
       if (!damaged) co_return fail(Errc::not_found, "get", {}, key.hash);
@@ -248,6 +249,8 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
     auto item = co_await endpoint_.fetch(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
     if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
+    // What can not be there is not the key's; what can not be read now may be.
+    if (!item && item.error().code != Errc::corrupt) co_return std::unexpected(std::move(item.error()));
   }
   co_return Result<void>{};
 }

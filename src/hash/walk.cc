@@ -57,14 +57,16 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
         ~During() { session.end_operation(began); }
       } during{session_};
       auto found = co_await read_item(ref);
+      if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
       if (!found) continue;  // damaged, or not written yet; `check` tells which
       Result<Found> current;
       do {
         current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
       } while (!session_.may_act());
       if (!current) {
-        if (current.error().code == Errc::timed_out) co_return std::unexpected(std::move(current.error()));
-        continue;
+        const Errc code = current.error().code;
+        if (code == Errc::not_found || code == Errc::corrupt) continue;
+        co_return std::unexpected(std::move(current.error()));
       }
       const ItemRef y = current->view.ref();
       const bool comes_later = current->view.written_at_ns() < start && block_of(y) < blocks &&
@@ -100,11 +102,15 @@ coro::Task<Result<std::uint64_t>> Table::count() {
     // An item that is being moved is counted at its destination.
     if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
     auto header = co_await read_header(word.item());
+    if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
     if (!header) continue;
     if (header->expires_at_ns != 0 && header->expires_at_ns <= session_.now()) continue;
     if (word.is(SlotType::placed)) {
       Collect seen;
-      if (!co_await collect_words(header->key_hash, &seen)) continue;
+      if (auto looked = co_await collect_words(header->key_hash, &seen); !looked) {
+        if (looked.error().code == Errc::corrupt) continue;
+        co_return std::unexpected(std::move(looked.error()));
+      }
       bool paired = false;
       for (unsigned j = 0; j < seen.at.count; ++j) {
         const int destination = paired_destination(seen, j);

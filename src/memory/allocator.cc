@@ -218,8 +218,9 @@ coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
   constexpr std::size_t at_once_max = 4096;
   for (std::size_t i = 0; i < at_once_max && !notes.empty(); ++i) {
     if (notes.front().retired_at + age_max > session_.now()) co_return;
-    co_await endpoint_.fetch_add(released_address(block_of(notes.front().item)), 1);
-    notes.pop_front();
+    const BlockNumber block = block_of(notes.front().item);
+    notes.pop_front();  // before others of this session have a look
+    co_await endpoint_.fetch_add(released_address(block), 1);
   }
 }
 

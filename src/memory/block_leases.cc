@@ -274,8 +274,11 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   for (std::uint16_t dead = session_.take_dead(0); dead != 0; dead = session_.take_dead(dead)) {
     session_.count(Counter::sessions_reaped);
     auto settled = co_await settle_blocks(dead);
+    if (!settled) {
+      session_.leave_dead(dead);
+      co_return std::unexpected(std::move(settled.error()));
+    }
     session_.bury(dead);
-    if (!settled) co_return std::unexpected(std::move(settled.error()));
   }
   const BlockNumber count = block_count();
   for (BlockNumber block = 1; block < count; ++block) {

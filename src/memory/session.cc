@@ -75,7 +75,8 @@ Session::~Session() {
   settle_counters(*entry_);
   shared(entry_->op_start_ns).store(0, std::memory_order_release);
   shared(entry_->pin_start_ns).store(0, std::memory_order_release);
-  shared(entry_->open).store(0, std::memory_order_release);
+  // What it may have done without knowing is settled as if it had died.
+  if (!endpoint_.has_failed()) shared(entry_->open).store(0, std::memory_order_release);
   memory_->fabric().release_presence(client_);
 }
 
@@ -242,6 +243,8 @@ std::uint16_t Session::take_dead(std::uint16_t from) {
   }
   return 0;
 }
+
+void Session::leave_dead(std::uint16_t client) { memory_->fabric().release_presence(client); }
 
 void Session::bury(std::uint16_t client) {
   ClientEntry& dead = entry(client);

@@ -143,8 +143,9 @@ class Session {
   [[nodiscard]] bool is_gone(std::uint16_t client, base::Nanos at);
 
   // Takes the number of a client that died, if there is one, after `from`; 0 if there is none. Whoever gets
-  // it settles what the client left, then calls `bury`.
+  // it settles what the client left, then calls `bury`; or `leave_dead`, if that failed.
   std::uint16_t take_dead(std::uint16_t from);
+  void leave_dead(std::uint16_t client);
   void bury(std::uint16_t client);
   // The number that this session took had belonged to a client that died: settle it likewise.
   [[nodiscard]] bool took_over() const { return took_over_; }

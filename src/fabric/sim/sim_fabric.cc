@@ -229,8 +229,8 @@ class SimPort final : public Port {
 
   void land(const std::shared_ptr<Flight>& flight, Result<void> outcome) {
     flight->landed = true;
+    if (fabric_.killed_) return;  // nobody is there to be told
     std::erase(flights_, flight);
-    if (fabric_.killed_) return;
     landed_.emplace_back(flight->done, std::move(outcome));
     if (fabric_.on_completion) fabric_.on_completion();
   }

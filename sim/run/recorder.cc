@@ -1,5 +1,6 @@
 #include "sim/run/recorder.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "sim/value.h"
@@ -47,6 +48,32 @@ Recorder::Found Recorder::identify(std::string_view key, std::string_view value,
     return {.wrong = fmt::format("under '{}' there is value {} still, whose time is over", key, *id)};
   }
   return {.id = *id};
+}
+
+std::vector<Operation> Recorder::timeless_history() const {
+  std::vector<Operation> history = history_;
+  std::map<std::string_view, std::vector<base::Nanos>> ends;
+  for (const auto& [id, value] : written_) {
+    if (value.dead_at != lives_on) ends[value.key].push_back(value.dead_at);
+  }
+  for (Operation& operation : history) {
+    const bool conditional = operation.kind == Kind::replace || operation.kind == Kind::remove;
+    if (!conditional || operation.outcome != Outcome::ok) continue;
+    const auto of_key = ends.find(operation.key);
+    if (of_key == ends.end()) continue;
+    const bool meanwhile = std::ranges::any_of(of_key->second, [&](base::Nanos end) {
+      return end > operation.invoked_ns && end <= operation.responded_ns;
+    });
+    if (!meanwhile) continue;
+    if (operation.kind == Kind::replace) {
+      operation.kind = Kind::put;
+      operation.expected = no_value;
+    } else {
+      operation.outcome = Outcome::unknown;
+      operation.responded_ns = never_ns;
+    }
+  }
+  return history;
 }
 
 }  // namespace loch::sim

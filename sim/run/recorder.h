@@ -37,11 +37,15 @@ class Recorder {
   [[nodiscard]] Found identify(std::string_view key, std::string_view value, base::Nanos asked_at) const;
 
   [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
+  // The same in a form that takes no account of time: a replace or remove that was still under way when the
+  // value's time was over may have been before or after that.
+  [[nodiscard]] std::vector<Operation> timeless_history() const;
 
  private:
+  static constexpr base::Nanos lives_on = ~base::Nanos{0};
   struct Written {
     std::string key;
-    base::Nanos dead_at = ~base::Nanos{0};
+    base::Nanos dead_at = lives_on;
   };
   std::vector<Operation> history_;
   std::map<ValueId, Written> written_;

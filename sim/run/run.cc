@@ -356,11 +356,13 @@ void World::judge_keys(Player& judge) {
     return table_.fail_with(
         fmt::format("at the end, {} keys are found and {} are visited", there.size(), visited.size()));
   const auto count = client.run(client.count());
-  if (!count || *count != there.size()) table_.fail_with("at the end, the count is wrong");
+  if (!count) return table_.fail_with(fmt::format("at the end, count: {}", count.error().message()));
+  if (*count != there.size())
+    table_.fail_with(fmt::format("at the end, {} keys are found and {} counted", there.size(), *count));
 }
 
 void World::judge_history() {
-  const CheckResult result = check_linearizability(table_.recorder.history());
+  const CheckResult result = check_linearizability(table_.recorder.timeless_history());
   if (result.verdict == Verdict::linearizable || result.verdict == Verdict::undecided) return;
   table_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
   outcomes_.history = result.explanation;

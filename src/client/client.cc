@@ -173,8 +173,8 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   co_return Result<void>{};
 }
 
-bool Client::give_out(hash::ItemView& item, std::string& into) {
-  if (!table_.parse_here(item) || table_.expired(item.expires_at_ns())) return false;
+bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
+  if (!table_.parse_here(item) || hash::Table::expired(item.expires_at_ns(), asked_at)) return false;
   bool intact = false;
   // The length that libstdc++ 12 passes may be larger than the one asked for.
   into.resize_and_overwrite(item.value().size(), [&](char* buffer, std::size_t /*length*/) {
@@ -191,7 +191,7 @@ bool Client::get_here(std::string_view key, std::string& into) {
   probe.key = key_of(key);
   hash::Here& here = table_.here();
   if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe, hash::item_bytes(key.size(), 0)) ||
-      !hash::Here::step3_compare_key(probe) || !give_out(probe.item, into)) {
+      !hash::Here::step3_compare_key(probe) || !give_out(probe.item, during.start(), into)) {
     return false;
   }
   session_->count(Counter::get_hit);
@@ -228,7 +228,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     if (into.size() <= base::crc_bytes_max && item.is_plain(key.size(), into.size())) {
       done[i] = hash::Here::same_bytes(item.key_text(), key) && item.copy_just_value_to(into.data());
     } else {
-      done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, into);
+      done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);
     }
     if (done[i]) lookups[i].result = {};
   }

@@ -97,8 +97,9 @@ class Client {
  private:
   Client(std::unique_ptr<memory::Session> session, const ClientOptions& options);
 
-  // The value of an item whose key was found right, into memory that is used again.
-  bool give_out(hash::ItemView& item, std::string& into);
+  // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
+  // slots were read.
+  bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,

@@ -71,6 +71,7 @@ coro::Task<Result<Found>> Table::get(Key key) {
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
   seen.key_hash = key.hash;
+  seen.asked_at_ns = session_.now();
   seen.at.set(key.hash, directory(), candidates_);
   std::array<fabric::Address, locations_max> addresses;
   for (unsigned j = 0; j < seen.at.count; ++j) addresses[j] = slot_address(seen.at.slot[j]);
@@ -86,8 +87,10 @@ coro::Task<Result<Found>> Table::get(Key key) {
       auto bytes = co_await endpoint_.fetch(ref.address(), memory::class_bytes[ref.size_class]);
       Found found;
       if (!bytes || !bytes->in_place() || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
-      if (found.view.key() != key.bytes || !found.view.is_intact() || expired(found.view.expires_at_ns()))
+      if (found.view.key() != key.bytes || !found.view.is_intact() ||
+          expired(found.view.expires_at_ns(), seen.asked_at_ns)) {
         break;
+      }
       co_return found;
     }
   }
@@ -111,7 +114,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
         continue;
       }
       if (found->view.key() != key.bytes) continue;
-      if (!expired(found->view.expires_at_ns())) co_return found;
+      if (!expired(found->view.expires_at_ns(), second.asked_at_ns)) co_return found;
       session_.count(Counter::expired_reads);
       co_return fail(Errc::not_found, "get", {}, key.hash);
     }
@@ -129,7 +132,10 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
         if (second.word[j].filter() != key.filter() || paired_destination(second, j) < 0) continue;
         auto found = co_await read_item(second.word[j].item());
         if (!found && found.error().code != Errc::corrupt) co_return found;
-        if (found && found->view.key() == key.bytes && !expired(found->view.expires_at_ns())) co_return found;
+        if (found && found->view.key() == key.bytes &&
+            !expired(found->view.expires_at_ns(), second.asked_at_ns)) {
+          co_return found;
+        }
       }
       if (!damaged) co_return fail(Errc::not_found, "get", {}, key.hash);
       session_.count(Counter::corrupt_items);
@@ -145,6 +151,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       damaged = false;
     }
     session_.count(Counter::second_collects);
+    second.asked_at_ns = session_.now();
     second.at.set(key.hash, directory(), candidates_);
     std::array<fabric::Address, locations_max> addresses;
     for (unsigned j = 0; j < second.at.count; ++j) addresses[j] = slot_address(second.at.slot[j]);
@@ -206,6 +213,7 @@ coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* i
   for (unsigned retry = 0;; ++retry) {
     into->at.set(key_hash, directory(), candidates_);
     into->key_hash = key_hash;
+    into->asked_at_ns = session_.now();
     into->mine = 0;
     into->owner_gone = 0;
     std::array<fabric::Address, locations_max> addresses;

@@ -15,6 +15,7 @@ namespace loch::hash {
 struct Collect {
   Locations at;
   std::uint64_t key_hash = 0;
+  base::Nanos asked_at_ns = 0;  // a time before the words were read: what has expired by then was not there
   std::array<SlotWord, locations_max> word;
   std::uint8_t mine = 0;        // bit j: word j names an item of this very key
   std::uint8_t owner_gone = 0;  // bit j: word j is an A whose owner can not clear it any more

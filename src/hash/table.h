@@ -73,8 +73,10 @@ class Table final : public memory::ReuseGuard {
   [[nodiscard]] Here& here() { return here_; }
   // After here's steps: takes the item apart. False if its lengths do not fit.
   [[nodiscard]] bool parse_here(ItemView& item);
-  [[nodiscard]] bool expired(base::Nanos expires_at_ns) const {
-    return expires_at_ns != 0 && expires_at_ns <= session_.now();
+  // Whether an item has no time left at `at`. To say that a key is not there, `at` is from before its slots
+  // were read: later, another item may have taken the place of one that expired since.
+  [[nodiscard]] static bool expired(base::Nanos expires_at_ns, base::Nanos at) {
+    return expires_at_ns != 0 && expires_at_ns <= at;
   }
   // Before here's steps: memory for an item, on its way into the cache while they run; null if there is none
   // at hand. `now` was read during this operation.
@@ -158,8 +160,8 @@ class Table final : public memory::ReuseGuard {
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
   memory::ItemHeader header_of(const WriteRequest& request);
-  Result<void> check_condition(const WriteRequest& request, memory::ItemRef ref,
-                               const memory::ItemHeader& current) const;
+  // Whether the item that is committed at location `j` lets the request be.
+  static Result<void> check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j);
   coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item);
   coro::Task<Result<Outcome>> put_step_of_absent(const WriteRequest* request, KeyCollect* seen,
                                                  NewItem* item);

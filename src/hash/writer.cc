@@ -127,7 +127,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, 
 coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* request, KeyCollect* seen,
                                                            NewItem* item) {
   const auto j = static_cast<unsigned>(committed_location(*seen));
-  if (auto holds = check_condition(*request, seen->word[j].item(), seen->header[j]); !holds) {
+  if (auto holds = check_condition(*request, *seen, j); !holds) {
     co_return std::unexpected(std::move(holds.error()));
   }
   const SlotWord old = seen->word[j];
@@ -146,16 +146,15 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   co_return Outcome::done;
 }
 
-// Whether the item that is there lets the request be.
-Result<void> Table::check_condition(const WriteRequest& request, memory::ItemRef ref,
-                                    const memory::ItemHeader& current) const {
+Result<void> Table::check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j) {
   if (request.condition == Condition::none) [[likely]]
     return {};
-  const bool is_expired = expired(current.expires_at_ns);
+  const memory::ItemHeader& current = seen.header[j];
+  const bool is_expired = expired(current.expires_at_ns, seen.asked_at_ns);
   if (request.condition == Condition::absent && !is_expired) return fail(Errc::exists, "insert");
   if (request.condition == Condition::version && is_expired) return fail(Errc::not_found, "replace");
   if (request.condition == Condition::version &&
-      item_version(ref, current.written_at_ns, current.client) != request.version) {
+      item_version(seen.word[j].item(), current.written_at_ns, current.client) != request.version) {
     return fail(Errc::changed, "replace");
   }
   return {};
@@ -376,7 +375,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
       const SlotWord old = seen.word[j];
-      const bool was_expired = expired(seen.header[j].expires_at_ns);
+      const bool was_expired = expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");
       auto won =
           co_await swap_slot(seen.at.slot[j], old, SlotWord::empty(session_.next_nonce(), old.level()));

@@ -111,6 +111,7 @@ class World {
   std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
   std::vector<bool> begun_ = std::vector<bool>(setup_.faults.size());
   std::uint64_t events_ = 0;
+  bool calm_ = false;  // nothing goes wrong any more
 };
 
 thread_local World* world_here = nullptr;
@@ -210,7 +211,11 @@ void World::begin(const Fault& fault) {
   for (const auto& p : players_) {
     if (p->number() == fault.player + 1 && !p->dead() && !p->done()) player = p.get();
   }
-  const auto restore = [&](auto undo) { simulation().after(fault.lasts_ns, std::move(undo)); };
+  const auto restore = [&](auto undo) {
+    simulation().after(fault.lasts_ns, [this, undo = std::move(undo)] {
+      if (!calm_) undo();
+    });
+  };
   switch (fault.kind) {
     case Fault::Kind::kill:
       if (player == nullptr) return;
@@ -249,6 +254,7 @@ void World::begin(const Fault& fault) {
 }
 
 void World::calm_down() {
+  calm_ = true;
   SimStore& store = *table_.store;
   store.cut_off = false;
   store.network.loss_chance = 0;

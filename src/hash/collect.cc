@@ -44,10 +44,14 @@ coro::Task<Result<bool>> Table::is_named(ItemRef item) {
   co_return true;  // too busy to be sure
 }
 
-// Whether an item belongs to nobody: a client that is gone, or whose operation is over, claimed or wrote it
-// and it is not linked.
-coro::Task<Result<bool>> Table::is_orphan(ItemRef item, std::uint64_t state_word) {
-  const ItemState state = ItemState::decode(state_word);
+// Whether item `index` of a block belongs to nobody: a client that is gone, or whose operation is over, cut,
+// claimed or wrote it and it is not linked.
+coro::Task<Result<bool>> Table::is_orphan(BlockNumber block, LeaseWord lease, std::uint32_t index,
+                                          ItemState state) {
+  const ItemRef item = memory::item_of(block, lease, index);
+  if (state.kind == ItemKind::fresh) {
+    co_return lease.state == BlockState::full || (lease.state == BlockState::open && index < lease.cut());
+  }
   if (state.kind == ItemKind::claimed) {
     // Claimed ones wait in their session's lists for as long as it lives.
     co_return session_.is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns - 1);
@@ -110,7 +114,7 @@ coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
       const ItemRef ref = memory::item_of(block, lease, i);
       const fabric::Address at = ref.address();
       const std::uint64_t word = items[i].state.encode();
-      auto orphan = co_await is_orphan(ref, word);
+      auto orphan = co_await is_orphan(block, lease, i, items[i].state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
       if (!session_.may_act()) continue;  // looked at too long ago: left to the next collection
@@ -201,8 +205,8 @@ coro::Task<Result<Report>> Table::check() {
     const auto word_of_block = co_await allocator_.lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
-    if (lease.client != 0 && lease.state != BlockState::free && lease.state != BlockState::large_head &&
-        lease.state != BlockState::large_part && session_.is_gone(lease.client, session_.now())) {
+    const bool held = lease.state == BlockState::leased || lease.state == BlockState::swept;
+    if (held && lease.client != 0 && session_.is_gone(lease.client, session_.now())) {
       ++report.items_unaccounted;
       add_finding(&report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
     }
@@ -220,8 +224,15 @@ coro::Task<Result<Report>> Table::check() {
         }
         continue;
       }
-      if (is_linked) continue;
-      auto orphan = co_await is_orphan(ref, state.encode());
+      if (is_linked) {
+        if (state.kind == ItemKind::in_use) continue;
+        // It may have been unlinked, and used again, since the slots were looked at.
+        if (auto named = co_await is_named(ref); !named || !*named) continue;
+        ++report.items_corrupt;
+        add_finding(&report, fmt::format("block {} item {}: linked, and yet not in use", block, i));
+        continue;
+      }
+      auto orphan = co_await is_orphan(block, lease, i, state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
       ++report.items_unaccounted;

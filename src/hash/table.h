@@ -201,7 +201,8 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<void>> mark_linked(std::vector<bool>* linked, Report* report);
   coro::Task<Result<void>> repair_slots(Collected* collected);
   coro::Task<Result<void>> reclaim_orphans(Collected* collected);
-  coro::Task<Result<bool>> is_orphan(memory::ItemRef item, std::uint64_t state);
+  coro::Task<Result<bool>> is_orphan(memory::BlockNumber block, memory::LeaseWord lease, std::uint32_t index,
+                                     memory::ItemState state);
   coro::Task<Result<bool>> is_named(memory::ItemRef item);
 
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);

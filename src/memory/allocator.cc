@@ -256,16 +256,17 @@ coro::Task<void> Allocator::close() {
   notes_[large_class].clear();
 }
 
-// What is left of a block that was being cut is there for whoever sweeps it.
+// Whoever wants items of its class goes on with a block that was being cut. If anything has failed, nobody
+// knows whether all that was cut says whose it is: then the block is settled like those of the dead.
 coro::Task<Result<void>> Allocator::close_carving(std::uint8_t size_class) {
-  if (!can_carve(size_class)) co_return Result<void>{};
+  if (!can_carve(size_class) || endpoint_.has_failed()) co_return Result<void>{};
   const std::shared_ptr<Carving> carving = std::exchange(carvings_[size_class], nullptr);
-  const std::uint64_t left = carving->count - carving->next;
-  carving->next = carving->count;
-  if (auto told = co_await endpoint_.fetch_add(released_address(carving->block), left); !told)
+  const LeaseWord open = carving->lease.next_open(size_class, carving->next);
+  if (auto left = co_await endpoint_.write_word(lease_address(carving->block), open.encode()); !left)
+    co_return left;
+  if (auto told = co_await endpoint_.fetch_add(frees_address, 1); !told)
     co_return std::unexpected(std::move(told.error()));
-  const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);
-  co_return co_await endpoint_.write_word(lease_address(carving->block), full.encode());
+  co_return Result<void>{};
 }
 
 }  // namespace loch::memory

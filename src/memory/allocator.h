@@ -91,15 +91,15 @@ class Allocator {
  private:
   struct Note {
     ItemRef item;
-    base::Nanos retired_at = 0;  // 0: never used
+    base::Nanos retired_at = 0;
     bool moved = false;
 
     // What its state is as long as the note holds.
     [[nodiscard]] std::uint64_t state() const {
-      if (retired_at == 0) return ItemState{}.encode();
       return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
     }
   };
+  static constexpr fabric::Address frees_address{control_region, frees_offset};
   // A block that is being cut.
   struct Carving {
     BlockNumber block = 0;

@@ -52,6 +52,30 @@ TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
   EXPECT_EQ(b.allocator->block_count(), blocks);
 }
 
+// Receive: a session ends with a block that it has begun to cut. Expect: the next one goes on where it ended.
+TEST(Blocks, ABlockThatWasBegunIsGoneOnWith) {
+  const auto store = make_memory(geometry);
+  for (const bool posts : {false, true}) {
+    SCOPED_TRACE(posts ? "posted" : "mapped");
+    const auto join = [&] { return posts ? fake::remote(*store) : store->attach(); };
+    ItemRef last;
+    for (int session = 0; session < 5; ++session) {
+      Process a(join());
+      const ItemRef item = make_item(*store, a, 100'000);
+      if (session != 0) EXPECT_EQ(item, item_in_block(block_of(last), last.size_class, session));
+      last = item;
+    }
+    const LeaseWord lease = Process(*store).lease_of(block_of(last));
+    EXPECT_EQ(lease.state, BlockState::open);
+    EXPECT_EQ(lease.cut(), 5U);
+    Process b(*store);
+    for (std::uint32_t i = 0; i < 5; ++i) retire(b, item_in_block(block_of(last), last.size_class, i));
+    store->advance(2 * expiry_ns);
+    EXPECT_EQ(b.run(b.allocator->sweep_all()).value(), 1U);
+    EXPECT_EQ(b.lease_of(block_of(last)).state, BlockState::free);
+  }
+}
+
 TEST(Blocks, ABlockWithOneItemInUseKeepsItsClass) {
   const auto store = make_memory(geometry);
   Process a(*store);
@@ -80,7 +104,8 @@ TEST(Blocks, ADeadClientsBlockIsSettled) {
   ASSERT_EQ(a.lease_of(block).state, BlockState::leased);
   store->kill(dead.session->client());
   ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
-  EXPECT_EQ(a.lease_of(block).state, BlockState::full);
+  EXPECT_EQ(a.lease_of(block).state, BlockState::open);
+  EXPECT_EQ(a.lease_of(block).cut(), 2U);
   EXPECT_EQ(ItemState::decode(fabric::load_word(store->at(linked.address()))).kind, ItemKind::in_use);
   // What the dead client never wrote comes back, what it wrote does not.
   bool back = false;

@@ -9,7 +9,6 @@ namespace loch::memory {
 namespace {
 
 constexpr std::uint64_t extension_blocks_max = 32;
-constexpr fabric::Address frees_address{control_region, frees_offset};
 // Of a block that does not exist, in a region that ends before it: nobody's and not to be had.
 constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_class = large_class};
 
@@ -54,7 +53,7 @@ coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_
   co_return *before == from;
 }
 
-// Leases a free block for `size_class`; false if none is found.
+// Leases a free block for `size_class`, or one of that class that is open; false if none is found.
 coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   std::uint64_t frees = 0;
   if (auto read = co_await endpoint_.read_words({&frees_address, 1}, &frees); !read) {
@@ -82,13 +81,14 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
 coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t size_class) {
   const auto free = co_await lease_of(block);
   if (!free) co_return std::unexpected(std::move(free.error()));
-  if (free->state != BlockState::free) co_return false;
+  const bool open = free->state == BlockState::open && free->size_class == size_class;
+  if (free->state != BlockState::free && !open) co_return false;
   const LeaseWord leased = free->next(BlockState::leased, size_class, session_.client());
   auto won = co_await change_lease(block, free->encode(), leased);
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (free->generation != 0) {
+  if (free->generation != 0 && !open) {
     if (auto cleared = co_await clear_items(block, size_class); !cleared)
       co_return std::unexpected(std::move(cleared.error()));
     if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
@@ -97,14 +97,13 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
   }
   if (can_carve(size_class)) {
     // Another operation of this session leased one meanwhile; this one is given back.
-    if (auto returned = co_await change_lease(block, leased.encode(), leased.next(BlockState::free, 0, 0));
-        !returned) {
-      co_return returned;
-    }
+    const LeaseWord back =
+        open ? leased.next_open(size_class, free->cut()) : leased.next(BlockState::free, 0, 0);
+    if (auto returned = co_await change_lease(block, leased.encode(), back); !returned) co_return returned;
     co_return true;
   }
-  carvings_[size_class] = std::make_shared<Carving>(
-      Carving{.block = block, .count = items_in_block(size_class), .lease = leased});
+  carvings_[size_class] = std::make_shared<Carving>(Carving{
+      .block = block, .next = open ? free->cut() : 0, .count = items_in_block(size_class), .lease = leased});
   co_return true;
 }
 
@@ -220,8 +219,8 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   co_return found;
 }
 
-// Takes notes of a full block's items that have rested, or frees it if all have. True if that gained
-// anything.
+// Takes notes of those items of a full or open block that have rested, or frees it if all have. True if that
+// gained anything.
 coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord word) {
   const std::uint8_t size_class = word.size_class;
   if (size_class >= size_class_count) co_return false;  // no client writes such a descriptor
@@ -234,25 +233,24 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
   std::vector<ItemWords> items;
   if (auto looked = co_await look_at_items(block, word, &items); !looked)
     co_return std::unexpected(std::move(looked.error()));
+  const bool open = word.state == BlockState::open;
+  const auto cut = std::min(static_cast<std::uint32_t>(items.size()), open ? word.cut() : ~0U);
   std::vector<Note> rested;
   std::uint64_t resting = 0;  // still
-  const std::uint32_t count = items_in_block(size_class);
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < cut; ++i) {
     const auto& [state, written_at_ns] = items[i];
-    const ItemRef item = item_in_block(block, size_class, i);
-    if (state.kind == ItemKind::fresh) rested.push_back({item});
     if (state.kind != ItemKind::retired) continue;
     if (session_.reusable(state.value, written_at_ns)) {
-      rested.push_back({item, state.value, state.moved});
+      rested.push_back({item_in_block(block, size_class, i), state.value, state.moved});
     } else {
       ++resting;
     }
   }
   std::size_t claimed = 0;
-  if (rested.size() == count) {
-    while (claimed < count && co_await claim(rested[claimed])) ++claimed;
+  if (rested.size() == cut) {
+    while (claimed < cut && co_await claim(rested[claimed])) ++claimed;
   }
-  if (claimed == count) {
+  if (claimed == cut) {
     session_.count(Counter::blocks_freed);
     auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
     if (!freed) co_return freed;
@@ -264,7 +262,9 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
   for (std::size_t i = rested.size(); i > claimed; --i) notes.push_front(rested[i - 1]);
   // What still rests is counted again, so that a later sweep comes for it.
   if (resting != 0) co_await endpoint_.fetch_add(released_address(block), resting);
-  auto returned = co_await change_lease(block, swept.encode(), swept.next(BlockState::full, size_class, 0));
+  const LeaseWord back =
+      open ? swept.next_open(size_class, word.cut()) : swept.next(BlockState::full, size_class, 0);
+  auto returned = co_await change_lease(block, swept.encode(), back);
   if (!returned) co_return returned;
   co_return !rested.empty();
 }
@@ -286,7 +286,8 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
     const auto word = co_await lease_of(block);
     if (!word) co_return std::unexpected(std::move(word.error()));
     Result<bool> swept = false;
-    if (word->state == BlockState::full) swept = co_await sweep_block(block, *word);
+    if (word->state == BlockState::full || word->state == BlockState::open)
+      swept = co_await sweep_block(block, *word);
     if (word->state == BlockState::large_head) swept = co_await free_rested_large(block, *word);
     if (!swept) co_return std::unexpected(std::move(swept.error()));
     if (!*swept) continue;
@@ -319,7 +320,7 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   co_return Result<void>{};
 }
 
-// A block that a dead client was cutting or sweeping: what it never wrote has nobody; the block is full.
+// A block that a dead client was cutting or sweeping: what it never wrote has nobody.
 coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead) {
   if (word.size_class == large_class) {
     auto freed = co_await change_lease(block, word.encode(), word.next(BlockState::free, 0, 0));
@@ -329,18 +330,25 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
   }
   std::vector<ItemWords> items;
   if (auto looked = co_await look_at_items(block, word, &items); !looked) co_return looked;
+  // What was cut last says whose it is, or its owner died before that: then it is as good as uncut.
+  auto cut = static_cast<std::uint32_t>(items.size());
+  while (cut > 0 && items[cut - 1].state.kind == ItemKind::fresh) --cut;
   std::uint64_t left = 0;
-  for (std::uint32_t i = 0; i < items.size(); ++i) {
+  for (std::uint32_t i = 0; i < cut; ++i) {
     const ItemState state = items[i].state;
-    if (state.kind == ItemKind::fresh) ++left;
-    if (state.kind != ItemKind::claimed || state.claimed_by() != dead) continue;
+    const bool never_written =
+        state.kind == ItemKind::fresh || (state.kind == ItemKind::claimed && state.claimed_by() == dead);
+    if (!never_written) continue;
     ++left;
     if (auto done = co_await retire_at(item_in_block(block, word.size_class, i), 1, false); !done)
       co_return done;
   }
   co_await endpoint_.fetch_add(released_address(block), left + 1);
-  auto settled = co_await change_lease(block, word.encode(), word.next(BlockState::full, word.size_class, 0));
+  const LeaseWord after = cut < items.size() ? word.next_open(word.size_class, cut)
+                                             : word.next(BlockState::full, word.size_class, 0);
+  auto settled = co_await change_lease(block, word.encode(), after);
   if (!settled) co_return std::unexpected(std::move(settled.error()));
+  co_await endpoint_.fetch_add(frees_address, 1);
   co_return Result<void>{};
 }
 

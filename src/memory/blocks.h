@@ -45,6 +45,7 @@ constexpr std::uint32_t items_of(LeaseWord lease) {
     case BlockState::leased:
     case BlockState::full:
     case BlockState::swept:
+    case BlockState::open:
       return lease.size_class < size_class_count ? items_in_block(lease.size_class) : 0;
     case BlockState::large_head:
       return 1;

@@ -29,7 +29,7 @@ inline constexpr fabric::RegionId index_region = 1;
 inline constexpr fabric::RegionId first_data_region = 2;
 
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 2;
+inline constexpr std::uint32_t format_version = 3;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -52,7 +52,7 @@ static_assert(offsetof(Superblock, checksum) == 56);
 
 inline constexpr std::uint64_t index_root_offset = 1024;
 inline constexpr std::uint64_t totals_offset = 2048;
-inline constexpr std::uint64_t frees_offset = 3072;             // how often a block was freed; see Allocator
+inline constexpr std::uint64_t frees_offset = 3072;  // how often a block was freed or left; see Allocator
 inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
 inline constexpr std::uint64_t latest_offset = 3200;       // the newest time at which anybody wrote or looked
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
@@ -96,12 +96,14 @@ enum class BlockState : std::uint8_t {
   swept = 3,       // a client looks for what can be reused
   large_head = 4,  // the first block of a large item
   large_part = 5,  // a further one
+  open = 6,        // some of its items are cut; nobody has it, so whoever wants items of its class may go on
 };
 
 // No word of a block ever comes back: the generation rises with every change.
 //
 //   63       28 27      20 19      8 7     3 2     0
 //   [generation][blocks   ][client   ][class ][state ]
+//   [generation][items that are cut  ][class ][open  ]
 struct LeaseWord {
   BlockState state = BlockState::free;
   std::uint8_t size_class = 0;
@@ -119,6 +121,12 @@ struct LeaseWord {
             .client = static_cast<std::uint16_t>(word >> 8 & 0xfff),
             .block_count = static_cast<std::uint8_t>(word >> 20 & 0xff),
             .generation = word >> 28};
+  }
+  // Of an open block: how many of its items are cut.
+  [[nodiscard]] constexpr std::uint32_t cut() const { return std::uint32_t{block_count} << 12 | client; }
+  [[nodiscard]] constexpr LeaseWord next_open(std::uint8_t size, std::uint32_t items_cut) const {
+    return next(BlockState::open, size, static_cast<std::uint16_t>(items_cut & 0xfff),
+                static_cast<std::uint8_t>(items_cut >> 12));
   }
   // The next word of the block.
   [[nodiscard]] constexpr LeaseWord next(BlockState s, std::uint8_t size, std::uint16_t who,

@@ -16,6 +16,11 @@ std::unexpected<Error> damaged_slot(std::uint64_t key_hash) {
               "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
 }
 
+std::unexpected<Error> damaged_item(const memory::ItemRef& ref) {
+  return fail(Errc::corrupt, "read",
+              fmt::format("the item at region {} unit {} is damaged", ref.region, ref.unit));
+}
+
 }  // namespace
 
 Table::Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options)
@@ -162,20 +167,23 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
 }
 
 coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
-  const auto damaged = [&ref] {
-    return fail(Errc::corrupt, "read",
-                fmt::format("the item at region {} unit {} is damaged", ref.region, ref.unit));
-  };
-  Found found;
-  if (cache_) {
-    std::size_t length = 0;
-    if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.now(), length)) {
-      session_.count(Counter::cache_hit);
-      if (!found.view.parse(copy.get(), length, ref)) co_return damaged();
-      found.copy = std::move(copy);
-      co_return found;
-    }
+  if (!cache_) co_return co_await fetch_item(ref);
+  std::size_t length = 0;
+  if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.now(), length)) {
+    session_.count(Counter::cache_hit);
+    Found found;
+    if (!found.view.parse(copy.get(), length, ref)) co_return damaged_item(ref);
+    found.copy = std::move(copy);
+    co_return found;
   }
+  auto found = co_await fetch_item(ref);
+  if (found)
+    cache_->insert(ref, found->view.bytes(), found->view.length_bytes(), session_.oldest_operation());
+  co_return found;
+}
+
+coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
+  Found found;
   std::uint64_t length = 0;
   const bool large = ref.size_class == memory::large_class;
   const bool here = endpoint_.mapped(ref.address(), sizeof(memory::ItemHeader)) != nullptr;
@@ -185,14 +193,14 @@ coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
     length = item_bytes(header->key_bytes, header->value_bytes);
     const std::uint64_t room =
         large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
-    if (length > room) co_return damaged();
+    if (length > room) co_return damaged_item(ref);
   } else {
     length = memory::class_bytes[ref.size_class];
   }
   auto bytes = co_await endpoint_.fetch(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
-  if (!found.view.parse(bytes->data(), bytes->size(), ref) || !found.view.is_intact()) co_return damaged();
-  if (cache_) cache_->insert(ref, bytes->data(), found.view.length_bytes(), session_.oldest_operation());
+  if (!found.view.parse(bytes->data(), bytes->size(), ref) || !found.view.is_intact())
+    co_return damaged_item(ref);
   found.copy = std::move(*bytes).take_copy();
   co_return found;
 }

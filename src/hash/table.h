@@ -154,7 +154,10 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
   coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
+  // The item that a slot was seen to name during this operation; from the cache, if it is there.
   coro::Task<Result<Found>> read_item(memory::ItemRef ref);
+  // The item that lies there, whether a slot names it or not.
+  coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
 
   // ---- writer.cc

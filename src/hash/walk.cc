@@ -56,7 +56,7 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
         base::Nanos began = session.begin_operation();
         ~During() { session.end_operation(began); }
       } during{session_};
-      auto found = co_await read_item(ref);
+      auto found = co_await fetch_item(ref);
       if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
       if (!found) continue;  // damaged, or not written yet; `check` tells which
       Result<Found> current;

@@ -345,6 +345,28 @@ TEST(Cache, AnItemThatWasUnlinkedWhileItWasCopiedIsNotKeptLonger) {
   EXPECT_EQ(cached.get("k").value(), "new");
 }
 
+// Receive: a walk that comes to an item which is unlinked meanwhile and whose memory is used again later, for
+// the same key. Expect: the client that walked does not take its copy for the new one.
+TEST(Cache, AnItemThatAWalkCameToIsNotKeptLonger) {
+  const auto store = make_store();
+  Client cached(*store, {.cache_bytes = 1U << 20});
+  Client other(*store);
+  for (const char* key : {"a", "k", "z"}) ASSERT_TRUE(other.put(key, "old").has_value());
+  const auto place = slot(*store, locations(other, "k").slot[0]).item();
+  const Table::Visit visit = [&](const ItemView& view) {
+    if (view.key() == "a") {
+      EXPECT_TRUE(other.remove("k").has_value());
+      store->advance(base::second_ns * 6 / 10);
+    }
+    return true;
+  };
+  ASSERT_TRUE(cached.run(cached.table().for_each(&visit)).has_value());
+  store->advance(base::second_ns * 6 / 10);
+  ASSERT_TRUE(other.put("k", "new").has_value());
+  ASSERT_EQ(slot(*store, locations(other, "k").slot[0]).item(), place) << "the test needs the same place";
+  EXPECT_EQ(cached.get("k").value(), "new");
+}
+
 TEST(Cache, KeepsWithinItsBytes) {
   ItemCache cache(1'000, base::second_ns);
   const std::vector<std::byte> bytes(300);

@@ -1,5 +1,6 @@
 // loch-sim: runs of the simulator, one after another on every processor, until one fails.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
@@ -8,8 +9,10 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
+#include "base/planted.h"
 #include "base/random.h"
 #include "sim/run/run.h"
 
@@ -23,6 +26,7 @@ struct Options {
   double minutes = 0;
   unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
   bool trace = false;
+  std::string planted;
 };
 
 struct Failure {
@@ -78,32 +82,53 @@ void Campaign::report(bool last) {
              static_cast<double>(operations_) / passed, last ? "\n" : " ");
 }
 
+// What failed, made as small as it goes, with all that happened to the key.
+void tell_story(const Failure& failure) {
+  constexpr std::uint64_t runs_max = 400;
+  const Setup least = minimize(failure.setup, runs_max);
+  Outcomes outcomes = run(least);
+  if (!outcomes.key.empty()) {
+    fmt::print("What happened to '{}':\n", outcomes.key);
+    outcomes = run(
+        least, {.line = [](const std::string& line) { fmt::print("{}\n", line); }, .only_key = outcomes.key});
+  }
+  fmt::print("\n{}\n{}\n{}\n", describe(least), outcomes.violation, outcomes.history);
+}
+
 int Campaign::run() {
   std::vector<std::thread> workers;
   for (unsigned i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { work(); });
+  std::thread reporter([this] {
+    while (!stop_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      if (::isatty(STDERR_FILENO) != 0) report(false);
+    }
+  });
   for (std::thread& worker : workers) worker.join();
+  stop_ = true;
+  reporter.join();
   report(true);
   if (!failure_) return 0;
-  fmt::print("{}{}\n{}\nRepeat it: loch-sim --workload {} --seed {}\n", describe(failure_->setup),
-             failure_->outcomes.violation, failure_->outcomes.history, options_.workload,
-             failure_->setup.seed);
+  tell_story(*failure_);
+  const std::string planted = options_.planted.empty() ? "" : " --planted " + options_.planted;
+  fmt::print("After {} runs. Repeat it: loch-sim{} --workload {} --seed {}\n", runs_, planted,
+             options_.workload, failure_->setup.seed);
   return 1;
 }
 
 int run_one(const Options& options) {
   const auto setup = draw_setup(options.workload, options.first);
   fmt::print("{}", describe(*setup));
-  const std::function<void(const std::string&)> say = [](const std::string& line) {
-    fmt::print("{}\n", line);
-  };
-  const Outcomes outcomes = run(*setup, options.trace ? say : nullptr);
+  Listener listener;
+  if (options.trace) listener.line = [](const std::string& line) { fmt::print("{}\n", line); };
+  Outcomes outcomes = run(*setup, listener);
   fmt::print("{} operations of the fabric, trace {:016x}\n", outcomes.operations, outcomes.trace_hash);
   for (std::size_t i = 0; i < counter_count; ++i) {
     if (outcomes.counted.values[i] != 0)
       fmt::print("  {} {}\n", name(static_cast<Counter>(i)), outcomes.counted.values[i]);
   }
   if (outcomes.violation.empty()) return 0;
-  fmt::print("{}\n{}\n", outcomes.violation, outcomes.history);
+  tell_story({*setup, std::move(outcomes)});
   return 1;
 }
 
@@ -111,17 +136,30 @@ int main_of(int argc, char** argv) {
   CLI::App app("Simulated runs of the store, with faults; each is given by a workload and a seed");
   Options options;
   std::optional<std::uint64_t> seed;
+  std::vector<std::string_view> planted;
+  for (const auto& [fault, name] : base::planted_names) planted.push_back(name);
   app.add_option("--workload", options.workload, fmt::format("one of {}", fmt::join(workloads(), ", ")));
   app.add_option("--seed", seed, "run this one alone, and tell what came of it");
   app.add_option("--seeds", options.seeds, "how many runs");
   app.add_option("--from", options.first, "the first of them; drawn unless told");
   app.add_option("--minutes", options.minutes, "run for so long");
   app.add_option("--jobs", options.jobs, "how many runs beside each other");
+  app.add_option("--planted", options.planted,
+                 fmt::format("break a rule on purpose: one of {}", fmt::join(planted, ", ")));
   app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric");
   CLI11_PARSE(app, argc, argv);
   if (auto setup = draw_setup(options.workload, 0); !setup) {
     fmt::print(stderr, "loch-sim: {}\n", setup.error().message());
     return 2;
+  }
+  if (!options.planted.empty()) {
+    const auto found = std::ranges::find(base::planted_names, options.planted, &base::PlantedName::name);
+    if (found == base::planted_names.end()) {
+      fmt::print(stderr, "loch-sim: there is nothing to plant that is called '{}'; there are: {}\n",
+                 options.planted, fmt::join(planted, ", "));
+      return 2;
+    }
+    base::plant(found->fault);
   }
   if (seed) {
     options.first = *seed;

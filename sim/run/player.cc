@@ -143,7 +143,9 @@ coro::Task<void> Player::act(Act what) {
 }
 
 Recorder::Index Player::ask(Kind kind, const std::string& key, ValueId written, ValueId expected) {
-  return table_.recorder.invoke(number_, kind, key, table_.now(), written, expected);
+  const auto asked = table_.recorder.invoke(number_, kind, key, table_.now(), written, expected);
+  tell(asked, "asks");
+  return asked;
 }
 
 void Player::told(Recorder::Index asked, const Result<void>& result) {
@@ -155,6 +157,7 @@ void Player::told(Recorder::Index asked, const Result<void>& result) {
                                         result.error().message()));
   }
   table_.recorder.respond(asked, *outcome, table_.now());
+  tell(asked, "learns");
 }
 
 void Player::told_value(Recorder::Index asked, const Result<void>& result, std::string_view value) {
@@ -165,6 +168,13 @@ void Player::told_value(Recorder::Index asked, const Result<void>& result, std::
   const auto found = table_.recorder.identify(operation.key, value, asked_at);
   if (!found.wrong.empty()) return table_.fail_with(fmt::format("player {}: {}", number_, found.wrong));
   table_.recorder.respond(asked, Outcome::ok, table_.now(), found.id);
+  tell(asked, "learns");
+}
+
+void Player::tell(Recorder::Index asked, const char* what) const {
+  if (!table_.say) return;
+  const Operation& operation = table_.recorder.history()[asked];
+  table_.say(operation.key, fmt::format("{} {}", what, describe(operation)));
 }
 
 std::string Player::make_new_value(ValueId id) {

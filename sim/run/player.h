@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct Table {
   std::uint64_t acts = 0;  // that have ended
   std::uint64_t corrupt_reads = 0;
   std::string violation{};  // what was found wrong first
+  // Told what the players ask and learn of a key.
+  std::function<void(const std::string& key, const std::string& what)> say{};
 
   [[nodiscard]] base::Nanos now() const { return store->simulation().now(); }
   void fail_with(std::string what) {
@@ -81,6 +84,7 @@ class Player {
                       ValueId expected = no_value);
   void told(Recorder::Index asked, const Result<void>& result);
   void told_value(Recorder::Index asked, const Result<void>& result, std::string_view value);
+  void tell(Recorder::Index asked, const char* what) const;
   [[nodiscard]] base::Nanos clock() const { return fabric_->clock().now(); }
 
   [[nodiscard]] bool stopped() const { return dead_ || paused_until_ > table_.now(); }

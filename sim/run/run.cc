@@ -1,6 +1,7 @@
 #include "sim/run/run.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -65,11 +66,16 @@ std::vector<std::string> keys_of(const Setup& setup) {
 
 class World {
  public:
-  World(const Setup& setup, const std::function<void(const std::string&)>& say)
-      : setup_(setup), say_(say), table_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
-    if (say_) {
+  World(const Setup& setup, const Listener& listener)
+      : setup_(setup),
+        listener_(listener),
+        table_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
+    if (listener_.line) {
       table_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
         tell(process, operation);
+      };
+      table_.say = [this](const std::string& key, const std::string& what) {
+        if (listener_.only_key.empty() || key == listener_.only_key) say(what);
       };
     }
     passed_.resize(setup.faults.size());
@@ -96,10 +102,14 @@ class World {
   void judge_keys(Player& judge);
   void judge_history();
   void tell(std::uint32_t process, const fabric::Operation& operation);
+  void say(const std::string& what) {
+    listener_.line(fmt::format("{:>14} {}", simulation().now() - 1'000 * second_ns, what));
+  }
+  [[nodiscard]] bool is_of_key(hash::SlotNumber slot) const;
   void mark(std::size_t index) { ready_.push_back(index); }
 
   const Setup& setup_;
-  const std::function<void(const std::string&)>& say_;
+  const Listener& listener_;
   Table table_;
   Outcomes outcomes_;
   std::vector<std::unique_ptr<Player>> players_;
@@ -125,7 +135,9 @@ void World::pass(const char* point) {
   if (running_ == nullptr) return;
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
-    if (fault.at_point != point || fault.player + 1 != running_->number() || begun_[i]) continue;
+    if (fault.at_point == nullptr || std::string_view(fault.at_point) != point ||
+        fault.player + 1 != running_->number() || begun_[i])
+      continue;
     if (++passed_[i] != fault.nth) continue;
     begun_[i] = true;
     begin(fault);
@@ -205,7 +217,7 @@ void World::begin_due_faults() {
 }
 
 void World::begin(const Fault& fault) {
-  if (say_) say_(fmt::format("{:>12} fault: {}", simulation().now(), describe(fault)));
+  if (listener_.line) say("fault: " + describe(fault));
   SimStore& store = *table_.store;
   Player* player = nullptr;
   for (const auto& p : players_) {
@@ -371,42 +383,96 @@ void World::judge_history() {
   const CheckResult result = check_linearizability(table_.recorder.timeless_history());
   if (result.verdict == Verdict::linearizable || result.verdict == Verdict::undecided) return;
   table_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
+  outcomes_.key = result.key;
   outcomes_.history = result.explanation;
+}
+
+// A word of the index, for people.
+std::string slot_text(std::uint64_t raw) {
+  const hash::SlotWord word{raw};
+  if (raw == 0) return "unborn";
+  if (word.is(hash::SlotType::empty)) return fmt::format("E(#{:x})", word.nonce());
+  if (!word.names_item()) return fmt::format("{:x}?", raw);
+  constexpr std::array types{'?', 'E', 'C', 'I', 'A', 'P', 'M', '?'};
+  const memory::ItemRef item = word.item();
+  return fmt::format("{}(item {}:{:#x}, tag {})", types[static_cast<std::size_t>(word.type())], item.region,
+                     item.address().offset_bytes, word.tag());
+}
+
+bool World::is_of_key(hash::SlotNumber slot) const {
+  const auto directory =
+      hash::Directory::decode(fabric::load_word(table_.store->memory().at(hash::directory_address)));
+  const auto key = hash::Key::of(listener_.only_key, setup_.geometry.hash_seed);
+  const auto at = hash::Locations::of(key.hash, directory, setup_.geometry.candidates);
+  return std::find(at.slot.begin(), at.slot.begin() + at.count, slot) != at.slot.begin() + at.count;
 }
 
 void World::tell(std::uint32_t process, const fabric::Operation& operation) {
   using Op = fabric::Operation::Kind;
+  const bool of_index = operation.at.region == memory::index_region;
+  const hash::SlotNumber slot = operation.at.offset_bytes / sizeof(std::uint64_t);
+  if (!listener_.only_key.empty() && !(of_index && is_of_key(slot))) return;
+  const auto word = [&](std::uint64_t raw) { return of_index ? slot_text(raw) : fmt::format("{:x}", raw); };
+  const bool is_word = operation.length_bytes == sizeof(std::uint64_t);
   std::string what;
   switch (operation.kind) {
     case Op::read:
-      what = operation.length_bytes == sizeof(std::uint64_t)
-                 ? fmt::format("read -> {:x}", fabric::load_word(operation.local))
-                 : fmt::format("read {} B", operation.length_bytes);
+      what = is_word ? fmt::format("read {}", word(fabric::load_word(operation.local)))
+                     : fmt::format("read {} B", operation.length_bytes);
       break;
     case Op::write:
-      what = operation.length_bytes == sizeof(std::uint64_t)
-                 ? fmt::format("write {:x}", fabric::load_word(operation.local))
-                 : fmt::format("write {} B", operation.length_bytes);
+      what = is_word ? fmt::format("write {}", word(fabric::load_word(operation.local)))
+                     : fmt::format("write {} B", operation.length_bytes);
       break;
     case Op::compare_swap:
-      what =
-          fmt::format("compare_swap {:x} by {:x} -> {}", operation.compare, operation.operand,
-                      operation.result == operation.compare ? "done" : fmt::format("{:x}", operation.result));
+      what = operation.result == operation.compare
+                 ? fmt::format("{} -> {}", word(operation.compare), word(operation.operand))
+                 : fmt::format("{} -> {} fails: {}", word(operation.compare), word(operation.operand),
+                               word(operation.result));
       break;
     case Op::fetch_add:
-      what = fmt::format("fetch_add {} -> {:x}", operation.operand, operation.result);
+      what = fmt::format("{} + {}", operation.result, operation.operand);
       break;
   }
-  say_(fmt::format("{:>12} {:>3}  {}:{:#x} {}", simulation().now(), process, operation.at.region,
-                   operation.at.offset_bytes, what));
+  say(fmt::format("client {}, {} {:#x}: {}", process, of_index ? "slot" : "data",
+                  of_index ? slot : operation.at.offset_bytes, what));
 }
 
 }  // namespace
 
-Outcomes run(const Setup& setup, const std::function<void(const std::string&)>& say) {
+Outcomes run(const Setup& setup, const Listener& listener) {
   static const bool hooked = (base::set_fault_hook(&on_point), true);
   LOCH_CHECK(hooked);
-  return World(setup, say).play();
+  return World(setup, listener).play();
+}
+
+Setup minimize(const Setup& failing, std::uint64_t runs_max) {
+  Setup least = failing;
+  // Whatever is wrong with a smaller one counts.
+  const auto fails = [&](const Setup& setup) {
+    if (runs_max == 0) return false;
+    --runs_max;
+    return !run(setup).violation.empty();
+  };
+  for (bool smaller = true; smaller && runs_max != 0;) {
+    smaller = false;
+    const auto attempt = [&](auto change) {
+      Setup setup = least;
+      change(setup);
+      if (!fails(setup)) return;
+      least = std::move(setup);
+      smaller = true;
+    };
+    for (std::size_t i = least.faults.size(); i > 0; --i) {
+      attempt([i](Setup& s) { s.faults.erase(s.faults.begin() + static_cast<std::ptrdiff_t>(i) - 1); });
+    }
+    if (least.acts > 1) attempt([](Setup& s) { s.acts /= 2; });
+    if (least.acts > 1) attempt([](Setup& s) { --s.acts; });
+    if (least.players > 1) attempt([](Setup& s) { --s.players; });
+    if (least.keys > 1) attempt([](Setup& s) { --s.keys; });
+    if (least.kept_keys > 0) attempt([](Setup& s) { s.kept_keys /= 2; });
+  }
+  return least;
 }
 
 }  // namespace loch::sim

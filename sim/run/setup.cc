@@ -16,8 +16,8 @@ using base::millisecond_ns;
 using base::second_ns;
 using fabric::sim::Network;
 
-constexpr std::array<std::string_view, 9> names = {"hot",    "churn", "crowded",  "growth", "large",
-                                                   "mortal", "walk",  "shortage", "any"};
+constexpr std::array<std::string_view, 10> names = {"hot",   "churn",  "jam",  "crowded",  "growth",
+                                                    "large", "mortal", "walk", "shortage", "any"};
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -64,6 +64,20 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
   return fault;
 }
 
+// A player stops half way through an insert or a move, for long enough that others meet what it left.
+Fault draw_stop(base::Random& random, const Setup& setup) {
+  constexpr const char* points[] = {"put.after_pending",   "put.before_commit", "put.before_withdraw",
+                                    "move.after_announce", "move.after_place",  "move.after_mark",
+                                    "move.after_commit",   "resolve.before_cas"};
+  Fault fault{.kind = random.below(4) == 0 ? Fault::Kind::kill : Fault::Kind::pause};
+  fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  fault.at_point = points[random.below(std::size(points))];
+  fault.nth = 1 + static_cast<std::uint32_t>(random.below(8));
+  fault.lasts_ns =
+      random.below(one_of(random, {10 * microsecond_ns, 200 * microsecond_ns, 50 * millisecond_ns}));
+  return fault;
+}
+
 void draw_common(base::Random& random, Setup& setup) {
   setup.geometry.candidates = one_of(random, {2U, 3U, 3U, 4U});
   setup.geometry.expiry_ns = one_of(random, {20 * millisecond_ns, 200 * millisecond_ns, second_ns});
@@ -83,6 +97,20 @@ void draw_common(base::Random& random, Setup& setup) {
 
 void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "churn") setup.mix = mixes[1];
+  if (setup.workload == "jam") {
+    // A few keys that share a few slots, and are moved about all the time.
+    setup.geometry.candidates = 2 + static_cast<std::uint32_t>(random.below(2));
+    setup.crowd_rows = setup.geometry.candidates == 2 ? 4 : 8;
+    const std::uint32_t slots = setup.geometry.candidates * setup.crowd_rows;
+    setup.keys = slots / 2 + 1 + static_cast<std::uint32_t>(random.below(slots / 2));
+    setup.players = 4 + static_cast<std::uint32_t>(random.below(4));
+    setup.acts = 100;
+    setup.think_max_ns = 0;
+    setup.mix = {40, 2, 5, 30, 2, 20, 1, 0, 0, 0};
+    setup.network.delay_max_ns = one_of(random, {3'000UL, 50'000UL});
+    setup.value_bytes_max = 3'000;
+    setup.value_bytes_min = 2'000;
+  }
   if (setup.workload == "crowded" || setup.workload == "growth") {
     // As few as keys can be found for in a moment.
     setup.crowd_rows = setup.geometry.candidates == 2 ? 8 : setup.geometry.candidates == 3 ? 16 : 64;
@@ -147,9 +175,11 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   setup.workload = workload == "any" ? names[random.below(names.size() - 1)] : workload;
   draw_common(random, setup);
   draw_workload(random, setup);
-  constexpr std::uint64_t faults_max = 4;
-  const std::uint64_t faults = random.below(faults_max + 1);
+  const std::uint64_t faults = random.below(5);
   for (std::uint64_t i = 0; i < faults; ++i) setup.faults.push_back(draw_fault(random, setup));
+  // Where everybody is in everybody's way, those that stop half way are what others have to deal with.
+  const std::uint64_t stops = setup.workload == "jam" ? random.below(30) : 0;
+  for (std::uint64_t i = 0; i < stops; ++i) setup.faults.push_back(draw_stop(random, setup));
   return setup;
 }
 

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "base/fault.h"
+#include "base/planted.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -89,7 +90,7 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, Slot
 
   // Step 2: after that, announce the move, or see that the source has not changed.
   LOCH_FAULT_POINT("move.before_announce");
-  if (committed.tag() == 0) {
+  if (committed.tag() == 0 && !base::planted(base::Planted::move_without_tag)) {
     auto announced = co_await swap_slot(from, committed, committed.with_tag(1));
     if (!announced || !*announced) co_return announced;
     committed = committed.with_tag(1);
@@ -116,7 +117,8 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
     if (seen->at.slot[j] == to) destination = static_cast<int>(j);
   }
   // Step 3.
-  const auto tag = static_cast<std::uint8_t>(committed.tag() + 1);
+  const auto tag =
+      static_cast<std::uint8_t>(committed.tag() + (base::planted(base::Planted::move_without_tag) ? 0 : 1));
   const SlotWord placed = SlotWord::link(SlotType::placed, item, committed.filter(), tag, empty.level())
                               .with_ref(seen->at.ref_of(static_cast<unsigned>(source)));
   auto won = co_await swap_slot(to, empty, placed);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/fault.h"
+#include "base/planted.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -264,7 +265,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
     co_return std::unexpected(std::move(read.error()));
   Collect expected = static_cast<const Collect&>(*seen);
   expected.word[a] = pending;
-  if (!again.same_words(expected)) co_return Outcome::again;  // settled by put_step5_settle
+  if (!again.same_words(expected) && !base::planted(base::Planted::insert_without_look))
+    co_return Outcome::again;  // settled by put_step5_settle
   LOCH_FAULT_POINT("put.before_commit");
   SlotWord before;
   auto won = co_await swap_slot(item->pending_slot, pending, pending.with_type(SlotType::committed), &before);
@@ -324,7 +326,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
 // item was committed.
 coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewItem* item) {
   if (there == item->pending_word) co_return Outcome::again;
-  if (there != item->pending_word.with_type(SlotType::aborted)) {
+  if (there != item->pending_word.with_type(SlotType::aborted) &&
+      !base::planted(base::Planted::wrong_roll_back)) {
     item->pending_at = -1;
     note_insert(false);
     co_return Outcome::done;

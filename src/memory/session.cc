@@ -6,12 +6,19 @@
 
 #include "base/check.h"
 #include "base/fault.h"
+#include "base/planted.h"
 
 namespace loch::memory {
 namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t client_bits = 12;
+
+// Whether unlinked memory rests at all.
+bool memory_rests() {
+  return !base::planted(base::Planted::reuse_before_expiry) &&
+         !base::planted(base::Planted::checks_of_the_ends);
+}
 
 }  // namespace
 
@@ -159,6 +166,7 @@ base::Nanos Session::pin() {
 void Session::unpin(base::Nanos start) { pins_.drop(start, entry_->pin_start_ns); }
 
 std::uint64_t Session::next_nonce() {
+  if (base::planted(base::Planted::empty_without_nonce)) return 0;
   if (nonce_ == nonce_end_) {
     // Reserved before they are used, so that a successor starts beyond what this session may have given out.
     nonce_ = shared(entry_->next_nonce).load(std::memory_order_acquire);
@@ -179,7 +187,7 @@ Stats Session::stats() const {
 void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
   raise_latest(now);
-  const base::Nanos expiry = geometry().expiry_ns;
+  const base::Nanos expiry = memory_rests() ? geometry().expiry_ns : 0;
   horizon_ns_ = now > expiry ? now - expiry : 0;
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
@@ -190,7 +198,8 @@ void Session::look_at_the_others_now(base::Nanos now) {
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
-      if (start == 0 || start > horizon_ns_ || !memory_->fabric().present(number)) continue;
+      if (start == 0 || start > horizon_ns_ || !memory_->fabric().present(number) || !memory_rests())
+        continue;
       stuck_from_ns_ = std::min(stuck_from_ns_, start);
       stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
     }
@@ -233,7 +242,7 @@ std::uint16_t Session::take_dead(std::uint16_t from) {
     ClientEntry& other = entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     const auto claimed = memory_->fabric().claim_presence(number);
-    if (!claimed || !*claimed) continue;
+    if (!claimed || (!*claimed && !base::planted(base::Planted::lease_without_fence))) continue;
     if (shared(other.open).load(std::memory_order_acquire) == 0) {
       memory_->fabric().release_presence(number);
       continue;

@@ -1,0 +1,50 @@
+// Planted faults: rules of the protocols that can be broken on purpose, so that the tests show that they
+// would be missed. Compiled in with the fault points alone; anywhere else nothing is ever planted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace loch::base {
+
+enum class Planted : std::uint8_t {
+  nothing,
+  empty_without_nonce,  // an EMPTY word comes back
+  miss_by_one_collect,  // "not found" is answered after one look at the slots
+  insert_without_look,  // a pending insert is committed without a second look at the other slots
+  move_without_tag,     // a moved item's words carry the tag that it had
+  wrong_roll_back,      // an insert that another client committed is taken for lost, and cleared
+  stale_helper,         // what is half done is brought on from one look at the slots
+  reuse_before_expiry,  // unlinked memory does not rest
+  lease_without_fence,  // blocks are taken from a client that has not ended
+  checks_of_the_ends,   // a long item is taken for whole if its ends are
+};
+
+struct PlantedName {
+  Planted fault;
+  std::string_view name;
+};
+inline constexpr std::array planted_names = {
+    PlantedName{Planted::empty_without_nonce, "empty_without_nonce"},
+    PlantedName{Planted::miss_by_one_collect, "miss_by_one_collect"},
+    PlantedName{Planted::insert_without_look, "insert_without_look"},
+    PlantedName{Planted::move_without_tag, "move_without_tag"},
+    PlantedName{Planted::wrong_roll_back, "wrong_roll_back"},
+    PlantedName{Planted::stale_helper, "stale_helper"},
+    PlantedName{Planted::reuse_before_expiry, "reuse_before_expiry"},
+    PlantedName{Planted::lease_without_fence, "lease_without_fence"},
+    PlantedName{Planted::checks_of_the_ends, "checks_of_the_ends"},
+};
+
+#ifdef LOCH_FAULT_POINTS
+// Not synchronised: set before any client runs.
+inline Planted planted_fault = Planted::nothing;
+inline bool planted(Planted fault) { return planted_fault == fault; }
+inline void plant(Planted fault) { planted_fault = fault; }
+#else
+constexpr bool planted(Planted /*fault*/) { return false; }
+#endif
+
+}  // namespace loch::base

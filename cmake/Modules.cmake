@@ -30,13 +30,14 @@ function(loch_module name)
   set_property(GLOBAL APPEND PROPERTY LOCH_MODULES loch_${name})
 endfunction()
 
-# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SERIAL] [NO_TSAN reason])
+# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SERIAL] [SIM] [NO_TSAN reason])
 #
 # A GoogleTest binary that sees all of src/ and links the whole library. SERIAL: its tests run with no other beside
-# them. NO_TSAN: it is not built under the thread sanitizer, for the reason given.
+# them. SIM: it belongs to the simulator, and is built with it. NO_TSAN: it is not built under the thread sanitizer, for
+# the reason given.
 function(loch_test name)
-  cmake_parse_arguments(arg "SERIAL" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
-  if(NOT LOCH_BUILD_TESTS)
+  cmake_parse_arguments(arg "SERIAL;SIM" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
+  if(NOT LOCH_BUILD_TESTS AND NOT (arg_SIM AND LOCH_BUILD_SIM))
     return()
   endif()
   if(arg_NO_TSAN AND "thread" IN_LIST LOCH_SANITIZE)

@@ -1,0 +1,65 @@
+// Recorder: what may be found under a key, and for how long.
+#include "sim/run/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/linearizability.h"
+#include "sim/value.h"
+
+namespace loch::sim {
+namespace {
+
+std::string value_of(ValueId id) {
+  std::string value;
+  make_value(id, 40, value);
+  return value;
+}
+
+TEST(Recorder, KnowsEachValueByItsKey) {
+  Recorder recorder;
+  const ValueId id = recorder.new_value();
+  recorder.invoke(1, Kind::put, "k", 10, id);
+  EXPECT_EQ(recorder.identify("k", value_of(id), 20).id, id);
+  EXPECT_NE(recorder.identify("other", value_of(id), 20).wrong, "") << "written under another key";
+  EXPECT_NE(recorder.identify("k", value_of(id + 1), 20).wrong, "") << "never written";
+  EXPECT_NE(recorder.identify("k", value_of(id).substr(1), 20).wrong, "") << "cut";
+}
+
+TEST(Recorder, AMortalValueIsGoneInTime) {
+  Recorder recorder;
+  const ValueId id = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, id);
+  recorder.make_mortal(put, 100);
+  recorder.respond(put, Outcome::ok, 20);
+  EXPECT_EQ(recorder.identify("k", value_of(id), 99).wrong, "");
+  EXPECT_NE(recorder.identify("k", value_of(id), 100).wrong, "");
+  const auto early = recorder.invoke(2, Kind::get, "k", 30);
+  recorder.respond(early, Outcome::ok, 40, id);
+  const auto late = recorder.invoke(2, Kind::get, "k", 110);
+  recorder.respond(late, Outcome::not_found, 120);
+  EXPECT_TRUE(check_linearizability(recorder.timeless_history()).linearizable());
+  const auto too_early = recorder.invoke(2, Kind::get, "k", 50);
+  recorder.respond(too_early, Outcome::not_found, 60);
+  EXPECT_FALSE(check_linearizability(recorder.timeless_history()).linearizable());
+}
+
+// A replace that is under way when the time of what it expects is over may come before that or after it.
+TEST(Recorder, AReplaceMayBeOvertakenByTheEndOfWhatItExpects) {
+  Recorder recorder;
+  const ValueId mortal = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
+  recorder.make_mortal(put, 100);
+  recorder.respond(put, Outcome::ok, 20);
+  const ValueId next = recorder.new_value();
+  const auto replace = recorder.invoke(1, Kind::replace, "k", 90, next, mortal);
+  const auto get = recorder.invoke(2, Kind::get, "k", 105);
+  recorder.respond(get, Outcome::not_found, 107);
+  recorder.respond(replace, Outcome::ok, 110);
+  const auto after = recorder.invoke(2, Kind::get, "k", 120);
+  recorder.respond(after, Outcome::ok, 121, next);
+  EXPECT_TRUE(check_linearizability(recorder.timeless_history()).linearizable());
+  EXPECT_FALSE(check_linearizability(recorder.history()).linearizable());
+}
+
+}  // namespace
+}  // namespace loch::sim

@@ -108,9 +108,9 @@ TEST_P(Teeth, FindWhatIsPlanted) {
 
 using base::Planted;
 constexpr std::array all_teeth = {
-    Tooth{Planted::empty_without_nonce, "jam", 2'000}, Tooth{Planted::miss_by_one_collect, "jam", 200},
-    Tooth{Planted::insert_without_look, "jam", 500},   Tooth{Planted::move_without_tag, "crowded", 100},
-    Tooth{Planted::wrong_roll_back, "jam", 200},       Tooth{Planted::stale_helper, "jam", 8'000},
+    Tooth{Planted::empty_without_nonce, "jam", 2'000}, Tooth{Planted::miss_by_one_collect, "jam", 2'000},
+    Tooth{Planted::insert_without_look, "jam", 1'000}, Tooth{Planted::move_without_tag, "jam", 2'000},
+    Tooth{Planted::wrong_roll_back, "jam", 500},       Tooth{Planted::stale_helper, "jam", 8'000},
     Tooth{Planted::reuse_before_expiry, "hot", 50},    Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::checks_of_the_ends, "hot", 50},
 };

@@ -77,9 +77,9 @@ void Campaign::work() {
 void Campaign::report(bool last) {
   const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const std::scoped_lock lock(mutex_);
-  fmt::print(stderr, "{}{} runs, {:.0f} a second; {:.0f} operations of the fabric a second{}",
-             last ? "\r" : "\r", runs_, static_cast<double>(runs_) / passed,
-             static_cast<double>(operations_) / passed, last ? "\n" : " ");
+  fmt::print(stderr, "\r{} runs, {:.0f} a second; {:.0f} operations of the fabric a second{}", runs_,
+             static_cast<double>(runs_) / passed, static_cast<double>(operations_) / passed,
+             last ? "\n" : " ");
 }
 
 // What failed, made as small as it goes, with all that happened to the key.

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -21,7 +22,6 @@ namespace {
 
 using base::millisecond_ns;
 using base::second_ns;
-using fabric::sim::SimFabric;
 using fabric::sim::SimStore;
 using fabric::sim::Simulation;
 
@@ -162,8 +162,9 @@ void World::join(std::uint32_t acts) {
 }
 
 void World::run_players() {
-  for (std::size_t i = 0; i < ready_.size(); ++i) run_player(ready_[i]);
-  ready_.clear();
+  while (!ready_.empty()) {
+    for (const std::size_t index : std::exchange(ready_, {})) run_player(index);
+  }
 }
 
 void World::run_player(std::size_t index) {

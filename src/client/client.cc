@@ -363,7 +363,7 @@ coro::Task<Result<void>> Client::describe(Info* into) {
     info.data_bytes += memory::block_bytes;
     if (memory::holds_descriptors(block)) continue;
     ++info.blocks;
-    const auto lease = co_await allocator_.lease_of(block);
+    auto lease = co_await allocator_.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
     if (lease->state == memory::BlockState::free) ++info.blocks_free;
     if (lease->state == memory::BlockState::leased || lease->state == memory::BlockState::swept)

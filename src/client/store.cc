@@ -10,7 +10,6 @@ namespace loch {
 namespace {
 
 using client::Client;
-using client::ClientOptions;
 
 std::atomic<std::uint64_t> next_impl_id{1};
 
@@ -112,7 +111,7 @@ struct ThreadClients {
   std::vector<Entry> entries;
 
   ~ThreadClients() {
-    for (Entry& entry : entries) {
+    for (const Entry& entry : entries) {
       if (const auto impl = entry.impl.lock()) {
         impl->give_back(entry.client);
       }

@@ -106,7 +106,7 @@ coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
   std::vector<memory::Allocator::ItemWords> items;
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const auto word_of_block = co_await allocator_.lease_of(block);
+    auto word_of_block = co_await allocator_.lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
     if (auto looked = co_await allocator_.look_at_items(block, lease, &items); !looked) co_return looked;
@@ -202,7 +202,7 @@ coro::Task<Result<Report>> Table::check() {
   std::vector<memory::Allocator::ItemWords> items;
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const auto word_of_block = co_await allocator_.lease_of(block);
+    auto word_of_block = co_await allocator_.lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
     const bool held = lease.state == BlockState::leased || lease.state == BlockState::swept;

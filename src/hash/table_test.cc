@@ -48,9 +48,9 @@ std::string padded(std::string_view value) {
   return text;
 }
 
-// "ok", the value that a get found, or the name of the error.
+// The value that a get found without what it was padded with, or the name of the error.
 std::string answer(const Result<std::string>& r) {
-  return r ? std::string(r->c_str()) : std::string(name(r.error().code));
+  return r ? r->substr(0, r->find('\0')) : std::string(name(r.error().code));
 }
 
 // How the slots are around the key that a test is about.
@@ -369,7 +369,7 @@ TEST_P(Splitting, ADeadSplitterLeavesTheKeyUsable) {
   for (const bool collected_first : {false, true}) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("dies before step {}{}", at, collected_first ? ", collected" : ""));
-      Growing stage(moves_up, at_home);
+      const Growing stage(moves_up, at_home);
       Stepper a(*stage.store);
       a.look_at(stage.slots);
       const auto said = a.run(perform(&a.client(), Op::put, stage.other, "other", 0), at, [] {}, true);

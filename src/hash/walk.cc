@@ -18,11 +18,8 @@
 namespace loch::hash {
 
 using memory::BlockNumber;
-using memory::BlockState;
 using memory::ItemKind;
 using memory::ItemRef;
-using memory::ItemState;
-using memory::LeaseWord;
 
 coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   const base::Nanos pinned = session_.pin();
@@ -30,7 +27,8 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
     memory::Session& session;
     base::Nanos start;
     ~Unpin() { session.unpin(start); }
-  } unpin{session_, pinned};
+  };
+  const Unpin unpin{session_, pinned};
   base::Nanos start = session_.now();
   while (start <= pinned + memory::Session::write_lead_max_ns) {
     co_await endpoint_.sleep_until(pinned + memory::Session::write_lead_max_ns + 1);
@@ -42,7 +40,7 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   const BlockNumber blocks = allocator_.block_count();
   for (BlockNumber block = 1; block < blocks; ++block) {
     if (memory::holds_descriptors(block)) continue;
-    const auto lease = co_await allocator_.lease_of(block);
+    auto lease = co_await allocator_.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
     if (auto looked = co_await allocator_.look_at_items(block, *lease, &items); !looked) co_return looked;
     for (std::uint32_t i = 0; i < items.size(); ++i) {
@@ -55,7 +53,8 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
         memory::Session& session;
         base::Nanos began = session.begin_operation();
         ~During() { session.end_operation(began); }
-      } during{session_};
+      };
+      const During during{session_};
       auto found = co_await fetch_item(ref);
       if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
       if (!found) continue;  // damaged, or not written yet; `check` tells which

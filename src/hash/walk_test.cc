@@ -12,10 +12,8 @@ namespace loch::hash {
 namespace {
 
 using fake::Client;
-using fake::directory_of;
 using fake::locations;
 using fake::make_store;
-using fake::MemoryStore;
 using fake::slot;
 
 // ---- iteration

@@ -79,7 +79,7 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
 }
 
 coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t size_class) {
-  const auto free = co_await lease_of(block);
+  auto free = co_await lease_of(block);
   if (!free) co_return std::unexpected(std::move(free.error()));
   const bool open = free->state == BlockState::open && free->size_class == size_class;
   if (free->state != BlockState::free && !open) co_return false;
@@ -283,7 +283,7 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   const BlockNumber count = block_count();
   for (BlockNumber block = 1; block < count; ++block) {
     if (holds_descriptors(block)) continue;
-    const auto word = co_await lease_of(block);
+    auto word = co_await lease_of(block);
     if (!word) co_return std::unexpected(std::move(word.error()));
     Result<bool> swept = false;
     if (word->state == BlockState::full || word->state == BlockState::open)
@@ -302,7 +302,7 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   BlockNumber covered_until = 0;  // by a large item's head
   for (BlockNumber block = 1; block < count; ++block) {
     if (holds_descriptors(block)) continue;
-    const auto read = co_await lease_of(block);
+    auto read = co_await lease_of(block);
     if (!read) co_return std::unexpected(std::move(read.error()));
     const LeaseWord word = *read;
     if (word.state == BlockState::large_head) covered_until = block + word.block_count;
@@ -366,7 +366,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     const BlockNumber count = block_count();
     BlockNumber run = 0;
     for (BlockNumber block = 1; block < count; ++block) {
-      const auto word = co_await lease_of(block);
+      auto word = co_await lease_of(block);
       if (!word) co_return std::unexpected(std::move(word.error()));
       run = !holds_descriptors(block) && word->state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;
@@ -390,7 +390,7 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
   std::uint64_t taken = 0;
   for (; taken < count; ++taken) {
     const auto block = static_cast<BlockNumber>(first + taken);
-    const auto free = co_await lease_of(block);
+    auto free = co_await lease_of(block);
     if (!free) co_return std::unexpected(std::move(free.error()));
     if (free->state != BlockState::free) break;
     const LeaseWord mine = taken == 0 ? free->next(BlockState::leased, large_class, session_.client())
@@ -406,7 +406,7 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
     if (auto done = co_await endpoint_.write_word(block_address(first), claimed); !done) {
       co_return std::unexpected(std::move(done.error()));
     }
-    const auto leased = co_await lease_of(first);
+    auto leased = co_await lease_of(first);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
     auto done = co_await change_lease(first, leased->encode(),
                                       leased->next(BlockState::large_head, large_class, session_.client(),
@@ -415,7 +415,7 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
   }
   for (std::uint64_t i = taken; i > 0; --i) {
     const auto block = static_cast<BlockNumber>(first + i - 1);
-    const auto mine = co_await lease_of(block);
+    auto mine = co_await lease_of(block);
     if (!mine) co_return std::unexpected(std::move(mine.error()));
     if (auto done = co_await change_lease(block, mine->encode(), mine->next(BlockState::free, 0, 0)); !done) {
       co_return done;
@@ -431,7 +431,7 @@ coro::Task<Result<bool>> Allocator::free_own_large() {
   Note note;
   while (take_rested(large_class, note, session_.now())) {
     const BlockNumber head = block_of(note.item);
-    const auto word = co_await lease_of(head);
+    auto word = co_await lease_of(head);
     if (!word) co_return std::unexpected(std::move(word.error()));
     if (word->state != BlockState::large_head || !co_await claim(note)) continue;
     if (auto done = co_await free_large(head, *word); !done)
@@ -467,7 +467,7 @@ coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWor
 coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word) {
   for (std::uint8_t i = 1; i < word.block_count; ++i) {
     const BlockNumber block = head + i;
-    const auto part = co_await lease_of(block);
+    auto part = co_await lease_of(block);
     if (!part) co_return std::unexpected(std::move(part.error()));
     // Freed already by a client that died half way.
     if (part->state != BlockState::large_part || part->client != word.client || part->block_count != i)

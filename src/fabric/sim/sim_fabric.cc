@@ -200,7 +200,7 @@ class SimPort final : public Port {
 
   // A piece has taken effect.
   void finish(const std::shared_ptr<Flight>& flight, const Operation& operation) {
-    SimStore& sim = fabric_.sim();
+    const SimStore& sim = fabric_.sim();
     simulation_.note(std::uint64_t{operation.at.region} << 56 | operation.at.offset_bytes);
     const bool is_word = operation.kind == Operation::Kind::read && operation.length_bytes == word_bytes;
     simulation_.note(is_word ? load_word(operation.local) : operation.result);

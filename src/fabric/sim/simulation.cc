@@ -6,12 +6,12 @@ namespace loch::fabric::sim {
 
 void Simulation::at(base::Nanos time, Event event) {
   events_.push_back({std::max(time, now_), ++events_added_, std::move(event)});
-  std::push_heap(events_.begin(), events_.end());
+  std::ranges::push_heap(events_, Later{});
 }
 
 bool Simulation::run_one() {
   if (events_.empty()) return false;
-  std::pop_heap(events_.begin(), events_.end());
+  std::ranges::pop_heap(events_, Later{});
   Due due = std::move(events_.back());
   events_.pop_back();
   move_to(due.time);

@@ -57,9 +57,11 @@ class Simulation {
     base::Nanos time;
     std::uint64_t number;
     Event event;
-    // For a heap whose front is the earliest.
-    bool operator<(const Due& other) const {
-      return std::pair(time, number) > std::pair(other.time, other.number);
+  };
+  // Of a heap whose front is the earliest.
+  struct Later {
+    bool operator()(const Due& a, const Due& b) const {
+      return std::pair(a.time, a.number) > std::pair(b.time, b.number);
     }
   };
   void move_to(base::Nanos time);

@@ -15,7 +15,7 @@
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
 // two, wait
 //    for the first to complete.
-// P4 A failed operation may or may not have happened.
+// P4 A failed operation may or may not have happened. Once it has ended it does not happen any more.
 // P5 Every operation is bounded by a deadline and ends in success or an Error.
 #pragma once
 

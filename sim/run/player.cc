@@ -41,19 +41,19 @@ Result<void> just_the_error(Result<T>& result) {
 
 }  // namespace
 
-Player::Player(Table& table, std::uint32_t number, std::uint32_t acts)
-    : table_(table),
+Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts)
+    : scene_(scene),
       number_(number),
       acts_left_(acts),
-      random_(base::mix(table.setup.seed) + number),
-      fabric_(std::make_shared<fabric::sim::SimFabric>(table.store, number)) {
+      random_(base::mix(scene.setup.seed) + number),
+      fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number)) {
   auto memory = memory::StoreMemory::attach(fabric_);
   LOCH_CHECK(memory.has_value());
   auto opened = client::Client::open(
-      *memory, {.timeout_ns = table.setup.timeout_ns, .cache_bytes = table.setup.cache_bytes});
+      *memory, {.timeout_ns = scene.setup.timeout_ns, .cache_bytes = scene.setup.cache_bytes});
   if (opened) client_ = std::move(*opened);
   if (!opened && opened.error().code != Errc::timed_out)
-    table_.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
+    scene_.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
 }
 
 base::Nanos Player::run() {
@@ -77,7 +77,7 @@ void Player::kill() {
   dead_ = true;
   silent_ = true;
   fabric_->kill();
-  table_.store->memory().kill(client_->session().client());
+  scene_.store->memory().kill(client_->session().client());
 }
 
 void Player::bury() {
@@ -88,7 +88,7 @@ void Player::bury() {
   paused_until_ = 0;
   while (task_ && !task_->done()) {
     const base::Nanos next = run();
-    if (next != 0) table_.store->simulation().run_until(next + table_.setup.tick_ns);
+    if (next != 0) scene_.store->simulation().run_until(next + scene_.setup.tick_ns);
   }
   client_.reset();
 }
@@ -96,22 +96,22 @@ void Player::bury() {
 coro::Task<void> Player::play(Player* self) {
   while (self->acts_left_ > 0) {
     --self->acts_left_;
-    if (self->table_.setup.think_max_ns != 0) {
-      const base::Nanos wait = self->random_.below(self->table_.setup.think_max_ns);
+    if (self->scene_.setup.think_max_ns != 0) {
+      const base::Nanos wait = self->random_.below(self->scene_.setup.think_max_ns);
       co_await self->client_->session().endpoint().sleep_until(self->clock() + wait);
     }
     co_await self->act(self->draw_act());
-    ++self->table_.acts;
+    ++self->scene_.acts;
   }
 }
 
 Act Player::draw_act() {
   std::uint64_t total = 0;
-  for (const std::uint32_t often : table_.setup.mix) total += often;
+  for (const std::uint32_t often : scene_.setup.mix) total += often;
   std::uint64_t drawn = random_.below(total);
   for (std::size_t i = 0; i < act_count; ++i) {
-    if (drawn < table_.setup.mix[i]) return static_cast<Act>(i);
-    drawn -= table_.setup.mix[i];
+    if (drawn < scene_.setup.mix[i]) return static_cast<Act>(i);
+    drawn -= scene_.setup.mix[i];
   }
   return Act::get;
 }
@@ -143,42 +143,49 @@ coro::Task<void> Player::act(Act what) {
 }
 
 Recorder::Index Player::ask(Kind kind, const std::string& key, ValueId written, ValueId expected) {
-  const auto asked = table_.recorder.invoke(number_, kind, key, table_.now(), written, expected);
+  const auto asked = scene_.recorder.invoke(number_, kind, key, scene_.now(), written, expected);
   tell(asked, "asks");
   return asked;
 }
 
 void Player::told(Recorder::Index asked, const Result<void>& result) {
   if (silent_) return;
-  const Operation& operation = table_.recorder.history()[asked];
-  const auto outcome = outcome_of(operation.kind, result);
+  const Operation& operation = scene_.recorder.history()[asked];
+  auto outcome = outcome_of(operation.kind, result);
+  // Whether a write did anything before it met the damage is not told.
+  if (!result && result.error().code == Errc::corrupt && scene_.recorder.is_damaged(operation.key))
+    outcome =
+        operation.kind == Kind::get || operation.kind == Kind::exists ? Outcome::failed : Outcome::unknown;
   if (!outcome) {
-    return table_.fail_with(fmt::format("player {}: {} {}: {}", number_, name(operation.kind), operation.key,
+    return scene_.fail_with(fmt::format("player {}: {} {}: {}", number_, name(operation.kind), operation.key,
                                         result.error().message()));
   }
-  table_.recorder.respond(asked, *outcome, table_.now());
+  scene_.recorder.respond(asked, *outcome, scene_.now());
   tell(asked, "learns");
 }
 
 void Player::told_value(Recorder::Index asked, const Result<void>& result, std::string_view value) {
   if (!result) return told(asked, result);
   if (silent_) return;
-  const Operation& operation = table_.recorder.history()[asked];
-  const base::Nanos asked_at = operation.invoked_ns / table_.setup.tick_ns * table_.setup.tick_ns;
-  const auto found = table_.recorder.identify(operation.key, value, asked_at);
-  if (!found.wrong.empty()) return table_.fail_with(fmt::format("player {}: {}", number_, found.wrong));
-  table_.recorder.respond(asked, Outcome::ok, table_.now(), found.id);
+  const Operation& operation = scene_.recorder.history()[asked];
+  const base::Nanos asked_at = operation.invoked_ns / scene_.setup.tick_ns * scene_.setup.tick_ns;
+  const auto found = scene_.recorder.identify(operation.key, value, asked_at);
+  if (!found.wrong.empty()) return scene_.fail_with(fmt::format("player {}: {}", number_, found.wrong));
+  scene_.recorder.respond(asked, Outcome::ok, scene_.now(), found.id);
   tell(asked, "learns");
 }
 
 void Player::tell(Recorder::Index asked, const char* what) const {
-  if (!table_.say) return;
-  const Operation& operation = table_.recorder.history()[asked];
-  table_.say(operation.key, fmt::format("{} {}", what, describe(operation)));
+  if (!scene_.say) return;
+  const Operation& operation = scene_.recorder.history()[asked];
+  const std::string line = describe(operation);
+  const bool has_answer = operation.outcome != Outcome::unknown;
+  scene_.say(operation.key,
+             fmt::format("{} {}", what, has_answer ? line : line.substr(0, line.find(" -> "))));
 }
 
 std::string Player::make_new_value(ValueId id) {
-  const Setup& setup = table_.setup;
+  const Setup& setup = scene_.setup;
   std::string value;
   make_value(id, setup.value_bytes_min + random_.below(setup.value_bytes_max - setup.value_bytes_min + 1),
              value);
@@ -186,7 +193,7 @@ std::string Player::make_new_value(ValueId id) {
 }
 
 PutOptions Player::draw_options() {
-  const std::uint32_t chance = table_.setup.mortal_chance;
+  const std::uint32_t chance = scene_.setup.mortal_chance;
   if (chance == 0 || random_.below(fabric::sim::Network::always) >= chance) return {};
   constexpr std::uint64_t lives_max_ms = 200;
   return {.time_to_live = std::chrono::milliseconds(1 + random_.below(lives_max_ms))};
@@ -207,13 +214,13 @@ coro::Task<void> Player::exists(std::string key) {
 }
 
 coro::Task<void> Player::put(std::string key, Kind kind) {
-  const ValueId id = table_.recorder.new_value();
+  const ValueId id = scene_.recorder.new_value();
   const std::string value = make_new_value(id);
   const PutOptions options = draw_options();
   const auto asked = ask(kind, key, id);
   if (options.time_to_live.count() != 0) {
     const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-    table_.recorder.make_mortal(asked, clock() + lives_ns);
+    scene_.recorder.make_mortal(asked, clock() + lives_ns);
   }
   const bool inserts = kind == Kind::insert;
   auto result =
@@ -227,9 +234,9 @@ coro::Task<void> Player::replace(std::string key) {
   auto item = co_await client_->read(key);
   told_value(looked, item ? Result<void>{} : Result<void>(std::unexpected(item.error())),
              item ? std::string_view(item->value) : "");
-  const Operation seen = table_.recorder.history()[looked];
+  const Operation seen = scene_.recorder.history()[looked];
   if (!item || seen.outcome != Outcome::ok) co_return;
-  const ValueId id = table_.recorder.new_value();
+  const ValueId id = scene_.recorder.new_value();
   const std::string value = make_new_value(id);
   const auto asked = ask(Kind::replace, key, id, seen.found);
   auto result =
@@ -264,7 +271,7 @@ coro::Task<void> Player::multi_put() {
   std::array<Recorder::Index, batch_max> asked{};
   const std::size_t count = 1 + random_.below(batch_max);
   for (std::size_t i = 0; i < count; ++i) {
-    const ValueId id = table_.recorder.new_value();
+    const ValueId id = scene_.recorder.new_value();
     keys[i] = draw_key();
     values[i] = make_new_value(id);
     assignments[i] = {.key = keys[i], .value = values[i]};
@@ -276,15 +283,15 @@ coro::Task<void> Player::multi_put() {
 
 // Each item that is visited was there at some moment of the walk; what is always there is visited, and once.
 coro::Task<void> Player::walk() {
-  const base::Nanos began = table_.now();
+  const base::Nanos began = scene_.now();
   const base::Nanos began_at = clock();
   std::map<std::string, int, std::less<>> visits;
   std::vector<std::pair<std::string, ValueId>> seen;
   const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
     ++visits[std::string(entry.key)];
-    const auto found = table_.recorder.identify(entry.key, entry.value, began_at);
+    const auto found = scene_.recorder.identify(entry.key, entry.value, began_at);
     if (!found.wrong.empty()) {
-      table_.fail_with(fmt::format("player {}, walking: {}", number_, found.wrong));
+      scene_.fail_with(fmt::format("player {}, walking: {}", number_, found.wrong));
       return false;
     }
     seen.emplace_back(entry.key, found.id);
@@ -293,24 +300,27 @@ coro::Task<void> Player::walk() {
   const auto result = co_await client_->for_each(&visit);
   if (silent_) co_return;
   for (const auto& [key, id] : seen) {
-    const auto index = table_.recorder.invoke(number_, Kind::get, key, began);
-    table_.recorder.respond(index, Outcome::ok, table_.now(), id);
+    const auto index = scene_.recorder.invoke(number_, Kind::get, key, began);
+    scene_.recorder.respond(index, Outcome::ok, scene_.now(), id);
   }
   if (!result) {
     if (result.error().code != Errc::timed_out)
-      table_.fail_with(fmt::format("player {}, walking: {}", number_, result.error().message()));
+      scene_.fail_with(fmt::format("player {}, walking: {}", number_, result.error().message()));
     co_return;
   }
-  for (const std::string& key : table_.kept) {
+  for (const std::string& key : scene_.kept) {
     if (visits[key] != 1)
-      table_.fail_with(fmt::format("player {}, walking: visited '{}' {} times", number_, key, visits[key]));
+      scene_.fail_with(fmt::format("player {}, walking: visited '{}' {} times", number_, key, visits[key]));
   }
 }
 
 coro::Task<void> Player::collect() {
   const auto result = co_await client_->collect();
-  if (silent_ || result || result.error().code == Errc::timed_out) co_return;
-  table_.fail_with(fmt::format("player {}: collect: {}", number_, result.error().message()));
+  const auto is_excused = [this](Errc code) {
+    return code == Errc::timed_out || (code == Errc::corrupt && scene_.recorder.damages() != 0);
+  };
+  if (silent_ || result || is_excused(result.error().code)) co_return;
+  scene_.fail_with(fmt::format("player {}: collect: {}", number_, result.error().message()));
 }
 
 }  // namespace loch::sim

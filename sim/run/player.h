@@ -19,7 +19,7 @@
 namespace loch::sim {
 
 // What the players of a run share.
-struct Table {
+struct Scene {
   const Setup& setup;
   std::shared_ptr<fabric::sim::SimStore> store;
   std::vector<std::string> keys;
@@ -40,7 +40,7 @@ struct Table {
 class Player {
  public:
   // Has `acts` to do. It opens the store at once, and begins when it is first run.
-  Player(Table& table, std::uint32_t number, std::uint32_t acts);
+  Player(Scene& scene, std::uint32_t number, std::uint32_t acts);
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
@@ -56,7 +56,7 @@ class Player {
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();
-  void pause(base::Nanos lasts_ns) { paused_until_ = table_.now() + lasts_ns; }
+  void pause(base::Nanos lasts_ns) { paused_until_ = scene_.now() + lasts_ns; }
   [[nodiscard]] base::Nanos paused_until() const { return paused_until_; }
   // Closes the store, when it is done.
   void leave() { client_.reset(); }
@@ -77,7 +77,7 @@ class Player {
   coro::Task<void> collect();
 
   Act draw_act();
-  const std::string& draw_key() { return table_.keys[random_.below(table_.keys.size())]; }
+  const std::string& draw_key() { return scene_.keys[random_.below(scene_.keys.size())]; }
   std::string make_new_value(ValueId id);
   PutOptions draw_options();
   Recorder::Index ask(Kind kind, const std::string& key, ValueId written = no_value,
@@ -87,9 +87,9 @@ class Player {
   void tell(Recorder::Index asked, const char* what) const;
   [[nodiscard]] base::Nanos clock() const { return fabric_->clock().now(); }
 
-  [[nodiscard]] bool stopped() const { return dead_ || paused_until_ > table_.now(); }
+  [[nodiscard]] bool stopped() const { return dead_ || paused_until_ > scene_.now(); }
 
-  Table& table_;
+  Scene& scene_;
   std::uint32_t number_;
   std::uint32_t acts_left_;
   base::Random random_;

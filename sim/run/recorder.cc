@@ -33,6 +33,11 @@ void Recorder::make_mortal(Index index, base::Nanos dead_at) {
   history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dead_at});
 }
 
+void Recorder::damage(std::string_view key) {
+  damaged_.emplace(key);
+  ++damages_;
+}
+
 Recorder::Found Recorder::identify(std::string_view key, std::string_view value, base::Nanos asked_at) const {
   const auto id = read_value(value);
   if (!id)
@@ -52,6 +57,7 @@ Recorder::Found Recorder::identify(std::string_view key, std::string_view value,
 
 std::vector<Operation> Recorder::timeless_history() const {
   std::vector<Operation> history = history_;
+  std::erase_if(history, [this](const Operation& operation) { return is_damaged(operation.key); });
   std::map<std::string_view, std::vector<base::Nanos>> ends;
   for (const auto& [id, value] : written_) {
     if (value.dead_at != lives_on) ends[value.key].push_back(value.dead_at);

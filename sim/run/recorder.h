@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +28,11 @@ class Recorder {
   // The value that `index` writes is gone when the clients' clock says `dead_at`.
   void make_mortal(Index index, base::Nanos dead_at);
 
+  // An item of `key` was damaged: what is answered for this key means nothing any more.
+  void damage(std::string_view key);
+  [[nodiscard]] bool is_damaged(std::string_view key) const { return damaged_.contains(key); }
+  [[nodiscard]] std::size_t damages() const { return damages_; }
+
   // Takes the id out of what was found under `key` by somebody whose clock said `asked_at` when he asked; and
   // a line that says what is wrong with it, if it is.
   struct Found {
@@ -38,7 +43,7 @@ class Recorder {
 
   [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
   // The same in a form that takes no account of time: a replace or remove that was still under way when the
-  // value's time was over may have been before or after that.
+  // value's time was over may have been before or after that. Without the keys that were damaged.
   [[nodiscard]] std::vector<Operation> timeless_history() const;
 
  private:
@@ -50,6 +55,8 @@ class Recorder {
   std::vector<Operation> history_;
   std::map<ValueId, Written> written_;
   ValueId values_ = no_value;
+  std::set<std::string, std::less<>> damaged_;
+  std::size_t damages_ = 0;
 };
 
 }  // namespace loch::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -69,17 +70,17 @@ class World {
   World(const Setup& setup, const Listener& listener)
       : setup_(setup),
         listener_(listener),
-        table_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
+        scene_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
     if (listener_.line) {
-      table_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
+      scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
         tell(process, operation);
       };
-      table_.say = [this](const std::string& key, const std::string& what) {
+      scene_.say = [this](const std::string& key, const std::string& what) {
         if (listener_.only_key.empty() || key == listener_.only_key) say(what);
       };
     }
     passed_.resize(setup.faults.size());
-    for (std::uint32_t i = 0; i < setup.kept_keys; ++i) table_.kept.push_back(fmt::format("kept{}", i));
+    for (std::uint32_t i = 0; i < setup.kept_keys; ++i) scene_.kept.push_back(fmt::format("kept{}", i));
   }
 
   Outcomes play();
@@ -87,15 +88,17 @@ class World {
   void pass(const char* point);
 
  private:
-  [[nodiscard]] Simulation& simulation() { return table_.store->simulation(); }
+  [[nodiscard]] Simulation& simulation() { return scene_.store->simulation(); }
   void fill();
   void join(std::uint32_t acts);
+  void join_later(base::Nanos wait_ns, std::uint32_t acts);
   void run_players();
   void run_player(std::size_t index);
   bool is_going_on();
   bool run_until_done(base::Nanos at_most_ns);
   void begin_due_faults();
   void begin(const Fault& fault);
+  void flip_a_bit();
   void calm_down();
   void judge();
   void judge_memory(client::Client& client);
@@ -107,16 +110,18 @@ class World {
   }
   [[nodiscard]] bool is_of_key(hash::SlotNumber slot) const;
   void mark(std::size_t index) { ready_.push_back(index); }
+  [[nodiscard]] std::uint32_t number_of(const Fault& fault) const { return first_player_ + fault.player; }
 
   const Setup& setup_;
   const Listener& listener_;
-  Table table_;
+  Scene scene_;
   Outcomes outcomes_;
   std::vector<std::unique_ptr<Player>> players_;
   std::vector<base::Nanos> timers_;  // when each player's next one is due, as it is noted
   std::vector<std::size_t> ready_;   // players to run
   std::uint32_t joining_ = 0;        // players that are about to come
   std::uint32_t next_number_ = 1;
+  std::uint32_t first_player_ = 1;  // the number of player 0
   Player* running_ = nullptr;
   std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
   std::vector<bool> begun_ = std::vector<bool>(setup_.faults.size());
@@ -136,8 +141,9 @@ void World::pass(const char* point) {
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
     if (fault.at_point == nullptr || std::string_view(fault.at_point) != point ||
-        fault.player + 1 != running_->number() || begun_[i])
+        number_of(fault) != running_->number() || begun_[i]) {
       continue;
+    }
     if (++passed_[i] != fault.nth) continue;
     begun_[i] = true;
     begin(fault);
@@ -146,19 +152,21 @@ void World::pass(const char* point) {
 
 // A player comes: at the beginning, or in place of one that was killed.
 void World::join(std::uint32_t acts) {
-  auto player = std::make_unique<Player>(table_, next_number_++, acts);
-  if (!player->opened()) {
-    ++joining_;
-    return simulation().after(10 * millisecond_ns, [this, acts] {
-      --joining_;
-      join(acts);
-    });
-  }
+  auto player = std::make_unique<Player>(scene_, next_number_++, acts);
+  if (!player->opened()) return join_later(10 * millisecond_ns, acts);
   const std::size_t index = players_.size();
   player->fabric().on_completion = [this, index] { mark(index); };
   players_.push_back(std::move(player));
   timers_.push_back(0);
   mark(index);
+}
+
+void World::join_later(base::Nanos wait_ns, std::uint32_t acts) {
+  ++joining_;
+  simulation().after(wait_ns, [this, acts] {
+    --joining_;
+    join(acts);
+  });
 }
 
 void World::run_players() {
@@ -174,13 +182,7 @@ void World::run_player(std::size_t index) {
   running_ = &player;
   base::Nanos next = player.run();
   running_ = nullptr;
-  if (player.dead()) {
-    ++joining_;
-    return simulation().after(millisecond_ns, [this, acts = player.acts_left()] {
-      --joining_;
-      join(acts);
-    });
-  }
+  if (player.dead()) return join_later(millisecond_ns, player.acts_left());
   if (player.paused_until() > simulation().now())
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
   if (player.done()) return player.leave();
@@ -200,7 +202,7 @@ bool World::is_going_on() {
 bool World::run_until_done(base::Nanos at_most_ns) {
   const base::Nanos end = simulation().now() + at_most_ns;
   run_players();
-  while (is_going_on() && table_.violation.empty()) {
+  while (is_going_on() && scene_.violation.empty()) {
     begin_due_faults();
     if (!simulation().run_one() || simulation().now() > end || ++events_ > events_max) return false;
     run_players();
@@ -211,7 +213,7 @@ bool World::run_until_done(base::Nanos at_most_ns) {
 void World::begin_due_faults() {
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
-    if (begun_[i] || fault.at_point != nullptr || fault.after_acts > table_.acts) continue;
+    if (begun_[i] || fault.at_point != nullptr || fault.after_acts > scene_.acts) continue;
     begun_[i] = true;
     begin(fault);
   }
@@ -219,10 +221,10 @@ void World::begin_due_faults() {
 
 void World::begin(const Fault& fault) {
   if (listener_.line) say("fault: " + describe(fault));
-  SimStore& store = *table_.store;
+  SimStore& store = *scene_.store;
   Player* player = nullptr;
   for (const auto& p : players_) {
-    if (p->number() == fault.player + 1 && !p->dead() && !p->done()) player = p.get();
+    if (p->number() == number_of(fault) && !p->dead() && !p->done()) player = p.get();
   }
   const auto restore = [&](auto undo) {
     simulation().after(fault.lasts_ns, [this, undo = std::move(undo)] {
@@ -233,13 +235,7 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::kill:
       if (player == nullptr) return;
       player->kill();
-      if (player != running_) {
-        ++joining_;
-        simulation().after(millisecond_ns, [this, acts = player->acts_left()] {
-          --joining_;
-          join(acts);
-        });
-      }
+      if (player != running_) join_later(millisecond_ns, player->acts_left());
       return;
     case Fault::Kind::pause:
       if (player == nullptr) return;
@@ -263,12 +259,37 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::shortage:
       store.memory().set_free_bytes(0);
       return restore([this, &store] { store.memory().set_free_bytes(setup_.free_bytes); });
+    case Fault::Kind::flip:
+      return flip_a_bit();
   }
+}
+
+// Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.
+void World::flip_a_bit() {
+  fabric::fake::MemoryStore& memory = scene_.store->memory();
+  const std::uint64_t slots = memory.length_bytes(memory::index_region) / sizeof(std::uint64_t);
+  std::vector<memory::ItemRef> linked;
+  for (hash::SlotNumber slot = 0; slot < slots; ++slot) {
+    const hash::SlotWord word{fabric::load_word(memory.at(hash::slot_address(slot)))};
+    if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
+  }
+  if (linked.empty()) return;
+  base::Random& random = simulation().random();
+  std::byte* item = memory.at(linked[random.below(linked.size())].address());
+  memory::ItemHeader header;
+  std::memcpy(&header, item, sizeof header);
+  const std::string key(reinterpret_cast<const char*>(item) + sizeof header, header.key_bytes);
+  if (std::ranges::find(scene_.keys, key) == scene_.keys.end()) return;  // damaged already
+  const std::uint64_t bytes = sizeof header + header.key_bytes + header.value_bytes;
+  const std::uint64_t at = sizeof header.state + random.below(bytes - sizeof header.state);
+  item[at] ^= std::byte{1} << random.below(8);
+  scene_.recorder.damage(key);
+  if (listener_.line) say(fmt::format("damaged: byte {} of the item of {}", at, key));
 }
 
 void World::calm_down() {
   calm_ = true;
-  SimStore& store = *table_.store;
+  SimStore& store = *scene_.store;
   store.cut_off = false;
   store.network.loss_chance = 0;
   store.network.slow_chance = 0;
@@ -278,33 +299,34 @@ void World::calm_down() {
 
 // What is never touched is put there before anything goes wrong.
 void World::fill() {
-  if (table_.kept.empty()) return;
-  Player filler(table_, next_number_++, 0);
-  for (const std::string& key : table_.kept) {
-    const ValueId id = table_.recorder.new_value();
+  if (scene_.kept.empty()) return;
+  Player filler(scene_, next_number_++, 0);
+  for (const std::string& key : scene_.kept) {
+    const ValueId id = scene_.recorder.new_value();
     std::string value;
     make_value(id, setup_.value_bytes_min, value);
-    const auto asked = table_.recorder.invoke(filler.number(), Kind::put, key, simulation().now(), id);
+    const auto asked = scene_.recorder.invoke(filler.number(), Kind::put, key, simulation().now(), id);
     const auto done =
         filler.client().run(filler.client().put(key, value, {}, hash::Condition::none, 0, "put"));
-    if (!done) return table_.fail_with(fmt::format("filling: {}", done.error().message()));
-    table_.recorder.respond(asked, Outcome::ok, simulation().now());
+    if (!done) return scene_.fail_with(fmt::format("filling: {}", done.error().message()));
+    scene_.recorder.respond(asked, Outcome::ok, simulation().now());
   }
 }
 
 Outcomes World::play() {
   world_here = this;
-  const fabric::sim::Network network = table_.store->network;
-  table_.store->network = {};
+  const fabric::sim::Network network = scene_.store->network;
+  scene_.store->network = {};
   fill();
-  table_.store->network = network;
+  scene_.store->network = network;
+  first_player_ = next_number_;
   for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
   const bool ended = run_until_done(calm_max_ns);
-  if (!ended) table_.fail_with("the players did not come to an end");
+  if (!ended) scene_.fail_with("the players did not come to an end");
   calm_down();
-  if (table_.violation.empty()) judge();
-  outcomes_.violation = table_.violation;
-  outcomes_.operations = table_.store->operations();
+  if (scene_.violation.empty()) judge();
+  outcomes_.violation = scene_.violation;
+  outcomes_.operations = scene_.store->operations();
   outcomes_.trace_hash = simulation().trace_hash();
   world_here = nullptr;
   for (const auto& player : players_) player->bury();
@@ -313,11 +335,11 @@ Outcomes World::play() {
 
 void World::judge() {
   simulation().run_until(simulation().now() + memory::Session::act_window_ns + second_ns);
-  Player judge(table_, next_number_++, 0);
-  if (!judge.opened()) return table_.fail_with("the store can not be opened");
+  Player judge(scene_, next_number_++, 0);
+  if (!judge.opened()) return scene_.fail_with("the store can not be opened");
   judge_memory(judge.client());
-  if (table_.violation.empty()) judge_keys(judge);
-  if (table_.violation.empty()) judge_history();
+  if (scene_.violation.empty()) judge_keys(judge);
+  if (scene_.violation.empty()) judge_history();
   outcomes_.counted = judge.client().session().totals();
 }
 
@@ -325,11 +347,17 @@ void World::judge() {
 void World::judge_memory(client::Client& client) {
   for (int round = 0; round < 2; ++round) {
     const auto collected = client.run(client.collect());
-    if (!collected) return table_.fail_with(fmt::format("collect: {}", collected.error().message()));
+    if (!collected) return scene_.fail_with(fmt::format("collect: {}", collected.error().message()));
     simulation().run_until(simulation().now() + 2 * setup_.geometry.expiry_ns);
   }
   const auto report = client.run(client.check());
-  if (!report) return table_.fail_with(fmt::format("check: {}", report.error().message()));
+  if (report && scene_.recorder.damages() != 0) {
+    if (report->items_unaccounted != 0 || report->slots_pending != 0)
+      scene_.fail_with(fmt::format("not in order: {} items unaccounted for, {} slots pending",
+                                   report->items_unaccounted, report->slots_pending));
+    return;
+  }
+  if (!report) return scene_.fail_with(fmt::format("check: {}", report.error().message()));
   if (report->items_unaccounted + report->items_corrupt + report->slots_corrupt + report->slots_pending ==
           0 &&
       report->findings.empty())
@@ -338,52 +366,57 @@ void World::judge_memory(client::Client& client) {
       "not in order: {} items unaccounted for, {} corrupt, {} slots corrupt, {} pending",
       report->items_unaccounted, report->items_corrupt, report->slots_corrupt, report->slots_pending);
   for (const std::string& finding : report->findings) text += "\n  " + finding;
-  table_.fail_with(std::move(text));
+  scene_.fail_with(std::move(text));
 }
 
 // Every key is read, and a walk and a count agree with that.
 void World::judge_keys(Player& judge) {
   client::Client& client = judge.client();
   std::map<std::string, std::string> there;
-  std::vector<std::string> keys = table_.keys;
-  keys.insert(keys.end(), table_.kept.begin(), table_.kept.end());
+  std::vector<std::string> keys = scene_.keys;
+  keys.insert(keys.end(), scene_.kept.begin(), scene_.kept.end());
   for (const std::string& key : keys) {
     const base::Nanos now = simulation().now();
-    const auto asked = table_.recorder.invoke(judge.number(), Kind::get, key, now);
+    const auto asked = scene_.recorder.invoke(judge.number(), Kind::get, key, now);
     std::string value;
     const auto result = client.run(client.get(key, &value));
+    if (!result && scene_.recorder.is_damaged(key) && result.error().code == Errc::corrupt) {
+      scene_.recorder.forget(asked);
+      continue;
+    }
     if (!result && result.error().code != Errc::not_found)
-      return table_.fail_with(fmt::format("at the end, get {}: {}", key, result.error().message()));
+      return scene_.fail_with(fmt::format("at the end, get {}: {}", key, result.error().message()));
     ValueId id = no_value;
     if (result) {
-      const auto found = table_.recorder.identify(key, value, now);
-      if (!found.wrong.empty()) return table_.fail_with("at the end, " + found.wrong);
+      const auto found = scene_.recorder.identify(key, value, now);
+      if (!found.wrong.empty()) return scene_.fail_with("at the end, " + found.wrong);
       id = found.id;
       there[key] = value;
     }
-    table_.recorder.respond(asked, result ? Outcome::ok : Outcome::not_found, simulation().now(), id);
+    scene_.recorder.respond(asked, result ? Outcome::ok : Outcome::not_found, simulation().now(), id);
   }
   std::map<std::string, std::string> visited;
   const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
     if (!visited.emplace(entry.key, entry.value).second)
-      table_.fail_with(fmt::format("at the end, '{}' is visited twice", entry.key));
+      scene_.fail_with(fmt::format("at the end, '{}' is visited twice", entry.key));
     return true;
   };
   if (const auto walked = client.run(client.for_each(&visit)); !walked)
-    return table_.fail_with(fmt::format("at the end, walking: {}", walked.error().message()));
+    return scene_.fail_with(fmt::format("at the end, walking: {}", walked.error().message()));
+  if (scene_.recorder.damages() != 0) return;  // what is damaged may be visited and counted, or not
   if (visited != there)
-    return table_.fail_with(
+    return scene_.fail_with(
         fmt::format("at the end, {} keys are found and {} are visited", there.size(), visited.size()));
   const auto count = client.run(client.count());
-  if (!count) return table_.fail_with(fmt::format("at the end, count: {}", count.error().message()));
+  if (!count) return scene_.fail_with(fmt::format("at the end, count: {}", count.error().message()));
   if (*count != there.size())
-    table_.fail_with(fmt::format("at the end, {} keys are found and {} counted", there.size(), *count));
+    scene_.fail_with(fmt::format("at the end, {} keys are found and {} counted", there.size(), *count));
 }
 
 void World::judge_history() {
-  const CheckResult result = check_linearizability(table_.recorder.timeless_history());
+  const CheckResult result = check_linearizability(scene_.recorder.timeless_history());
   if (result.verdict == Verdict::linearizable || result.verdict == Verdict::undecided) return;
-  table_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
+  scene_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
   outcomes_.key = result.key;
   outcomes_.history = result.explanation;
 }
@@ -402,7 +435,7 @@ std::string slot_text(std::uint64_t raw) {
 
 bool World::is_of_key(hash::SlotNumber slot) const {
   const auto directory =
-      hash::Directory::decode(fabric::load_word(table_.store->memory().at(hash::directory_address)));
+      hash::Directory::decode(fabric::load_word(scene_.store->memory().at(hash::directory_address)));
   const auto key = hash::Key::of(listener_.only_key, setup_.geometry.hash_seed);
   const auto at = hash::Locations::of(key.hash, directory, setup_.geometry.candidates);
   return std::find(at.slot.begin(), at.slot.begin() + at.count, slot) != at.slot.begin() + at.count;

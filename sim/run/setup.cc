@@ -16,8 +16,8 @@ using base::millisecond_ns;
 using base::second_ns;
 using fabric::sim::Network;
 
-constexpr std::array<std::string_view, 10> names = {"hot",   "churn",  "jam",  "crowded",  "growth",
-                                                    "large", "mortal", "walk", "shortage", "any"};
+constexpr std::array<std::string_view, 11> names = {
+    "hot", "churn", "jam", "crowded", "growth", "large", "mortal", "walk", "shortage", "damage", "any"};
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -44,12 +44,17 @@ Network draw_network(base::Random& random) {
   return network;
 }
 
+// How many acts have been done by then.
+std::uint64_t draw_moment(base::Random& random, const Setup& setup) {
+  return random.below(std::uint64_t{setup.players} * setup.acts);
+}
+
 Fault draw_fault(base::Random& random, const Setup& setup) {
   using enum Fault::Kind;
   Fault fault;
   fault.kind = one_of(random, {kill, kill, kill, pause, pause, cut_off, loss, slow, shortage});
   fault.player = static_cast<std::uint32_t>(random.below(setup.players));
-  fault.after_acts = random.below(std::uint64_t{setup.players} * setup.acts);
+  fault.after_acts = draw_moment(random, setup);
   const bool at_point = (fault.kind == kill || fault.kind == pause) && random.below(2) == 0;
   if (at_point) {
     const auto points = base::fault_points();
@@ -144,7 +149,7 @@ void draw_workload(base::Random& random, Setup& setup) {
 }
 
 const char* name(Fault::Kind kind) {
-  constexpr std::array kinds = {"kill", "pause", "cut_off", "loss", "slow", "shortage"};
+  constexpr std::array kinds = {"kill", "pause", "cut_off", "loss", "slow", "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
 }
 
@@ -156,8 +161,9 @@ std::string describe(const Fault& fault) {
   const std::string when = fault.at_point != nullptr
                                ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
                                : fmt::format("after {} acts", fault.after_acts);
-  const std::string how_long =
-      fault.kind == Fault::Kind::kill ? "" : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
+  const std::string how_long = fault.kind == Fault::Kind::kill || fault.kind == Fault::Kind::flip
+                                   ? ""
+                                   : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
 }
 
@@ -177,6 +183,9 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   draw_workload(random, setup);
   const std::uint64_t faults = random.below(5);
   for (std::uint64_t i = 0; i < faults; ++i) setup.faults.push_back(draw_fault(random, setup));
+  const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
+  for (std::uint64_t i = 0; i < flips; ++i)
+    setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});
   // Where everybody is in everybody's way, those that stop half way are what others have to deal with.
   const std::uint64_t stops = setup.workload == "jam" ? random.below(30) : 0;
   for (std::uint64_t i = 0; i < stops; ++i) setup.faults.push_back(draw_stop(random, setup));

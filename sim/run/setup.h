@@ -39,13 +39,14 @@ struct Fault {
     loss,      // some batches do not come back
     slow,      // some ways take long
     shortage,  // no memory can be had
+    flip,      // a bit of an item that is linked is another
   };
   Kind kind = Kind::kill;
   std::uint32_t player = 0;        // kill, pause
   std::uint64_t after_acts = 0;    // begins when all players together have done so much
   const char* at_point = nullptr;  // kill, pause: instead, when the player comes to this fault point
   std::uint32_t nth = 1;           // for the nth time
-  base::Nanos lasts_ns = 0;        // all but kill
+  base::Nanos lasts_ns = 0;        // all but kill and flip
   bool operator==(const Fault&) const = default;
 };
 std::string describe(const Fault& fault);

@@ -614,10 +614,11 @@ TEST(Pending, AnAbortedWordIsClearedBeforeItsItemIsLinkedElsewhere) {
     bool reached = false;
     const auto said = a.run(perform(&a.client(), Op::put, stage.key, "value", 0), at, [&] {
       reached = true;
-      for (const SlotNumber number : locations(stage.helper, stage.key).slot) {
-        const SlotWord there = slot(*stage.store, number);
+      const Locations at_now = locations(stage.helper, stage.key);
+      for (unsigned j = 0; j < at_now.count; ++j) {
+        const SlotWord there = slot(*stage.store, at_now.slot[j]);
         if (!there.is(SlotType::pending)) continue;
-        fake::set_slot(*stage.store, number, there.with_type(SlotType::aborted));
+        fake::set_slot(*stage.store, at_now.slot[j], there.with_type(SlotType::aborted));
         ++aborted;
       }
       stage.store->advance(memory::Session::act_window_ns + base::second_ns);

@@ -1,4 +1,6 @@
 // loch-sim: runs of the simulator, one after another on every processor, until one fails.
+//
+// Exit codes: 0 nothing wrong, 1 a run failed, 2 usage.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/planted.h"
 #include "base/random.h"
 #include "sim/run/run.h"
@@ -50,7 +53,6 @@ class Campaign {
   std::mutex mutex_;
   std::uint64_t runs_ = 0;
   std::uint64_t operations_ = 0;
-  Stats counted_{};
   std::set<std::string_view> points_;
   std::optional<Failure> failure_;
 };
@@ -66,7 +68,6 @@ void Campaign::work() {
     const std::scoped_lock lock(mutex_);
     ++runs_;
     operations_ += outcomes.operations;
-    counted_ += outcomes.counted;
     points_.insert(outcomes.points.begin(), outcomes.points.end());
     if (outcomes.violation.empty() || failure_) continue;
     failure_ = Failure{setup, std::move(outcomes)};
@@ -108,7 +109,12 @@ int Campaign::run() {
   stop_ = true;
   reporter.join();
   report(true);
-  if (!failure_) return 0;
+  if (!failure_) {
+    for (const char* point : base::fault_points()) {
+      if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
+    }
+    return 0;
+  }
   tell_story(*failure_);
   const std::string planted = options_.planted.empty() ? "" : " --planted " + options_.planted;
   fmt::print("After {} runs. Repeat it: loch-sim{} --workload {} --seed {}\n", runs_, planted,

@@ -415,7 +415,7 @@ void World::judge_keys(Player& judge) {
 
 void World::judge_history() {
   const CheckResult result = check_linearizability(scene_.recorder.timeless_history());
-  if (result.verdict == Verdict::linearizable || result.verdict == Verdict::undecided) return;
+  if (result.linearizable()) return;
   scene_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
   outcomes_.key = result.key;
   outcomes_.history = result.explanation;

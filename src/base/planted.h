@@ -19,7 +19,7 @@ enum class Planted : std::uint8_t {
   stale_helper,         // what is half done is brought on from one look at the slots
   reuse_before_expiry,  // unlinked memory does not rest
   lease_without_fence,  // blocks are taken from a client that has not ended
-  checks_of_the_ends,   // a long item is taken for whole if its ends are
+  value_without_sum,    // the bytes of a value are taken as they come
 };
 
 struct PlantedName {
@@ -35,7 +35,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::stale_helper, "stale_helper"},
     PlantedName{Planted::reuse_before_expiry, "reuse_before_expiry"},
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},
-    PlantedName{Planted::checks_of_the_ends, "checks_of_the_ends"},
+    PlantedName{Planted::value_without_sum, "value_without_sum"},
 };
 
 #ifdef LOCH_FAULT_POINTS

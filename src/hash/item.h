@@ -108,6 +108,9 @@ class ItemView {
     return word(offsetof(memory::ItemHeader, expires_at_ns));
   }
 
+  [[nodiscard]] bool header_is_intact() const {
+    return header_sum(ref_, bytes_ + memory::summed_from, key()) == stored_header_sum();
+  }
   // Whether the bytes are those that were written.
   [[nodiscard]] bool is_intact() const {
     return header_is_intact() && stored_value_sum() == value_sum(stored_header_sum(), value());
@@ -123,9 +126,6 @@ class ItemView {
   }
 
  private:
-  [[nodiscard]] bool header_is_intact() const {
-    return header_sum(ref_, bytes_ + memory::summed_from, key()) == stored_header_sum();
-  }
   [[nodiscard]] std::uint32_t stored_header_sum() const {
     return static_cast<std::uint32_t>(word(offsetof(memory::ItemHeader, header_sum)));
   }

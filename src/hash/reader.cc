@@ -202,8 +202,9 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
   auto bytes = co_await endpoint_.fetch(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
   if (!found.view.parse(bytes->data(), bytes->size(), ref)) co_return damaged_item(ref);
-  if (!found.view.is_intact() && !base::planted(base::Planted::checks_of_the_ends))
-    co_return damaged_item(ref);
+  const bool intact = base::planted(base::Planted::value_without_sum) ? found.view.header_is_intact()
+                                                                      : found.view.is_intact();
+  if (!intact) co_return damaged_item(ref);
   found.copy = std::move(*bytes).take_copy();
   co_return found;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 
 #include "base/fault.h"
 
@@ -246,12 +247,17 @@ void Allocator::discard_here(const Place& place) {
 coro::Task<void> Allocator::close() {
   for (std::size_t c = 0; c < size_class_count; ++c) {
     for (const ItemRef& item : spares_[c]) {
-      if (co_await retire_at(item, 1, false)) notes_[c].push_back({item, 1, false});
+      if (!co_await retire_at(item, 1, false)) co_return;
+      notes_[c].push_back({item, 1, false});
     }
     spares_[c].clear();
-    for (const Note& note : notes_[c]) co_await endpoint_.fetch_add(released_address(block_of(note.item)), 1);
+    std::map<BlockNumber, std::uint64_t> released;
+    for (const Note& note : notes_[c]) ++released[block_of(note.item)];
     notes_[c].clear();
-    co_await close_carving(static_cast<std::uint8_t>(c));
+    for (const auto& [block, count] : released) {
+      if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return;
+    }
+    if (!co_await close_carving(static_cast<std::uint8_t>(c))) co_return;
   }
   notes_[large_class].clear();
 }

@@ -60,7 +60,7 @@ class SimStore {
   std::uint64_t operations_ = 0;
 };
 
-// One process's way to a SimStore. Ports that have something for their owners are noted in `ready`.
+// One process's way to a SimStore.
 class SimFabric final : public fake::MemoryFabric {
  public:
   SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process)

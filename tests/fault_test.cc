@@ -29,6 +29,7 @@ struct Scenario {
   std::uint64_t nth_max = 20;  // acts the first to the nth_max-th time
   const char* helper =
       "";  // where another client dies before, again and again, so that there is something to mend
+  bool is_alone = false;  // gets there by itself: the others begin when it has
 };
 
 const WorkerSpec hot = {};
@@ -36,7 +37,6 @@ const WorkerSpec crowd = {.crowded = true, .mix = "displacing"};
 const WorkerSpec hesitant = {.crowded = true, .mix = "displacing", .pause_at = "put.after_pending"};
 const WorkerSpec newcomers = {.key_prefix = "new", .keys = 100'000, .mix = "displacing"};
 const WorkerSpec rewriting = {.key_prefix = "fill", .keys = 1'500};
-const WorkerSpec mostly_reading = {.key_prefix = "fill", .keys = 1'500, .mix = "read-heavy"};
 const WorkerSpec medium_values = {.value_bytes = 16, .value_bytes_max = 20'000};
 const WorkerSpec large_values = {.value_bytes = 300'000, .value_bytes_max = 3'000'000};
 const WorkerSpec much_memory = {.key_prefix = "big",
@@ -51,17 +51,19 @@ const std::array scenarios = {
     Scenario{.points = "alloc.large", .victim = large_values, .nth_max = 8},
     Scenario{.points = "alloc.segment", .victim = much_memory, .nth_max = 1},
     Scenario{.points = "alloc.block", .victim = medium_values, .nth_max = 3},
-    // The others split few rows, so that the last chunk falls to the victim.
+    // Only one client finishes a growth. The others finish this one if it did not, and more after it.
     Scenario{.points = "grow.before_finish",
              .victim = newcomers,
-             .other = mostly_reading,
+             .other = newcomers,
              .filled = 1'500,
-             .nth_max = 1},
+             .nth_max = 3,
+             .is_alone = true},
     Scenario{.points = "grow.after_finish",
              .victim = newcomers,
-             .other = mostly_reading,
+             .other = newcomers,
              .filled = 1'500,
-             .nth_max = 1},
+             .nth_max = 3,
+             .is_alone = true},
     Scenario{.points = "grow.", .victim = newcomers, .other = rewriting, .filled = 1'500, .nth_max = 1},
     Scenario{.points = "split.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{.points = "move.", .victim = newcomers, .other = rewriting, .filled = 1'500},
@@ -155,6 +157,10 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
     const auto fits = [](const Scenario& s) { return std::string_view(GetParam()).starts_with(s.points); };
     scenario_ = &*std::ranges::find_if(scenarios, fits);
     fill(scenario_->filled);
+    if (!scenario_->is_alone) start_others();
+  }
+
+  void start_others() {
     for (int i = 0; i < 2; ++i) others_.push_back(start(scenario_->other));
   }
 
@@ -168,7 +174,11 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
 
   // Waits for the victim to get to its point; clients keep dying meanwhile where the scenario says so.
   std::optional<Ending> await_fault(Worker& victim) {
-    if (*scenario_->helper == '\0') return victim.process.wait(patience);
+    if (*scenario_->helper == '\0') {
+      const auto ending = victim.process.wait(patience);
+      if (scenario_->is_alone) start_others();
+      return ending;
+    }
     WorkerSpec helper = scenario_->other;
     helper.environment = {fmt::format("LOCH_FAULT={}:kill", scenario_->helper)};
     for (int i = 0; i < 200; ++i) {

@@ -41,13 +41,14 @@ Result<void> just_the_error(Result<T>& result) {
 
 }  // namespace
 
-Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts)
+Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : scene_(scene),
       number_(number),
       acts_left_(acts),
       random_(base::mix(scene.setup.seed) + number),
-      fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number)) {
+      fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place)) {
   auto memory = memory::StoreMemory::attach(fabric_);
+  if (!memory && memory.error().code == Errc::timed_out) return;
   LOCH_CHECK(memory.has_value());
   auto opened = client::Client::open(
       *memory, {.timeout_ns = scene.setup.timeout_ns, .cache_bytes = scene.setup.cache_bytes});
@@ -77,7 +78,17 @@ void Player::kill() {
   dead_ = true;
   silent_ = true;
   fabric_->kill();
-  scene_.store->memory().kill(client_->session().client());
+  const std::uint32_t client = client_->session().client();
+  if (!fabric_->remote()) return scene_.store->memory().kill(client);
+  // The host finds out, sees to it that nothing comes any more, and then says so.
+  fabric::sim::Simulation& simulation = scene_.store->simulation();
+  constexpr base::Nanos notice_max_ns = 500 * base::millisecond_ns;
+  simulation.after(random_.below(notice_max_ns),
+                   [&simulation, store = scene_.store, fabric = fabric_, client] {
+                     fabric->fence();
+                     const base::Nanos under_way = store->network.delay_min_ns + 2;
+                     simulation.after(under_way, [store, client] { store->memory().kill(client); });
+                   });
 }
 
 void Player::bury() {
@@ -169,7 +180,7 @@ void Player::told_value(Recorder::Index asked, const Result<void>& result, std::
   if (silent_) return;
   const Operation& operation = scene_.recorder.history()[asked];
   const base::Nanos asked_at = operation.invoked_ns / scene_.setup.tick_ns * scene_.setup.tick_ns;
-  const auto found = scene_.recorder.identify(operation.key, value, asked_at);
+  const auto found = scene_.recorder.identify(operation.key, value, asked_at - lag());
   if (!found.wrong.empty()) return scene_.fail_with(fmt::format("player {}: {}", number_, found.wrong));
   scene_.recorder.respond(asked, Outcome::ok, scene_.now(), found.id);
   tell(asked, "learns");
@@ -218,14 +229,14 @@ coro::Task<void> Player::put(std::string key, Kind kind) {
   const std::string value = make_new_value(id);
   const PutOptions options = draw_options();
   const auto asked = ask(kind, key, id);
-  if (options.time_to_live.count() != 0) {
-    const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-    scene_.recorder.make_mortal(asked, clock() + lives_ns);
-  }
+  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+  if (lives_ns != 0) scene_.recorder.make_mortal(asked, clock() - lag() + lives_ns);
   const bool inserts = kind == Kind::insert;
   auto result =
       co_await client_->put(key, value, options, inserts ? hash::Condition::absent : hash::Condition::none, 0,
                             inserts ? "insert" : "put");
+  // What another host's clock said when the life began is known only by and by.
+  if (lives_ns != 0 && fabric_->remote()) scene_.recorder.prolong(asked, clock() + lives_ns);
   told(asked, just_the_error(result));
 }
 
@@ -289,7 +300,7 @@ coro::Task<void> Player::walk() {
   std::vector<std::pair<std::string, ValueId>> seen;
   const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
     ++visits[std::string(entry.key)];
-    const auto found = scene_.recorder.identify(entry.key, entry.value, began_at);
+    const auto found = scene_.recorder.identify(entry.key, entry.value, began_at - lag());
     if (!found.wrong.empty()) {
       scene_.fail_with(fmt::format("player {}, walking: {}", number_, found.wrong));
       return false;

@@ -39,8 +39,9 @@ struct Scene {
 
 class Player {
  public:
+  using Place = fabric::sim::SimFabric::Place;
   // Has `acts` to do. It opens the store at once, and begins when it is first run.
-  Player(Scene& scene, std::uint32_t number, std::uint32_t acts);
+  Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place = Place::host);
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
@@ -86,6 +87,8 @@ class Player {
   void told_value(Recorder::Index asked, const Result<void>& result, std::string_view value);
   void tell(Recorder::Index asked, const char* what) const;
   [[nodiscard]] base::Nanos clock() const { return fabric_->clock().now(); }
+  // How far behind the host's clock the time may be that this player goes by.
+  [[nodiscard]] base::Nanos lag() const { return fabric_->remote() ? scene_.setup.keeper_ns : 0; }
 
   [[nodiscard]] bool stopped() const { return dead_ || paused_until_ > scene_.now(); }
 

@@ -29,8 +29,12 @@ void Recorder::respond(Index index, Outcome outcome, base::Nanos now, ValueId fo
 // That a value is gone when its time has come is what a remove does that somebody asked for then.
 void Recorder::make_mortal(Index index, base::Nanos dead_at) {
   const Operation put = history_[index];
-  written_[put.written].dead_at = dead_at;
+  written_[put.written].dying_at = written_[put.written].dead_at = dead_at;
   history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dead_at});
+}
+
+void Recorder::prolong(Index index, base::Nanos dead_at) {
+  written_[history_[index].written].dead_at = dead_at;
 }
 
 void Recorder::damage(std::string_view key) {
@@ -58,17 +62,17 @@ Recorder::Found Recorder::identify(std::string_view key, std::string_view value,
 std::vector<Operation> Recorder::timeless_history() const {
   std::vector<Operation> history = history_;
   std::erase_if(history, [this](const Operation& operation) { return is_damaged(operation.key); });
-  std::map<std::string_view, std::vector<base::Nanos>> ends;
+  std::map<std::string_view, std::vector<Written>> ends;
   for (const auto& [id, value] : written_) {
-    if (value.dead_at != lives_on) ends[value.key].push_back(value.dead_at);
+    if (value.dead_at != lives_on) ends[value.key].push_back(value);
   }
   for (Operation& operation : history) {
     const bool conditional = operation.kind == Kind::replace || operation.kind == Kind::remove;
     if (!conditional || operation.outcome != Outcome::ok) continue;
     const auto of_key = ends.find(operation.key);
     if (of_key == ends.end()) continue;
-    const bool meanwhile = std::ranges::any_of(of_key->second, [&](base::Nanos end) {
-      return end > operation.invoked_ns && end <= operation.responded_ns;
+    const bool meanwhile = std::ranges::any_of(of_key->second, [&](const Written& value) {
+      return value.dead_at > operation.invoked_ns && value.dying_at <= operation.responded_ns;
     });
     if (!meanwhile) continue;
     if (operation.kind == Kind::replace) {

@@ -96,6 +96,7 @@ class World {
   void run_player(std::size_t index);
   bool is_going_on();
   bool run_until_done(base::Nanos at_most_ns);
+  void keep_time();
   void begin_due_faults();
   void begin(const Fault& fault);
   void flip_a_bit();
@@ -152,7 +153,10 @@ void World::pass(const char* point) {
 
 // A player comes: at the beginning, or in place of one that was killed.
 void World::join(std::uint32_t acts) {
-  auto player = std::make_unique<Player>(scene_, next_number_++, acts);
+  const std::uint32_t number = next_number_++;
+  const bool remote = (base::mix(setup_.seed ^ number) & 0xffff) < setup_.remote_chance;
+  auto player =
+      std::make_unique<Player>(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
   if (!player->opened()) return join_later(10 * millisecond_ns, acts);
   const std::size_t index = players_.size();
   player->fabric().on_completion = [this, index] { mark(index); };
@@ -208,6 +212,14 @@ bool World::run_until_done(base::Nanos at_most_ns) {
     run_players();
   }
   return true;
+}
+
+// The store's host tells the time to those who can not see its clock.
+void World::keep_time() {
+  std::byte* latest = scene_.store->memory().at({memory::control_region, memory::latest_offset});
+  const base::Nanos time = simulation().clock().now();
+  if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
+  simulation().after(setup_.keeper_ns, [this] { keep_time(); });
 }
 
 void World::begin_due_faults() {
@@ -320,6 +332,7 @@ Outcomes World::play() {
   fill();
   scene_.store->network = network;
   first_player_ = next_number_;
+  if (setup_.remote_chance != 0) keep_time();
   for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
   const bool ended = run_until_done(calm_max_ns);
   if (!ended) scene_.fail_with("the players did not come to an end");

@@ -91,6 +91,8 @@ void draw_common(base::Random& random, Setup& setup) {
   setup.timeout_ns = one_of(random, {300 * millisecond_ns, second_ns, 10 * second_ns});
   setup.cache_bytes = one_of(random, {0UL, 0UL, 100'000UL});
   setup.players = 2 + static_cast<std::uint32_t>(random.below(5));
+  setup.remote_chance = one_of(random, {0U, 0U, Network::always / 2, Network::always});
+  setup.keeper_ns = one_of(random, {millisecond_ns, 10 * millisecond_ns, 100 * millisecond_ns});
   setup.acts = 10 + static_cast<std::uint32_t>(random.below(40));
   setup.think_max_ns = one_of(random, {0UL, 100 * microsecond_ns, 20 * millisecond_ns, 400 * millisecond_ns});
   setup.mix = one_of(random, mixes);
@@ -198,13 +200,15 @@ std::string describe(const Setup& setup) {
   std::string text = fmt::format(
       "workload {}, seed {}\n"
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
+      "  remote {}/65536, told the time every {} ms\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
-      setup.value_bytes_max, g.candidates, g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns,
-      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes, n.delay_min_ns, n.delay_max_ns,
-      n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+      setup.value_bytes_max, setup.remote_chance, setup.keeper_ns / millisecond_ns, g.candidates,
+      g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
+      setup.cache_bytes, g.max_bytes, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
+      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;
 }

@@ -63,8 +63,10 @@ struct Setup {
   std::size_t cache_bytes = 0;
 
   std::uint32_t players = 3;
-  std::uint32_t acts = 30;       // of each player
-  base::Nanos think_max_ns = 0;  // between two acts
+  std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536
+  base::Nanos keeper_ns = base::millisecond_ns;  // how often the host tells the time to those
+  std::uint32_t acts = 30;                       // of each player
+  base::Nanos think_max_ns = 0;                  // between two acts
   Mix mix{};
   std::size_t value_bytes_min = 16;
   std::size_t value_bytes_max = 16;

@@ -96,7 +96,7 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
     if (!found) co_return std::unexpected(std::move(found.error()));
     item.value.assign(found->view.value());
     item.version = {found->view.version()};
-    item.time_to_live = time_left(found->view, session_->now());
+    item.time_to_live = time_left(found->view, session_->control().newest_time());
     if (session_->may_act()) co_return item;
   }
 }
@@ -133,13 +133,23 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
     return fail(Errc::invalid_argument, operation,
                 "a time to live is not negative; 0 lives until it is removed");
   }
-  return hash::WriteRequest{
-      .key = key_of(key), .value = value, .expires_at_ns = expiry_of(options, session_->now())};
+  return hash::WriteRequest{.key = key_of(key),
+                            .value = value,
+                            .expires_at_ns = expiry_of(options, session_->control().newest_time())};
+}
+
+// A time to live counts from now, and a remote session has to ask when that is.
+coro::Task<Result<void>> Client::know_time(PutOptions options) {
+  if (options.time_to_live.count() == 0) co_return Result<void>{};
+  if (auto now = co_await session_->control().read_time(); !now)
+    co_return std::unexpected(std::move(now.error()));
+  co_return Result<void>{};
 }
 
 coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
                                               PutOptions options, hash::Condition condition,
                                               std::uint64_t version, const char* operation) {
+  if (auto known = co_await know_time(options); !known) co_return std::unexpected(std::move(known.error()));
   auto request = request_of(key, value, options, operation);
   if (!request) co_return std::unexpected(std::move(request.error()));
   request->condition = condition;
@@ -165,6 +175,7 @@ coro::Task<Result<void>> Client::remove(std::string_view key) {
 coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
+  if (auto known = co_await know_time(assignment->options); !known) co_return known;
   auto request = request_of(assignment->key, assignment->value, assignment->options, "put");
   if (!request) co_return std::unexpected(std::move(request.error()));
   const DuringOperation during(*session_);
@@ -322,7 +333,7 @@ coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)
     return (*visit)(Entry{.key = view.key(),
                           .value = view.value(),
                           .version = {view.version()},
-                          .time_to_live = time_left(view, session_->now())});
+                          .time_to_live = time_left(view, session_->control().newest_time())});
   };
   co_return co_await table_.for_each(&visit_item);
 }
@@ -348,6 +359,9 @@ coro::Task<Result<Report>> Client::check() {
 
 coro::Task<Result<void>> Client::describe(Info* into) {
   Info& info = *into;
+  if (session_->remote()) {
+    if (auto fresh = co_await session_->refresh(); !fresh) co_return fresh;
+  }
   const memory::StoreMemory& memory = session_->memory();
   fabric::Endpoint& endpoint = session_->endpoint();
   info.format_version = memory::format_version;

@@ -104,6 +104,7 @@ class Client {
   void multi_put_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation) const;
+  coro::Task<Result<void>> know_time(PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {

@@ -27,7 +27,7 @@
 namespace loch::fabric {
 
 inline constexpr std::size_t cache_line_bytes = 64;
-inline constexpr std::size_t batch_words_max = 8;
+inline constexpr std::size_t batch_words_max = 9;
 
 class Endpoint;
 

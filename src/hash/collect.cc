@@ -117,9 +117,11 @@ coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
       auto orphan = co_await is_orphan(block, lease, i, items[i].state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
-      if (!session_.may_act()) continue;  // looked at too long ago: left to the next collection
       // Retired as if it had been unlinked just now: somebody who is late may still know it.
-      const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = session_.now()};
+      const auto now = co_await session_.control().read_time();
+      if (!now) co_return std::unexpected(now.error());
+      if (!session_.may_act()) continue;  // looked at too long ago: left to the next collection
+      const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = *now};
       auto before = co_await endpoint_.compare_swap(at, word, retired.encode());
       if (!before) co_return std::unexpected(std::move(before.error()));
       if (*before != word) continue;
@@ -137,15 +139,19 @@ coro::Task<Result<Collected>> Table::collect() {
   const std::uint64_t freed = session_.stats()[Counter::blocks_freed];
   if (auto swept = co_await allocator_.sweep_all(); !swept)
     co_return std::unexpected(std::move(swept.error()));
-  const Directory d = directory();
+  const auto read = co_await read_directory();
+  if (!read) co_return std::unexpected(read.error());
+  const Directory d = *read;
   if (d.growing) {
     if (auto finished = co_await finish_growth(d); !finished)
       co_return std::unexpected(std::move(finished.error()));
   }
-  const std::uint64_t unfinished = session_.unfinished_moves_of_the_gone();
+  const auto unfinished = co_await session_.unfinished_moves_of_the_gone();
+  if (!unfinished) co_return std::unexpected(unfinished.error());
   if (auto repaired = co_await repair_slots(&collected); !repaired)
     co_return std::unexpected(std::move(repaired.error()));
-  session_.forget_unfinished_moves(unfinished);
+  if (auto forgotten = co_await session_.forget_unfinished_moves(*unfinished); !forgotten)
+    co_return std::unexpected(std::move(forgotten.error()));
   if (auto reclaimed = co_await reclaim_orphans(&collected); !reclaimed) {
     co_return std::unexpected(std::move(reclaimed.error()));
   }
@@ -194,6 +200,7 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
 
 coro::Task<Result<Report>> Table::check() {
   Report report;
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   const BlockNumber blocks = allocator_.block_count();
   std::vector<bool> linked(static_cast<std::size_t>(blocks) *
                            (memory::block_bytes / memory::item_unit_bytes));
@@ -218,7 +225,7 @@ coro::Task<Result<Report>> Table::check() {
       const bool is_linked = linked[memory::unit_number(ref)];
       if (state.kind == ItemKind::retired) {
         ++report.items_resting;
-        if (is_linked && state.value < session_.now() - session_.geometry().expiry_ns) {
+        if (is_linked && state.value + session_.geometry().expiry_ns < session_.now()) {
           ++report.items_corrupt;
           add_finding(&report, fmt::format("block {} item {}: linked, and yet it rests", block, i));
         }

@@ -28,7 +28,9 @@ bool is_settled(SlotWord word, Directory d) {
 }  // namespace
 
 coro::Task<Result<void>> Table::start_growth() {
-  const Directory before = directory();
+  const auto directory = co_await read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const Directory before = *directory;
   if (before.growing) co_return Result<void>{};
   if (before.level >= last_level)
     co_return fail(Errc::no_space, "grow", "the index has the most slots that it can have");
@@ -40,9 +42,13 @@ coro::Task<Result<void>> Table::start_growth() {
     if (auto read = co_await endpoint_.read_words({&at, 1}, &reached); !read) co_return read;
     // A short operation that seems to have begun so early is over in a moment.
     constexpr int looks_max = 4;
-    for (int look = 1; look < looks_max && session_.others_run_since(reached); ++look)
-      co_await endpoint_.sleep_until(session_.now() + base::millisecond_ns);
-    if (session_.others_run_since(reached)) {
+    auto others_run = co_await session_.others_run_since(reached);
+    for (int look = 1; look < looks_max && others_run && *others_run; ++look) {
+      co_await endpoint_.sleep_until(endpoint_.now() + base::millisecond_ns);
+      others_run = co_await session_.others_run_since(reached);
+    }
+    if (!others_run) co_return std::unexpected(std::move(others_run.error()));
+    if (*others_run) {
       // Those that have just begun are over soon: the caller tries again.
       if (reached + session_.geometry().expiry_ns > session_.now()) co_return Result<void>{};
       co_return fail(
@@ -153,7 +159,9 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
     if (!read) co_return std::unexpected(std::move(read.error()));
     const SlotWord word{*read};
     if (word.level() == next_level % level_modulus) co_return true;
-    if (directory() != d) co_return false;
+    const auto now = co_await read_directory();
+    if (!now) co_return std::unexpected(now.error());
+    if (*now != d) co_return false;
 
     Result<bool> done = true;
     if (word.is(SlotType::committed)) {
@@ -284,7 +292,9 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       if (is_settled(word, d)) break;
       auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
       if (!split) co_return std::unexpected(std::move(split.error()));
-      if (directory() != d) co_return Result<void>{};
+      const auto now = co_await read_directory();
+      if (!now) co_return std::unexpected(now.error());
+      if (*now != d) co_return Result<void>{};
       if (!*split) {
         all_split = false;
         break;
@@ -300,7 +310,9 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
   if (!all_split) co_return Result<void>{};  // some later client finishes
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
-  if (auto told = co_await endpoint_.write_word(reached_at_address(grown.level), session_.now()); !told)
+  const auto reached = co_await session_.control().read_time();
+  if (!reached) co_return std::unexpected(reached.error());
+  if (auto told = co_await endpoint_.write_word(reached_at_address(grown.level), *reached); !told)
     co_return told;
   auto finished = co_await endpoint_.compare_swap(directory_address, d.encode(), grown.encode());
   LOCH_FAULT_POINT("grow.after_finish");
@@ -311,7 +323,9 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
 // A key found no room: the index begins to grow, and the key's own rows are split first.
 coro::Task<Result<void>> Table::make_room_by_growth(const KeyCollect* full) {
   if (auto started = co_await start_growth(); !started) co_return started;
-  const Directory d = directory();
+  const auto read = co_await read_directory();
+  if (!read) co_return std::unexpected(read.error());
+  const Directory d = *read;
   if (d.growing) {
     for (unsigned i = 0; i < candidates_; ++i) {
       const SlotNumber low = Locations::of(full->key_hash, d, candidates_).slot[i];

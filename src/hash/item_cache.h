@@ -1,6 +1,6 @@
 // ItemCache: recently read items, kept in this process (nessie.txt 4.1.3, 4.3.1). Items do not change, so a
-// copy is the item for as long as its memory can not have been reused: for one expiry after a slot was last
-// seen to name it. Least recently used first out. One thread.
+// copy is the item for as long as its memory can not have been reused since a slot was last seen to name it.
+// Least recently used first out. One thread.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,16 @@ class ItemCache {
  public:
   using Copy = std::shared_ptr<const std::byte[]>;
 
-  ItemCache(std::size_t bytes_max, base::Nanos expiry_ns) : bytes_max_(bytes_max), expiry_ns_(expiry_ns) {}
+  explicit ItemCache(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // The copy of an item that a slot was seen to name between `since` and `now`, or null. `length_bytes` is
-  // set with it.
-  Copy find(const memory::ItemRef& item, base::Nanos since, base::Nanos now, std::size_t& length_bytes) {
+  // The copy of an item that a slot was seen to name since `since`, or null. What was seen at `kept_since` or
+  // later has not been reused (memory::Session). `length_bytes` is set with it.
+  Copy find(const memory::ItemRef& item, base::Nanos since, base::Nanos kept_since,
+            std::size_t& length_bytes) {
     const auto it = entries_.find(item.place());
     if (it == entries_.end()) return nullptr;
     const auto entry = it->second;
-    if (entry->item != item || now - entry->seen_at >= expiry_ns_) {
+    if (entry->item != item || entry->seen_at < kept_since) {
       erase(entry);
       return nullptr;
     }
@@ -66,7 +67,6 @@ class ItemCache {
   }
 
   std::size_t bytes_max_;
-  base::Nanos expiry_ns_;
   std::size_t bytes_ = 0;
   std::list<Entry> order_;  // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> entries_;

@@ -31,11 +31,11 @@ Table::Table(memory::Session& session, memory::Allocator& allocator, const Table
       options_(options),
       candidates_(session.geometry().candidates),
       hash_seed_(session.geometry().hash_seed),
-      directory_word_(endpoint_.mapped(directory_address, sizeof(std::uint64_t))),
+      directory_word_(session.control().bytes() + directory_address.offset_bytes),
       here_(endpoint_, directory_word_, candidates_) {
   allocator.set_guard(this);
   endpoint_.set_timeout(options.timeout_ns);
-  if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes, session.geometry().expiry_ns);
+  if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes);
 }
 
 bool Here::take_directory(std::uint64_t word) {
@@ -74,25 +74,23 @@ bool Table::parse_here(ItemView& item) {
 }
 
 coro::Task<Result<Found>> Table::get(Key key) {
+  if (session_.refresh_due()) [[unlikely]] {
+    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
-  seen.key_hash = key.hash;
-  seen.asked_at_ns = session_.now();
-  seen.at.set(key.hash, directory(), candidates_);
-  std::array<fabric::Address, locations_max> addresses;
-  for (unsigned j = 0; j < seen.at.count; ++j) addresses[j] = slot_address(seen.at.slot[j]);
-  auto read = co_await endpoint_.read_words(std::span(addresses).first(seen.at.count), &seen.word[0].raw);
-  if (!read) [[unlikely]]
+  if (auto read = co_await read_slots(key.hash, &seen); !read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
   if (!cache_) [[likely]] {
     for (unsigned j = 0; j < seen.at.count; ++j) {
       const SlotWord word = seen.word[j];
       if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
       const memory::ItemRef ref = word.item();
-      if (ref.size_class >= memory::size_class_count) break;
+      const bool large = ref.size_class >= memory::size_class_count;
+      if (large || endpoint_.mapped(ref.address(), memory::class_bytes[ref.size_class]) == nullptr) break;
       auto bytes = co_await endpoint_.fetch(ref.address(), memory::class_bytes[ref.size_class]);
       Found found;
-      if (!bytes || !bytes->in_place() || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
+      if (!bytes || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
       if (found.view.key() != key.bytes || !found.view.is_intact() ||
           expired(found.view.expires_at_ns(), seen.asked_at_ns)) {
         break;
@@ -108,24 +106,16 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
   Attempts attempts(*this, "get", key.hash);
   Collect second = first;
   bool have_first = false;
-  bool damaged = false;
   for (;;) {
-    for (unsigned j = 0; j < second.at.count; ++j) {
-      const SlotWord word = second.word[j];
-      if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
-      auto found = co_await read_item(word.item());
-      if (!found) {
-        if (found.error().code != Errc::corrupt) co_return found;
-        damaged = true;
-        continue;
-      }
-      if (found->view.key() != key.bytes) continue;
-      if (!expired(found->view.expires_at_ns(), second.asked_at_ns)) co_return found;
-      session_.count(Counter::expired_reads);
-      co_return fail(Errc::not_found, "get", {}, key.hash);
-    }
-    if (is_outdated(second) || is_damaged(second)) {
-      if (attempts.retries() > outdated_retries_max || directory() == second.at.directory) {
+    Doubt doubt;
+    if (auto answer = co_await look_for(key, &second, Words::committed, &doubt); answer)
+      co_return std::move(*answer);
+    if (doubt.time_ran_out) {
+      have_first = false;
+    } else if (is_outdated(second) || is_damaged(second)) {
+      const auto now = co_await read_directory();
+      if (!now) co_return std::unexpected(now.error());
+      if (attempts.retries() > outdated_retries_max || *now == second.at.directory) {
         session_.count(Counter::corrupt_slots);
         co_return damaged_slot(key.hash);
       }
@@ -135,43 +125,62 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
                base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
-      for (unsigned j = 0; j < second.at.count; ++j) {
-        if (second.word[j].filter() != key.filter() || paired_destination(second, j) < 0) continue;
-        auto found = co_await read_item(second.word[j].item());
-        if (!found && found.error().code != Errc::corrupt) co_return found;
-        if (found && found->view.key() == key.bytes &&
-            !expired(found->view.expires_at_ns(), second.asked_at_ns)) {
-          co_return found;
-        }
-      }
-      if (!damaged) co_return fail(Errc::not_found, "get", {}, key.hash);
-      session_.count(Counter::corrupt_items);
-      co_return fail(Errc::corrupt, "get",
-                     "an item that may be this key's is damaged; put or remove the key, or run `loch check`",
-                     key.hash);
+      if (auto answer = co_await look_for(key, &second, Words::paired, &doubt); answer)
+        co_return std::move(*answer);
+      if (!doubt.time_ran_out) co_return miss(key, doubt);
+      have_first = false;
     } else {
       if (have_first) {
         if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
       }
       have_first = true;
       first = second;
-      damaged = false;
     }
     session_.count(Counter::second_collects);
-    second.asked_at_ns = session_.now();
-    second.at.set(key.hash, directory(), candidates_);
-    std::array<fabric::Address, locations_max> addresses;
-    for (unsigned j = 0; j < second.at.count; ++j) addresses[j] = slot_address(second.at.slot[j]);
-    auto read =
-        co_await endpoint_.read_words(std::span(addresses).first(second.at.count), &second.word[0].raw);
-    if (!read) co_return std::unexpected(std::move(read.error()));
+    const auto read = co_await read_slots(key.hash, &second);
+    if (!read) co_return std::unexpected(read.error());
+    have_first = have_first && *read;
   }
+}
+
+// What the committed or the paired words answer; nothing if none of them is the key's.
+coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect* seen, Words words,
+                                                         Doubt* doubt) {
+  for (unsigned j = 0; j < seen->at.count; ++j) {
+    const SlotWord word = seen->word[j];
+    const bool wanted =
+        words == Words::committed ? word.is(SlotType::committed) : paired_destination(*seen, j) >= 0;
+    if (!wanted || word.filter() != key.filter()) continue;
+    auto found = co_await read_item(word.item());
+    if (!found && found.error().code != Errc::corrupt) co_return std::move(found);
+    if (!found) {
+      doubt->damaged = true;
+      continue;
+    }
+    if (found->view.key() != key.bytes) continue;
+    const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
+    if (!left) co_return std::unexpected(left.error());
+    if (*left == TimeLeft::some) co_return std::move(found);
+    doubt->time_ran_out = *left == TimeLeft::look_again;
+    if (doubt->time_ran_out) co_return std::nullopt;
+    session_.count(Counter::expired_reads);
+    co_return fail(Errc::not_found, "get", {}, key.hash);
+  }
+  co_return std::nullopt;
+}
+
+Result<Found> Table::miss(Key key, Doubt doubt) {
+  if (!doubt.damaged) return fail(Errc::not_found, "get", {}, key.hash);
+  session_.count(Counter::corrupt_items);
+  return fail(Errc::corrupt, "get",
+              "an item that may be this key's is damaged; put or remove the key, or run `loch check`",
+              key.hash);
 }
 
 coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
   if (!cache_) co_return co_await fetch_item(ref);
   std::size_t length = 0;
-  if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.now(), length)) {
+  if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.kept_since(), length)) {
     session_.count(Counter::cache_hit);
     Found found;
     if (!found.view.parse(copy.get(), length, ref)) co_return damaged_item(ref);
@@ -220,20 +229,36 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
   co_return header;
 }
 
+coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into) {
+  into->at.set(key_hash, directory(), candidates_);
+  into->key_hash = key_hash;
+  into->asked_at_ns = session_.control().newest_time();
+  into->mine = 0;
+  into->owner_gone = 0;
+  std::array<fabric::Address, locations_max + 1> addresses;
+  unsigned count = into->at.count;
+  for (unsigned j = 0; j < count; ++j) addresses[j] = slot_address(into->at.slot[j]);
+  // Directories only rise. One that was the same before a collect and during the next was so in between.
+  if (session_.remote()) addresses[count++] = directory_address;
+  auto read = co_await endpoint_.read_words(std::span(addresses).first(count), &into->word[0].raw);
+  if (!read) [[unlikely]]
+    co_return std::unexpected(std::move(read.error()));
+  if (!session_.remote()) co_return true;
+  const std::uint64_t seen = into->word[into->at.count].raw;
+  session_.control().word(directory_address.offset_bytes) = seen;
+  co_return seen == into->at.directory.encode();
+}
+
 // The words of a key's slots, by a directory that they agree with.
 coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* into) {
   for (unsigned retry = 0;; ++retry) {
-    into->at.set(key_hash, directory(), candidates_);
-    into->key_hash = key_hash;
-    into->asked_at_ns = session_.now();
-    into->mine = 0;
-    into->owner_gone = 0;
-    std::array<fabric::Address, locations_max> addresses;
-    for (unsigned j = 0; j < into->at.count; ++j) addresses[j] = slot_address(into->at.slot[j]);
-    auto read = co_await endpoint_.read_words(std::span(addresses).first(into->at.count), &into->word[0].raw);
-    if (!read) co_return read;
+    const auto read = co_await read_slots(key_hash, into);
+    if (!read) co_return std::unexpected(read.error());
+    if (!*read && retry < outdated_retries_max) continue;
     if (!is_outdated(*into) && !is_damaged(*into)) co_return Result<void>{};
-    if (retry >= outdated_retries_max || directory() == into->at.directory) {
+    const auto now = co_await read_directory();
+    if (!now) co_return std::unexpected(now.error());
+    if (retry >= outdated_retries_max || *now == into->at.directory) {
       session_.count(Counter::corrupt_slots);
       co_return damaged_slot(key_hash);
     }
@@ -276,8 +301,36 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
 }
 
 coro::Task<Result<void>> Table::collect(Key key, KeyCollect* into) {
-  if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
-  co_return co_await identify(key, into);
+  for (;;) {
+    if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
+    if (auto done = co_await identify(key, into); !done) co_return done;
+    const auto over = co_await outlived(into);
+    if (!over) co_return std::unexpected(over.error());
+    if (!*over) co_return Result<void>{};
+  }
+}
+
+coro::Task<Result<bool>> Table::outlived(const KeyCollect* seen) {
+  for (unsigned j = 0; j < seen->at.count; ++j) {
+    if ((seen->mine >> j & 1) == 0) continue;
+    const auto left = co_await time_left(seen->header[j].expires_at_ns, seen->asked_at_ns);
+    if (!left) co_return std::unexpected(left.error());
+    if (*left == TimeLeft::look_again) co_return true;
+  }
+  co_return false;
+}
+
+coro::Task<Result<Table::TimeLeft>> Table::time_left(base::Nanos expires_at_ns, base::Nanos asked_at) {
+  if (expires_at_ns == 0) co_return TimeLeft::some;
+  if (expired(expires_at_ns, asked_at)) {
+    // Whoever asks later is to know it, too.
+    session_.tell_time(asked_at);
+    co_return TimeLeft::none;
+  }
+  if (!session_.remote()) co_return TimeLeft::some;
+  const auto now = co_await session_.control().read_time();
+  if (!now) co_return std::unexpected(now.error());
+  co_return expired(expires_at_ns, *now) ? TimeLeft::look_again : TimeLeft::some;
 }
 
 coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
@@ -295,7 +348,8 @@ coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
 coro::Task<Result<void>> Table::Attempts::again() {
   ++retries_;
   table_.session_.count(Counter::backoffs);
-  const base::Nanos now = table_.session_.now();
+  if (auto fresh = co_await table_.keep_fresh(); !fresh) co_return fresh;
+  const base::Nanos now = table_.endpoint_.now();
   if (now >= deadline_) {
     table_.session_.count(Counter::timeouts);
     co_return fail(Errc::timed_out, operation_,
@@ -313,6 +367,18 @@ coro::Task<Result<void>> Table::Attempts::again() {
   const std::uint64_t exponent = std::min(retries_ - spins_until, 10U);
   const base::Nanos wait_max = base::microsecond_ns << exponent;
   co_await table_.endpoint_.sleep_until(now + 1 + table_.session_.random().below(wait_max));
+  co_return Result<void>{};
+}
+
+coro::Task<Result<Directory>> Table::read_directory() {
+  memory::Control& control = session_.control();
+  if (auto read = co_await control.read_word(&control.word(directory_address.offset_bytes)); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return directory();
+}
+
+coro::Task<Result<void>> Table::keep_fresh() {
+  if (session_.refresh_due()) co_return co_await session_.refresh();
   co_return Result<void>{};
 }
 

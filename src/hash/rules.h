@@ -16,8 +16,8 @@ struct Collect {
   Locations at;
   std::uint64_t key_hash = 0;
   base::Nanos asked_at_ns = 0;  // a time before the words were read: what has expired by then was not there
-  std::array<SlotWord, locations_max> word;
-  std::uint8_t mine = 0;        // bit j: word j names an item of this very key
+  std::array<SlotWord, locations_max + 1> word;  // at.count of them; room for one more that is read with them
+  std::uint8_t mine = 0;                         // bit j: word j names an item of this very key
   std::uint8_t owner_gone = 0;  // bit j: word j is an A whose owner can not clear it any more
 
   [[nodiscard]] bool is_mine(unsigned j) const { return (mine >> j & 1) != 0; }

@@ -102,6 +102,7 @@ class Table final : public memory::ReuseGuard {
   // memory::ReuseGuard: clears P and M words that still name an item that was moved and has rested.
   coro::Task<bool> before_reuse(memory::ItemRef item) override;
 
+  // As this session last saw it.
   [[nodiscard]] Directory directory();
   [[nodiscard]] memory::Session& session() { return session_; }
 
@@ -115,7 +116,7 @@ class Table final : public memory::ReuseGuard {
         : table_(table),
           operation_(operation),
           key_hash_(key_hash),
-          deadline_(table.session_.now() + table.options_.timeout_ns) {}
+          deadline_(table.endpoint_.now() + table.options_.timeout_ns) {}
     // Before each retry: backs off, exponentially. timed_out when the deadline has passed.
     coro::Task<Result<void>> again();
     [[nodiscard]] unsigned retries() const { return retries_; }
@@ -147,8 +148,18 @@ class Table final : public memory::ReuseGuard {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
+  enum class Words : std::uint8_t { committed, paired };
+  struct Doubt {
+    bool damaged = false;       // an item that may be the key's
+    bool time_ran_out = false;  // of the key's item, since the slots were asked for
+  };
+  coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Doubt* doubt);
+  Result<Found> miss(Key key, Doubt doubt);
   // Takes over what an item says of itself, if its key is `key`.
   bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
+  // Reads a key's slots where the directory says they are. False if a remote session learns of a newer
+  // directory at that: then what was read says nothing of what is not there.
+  coro::Task<Result<bool>> read_slots(std::uint64_t key_hash, Collect* into);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
@@ -159,6 +170,9 @@ class Table final : public memory::ReuseGuard {
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
+
+  // Whether the time of any item of the key ran out while it was collected (time_left).
+  coro::Task<Result<bool>> outlived(const KeyCollect* seen);
 
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
@@ -208,6 +222,14 @@ class Table final : public memory::ReuseGuard {
                                      memory::ItemState state);
   coro::Task<Result<bool>> is_named(memory::ItemRef item);
 
+  coro::Task<Result<Directory>> read_directory();
+  // Before an operation goes on: a remote session refreshes when it is due.
+  coro::Task<Result<void>> keep_fresh();
+  // Whether an item that is found in slots that were read after `asked_at` has time left. A remote session
+  // may have to look at the store's clock for that; if the time turns out to be over, the slots are to be
+  // read again, since another item may have taken the place of this one before.
+  enum class TimeLeft : std::uint8_t { some, none, look_again };
+  coro::Task<Result<TimeLeft>> time_left(base::Nanos expires_at_ns, base::Nanos asked_at);
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
   // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
   // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.

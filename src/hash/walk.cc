@@ -2,7 +2,7 @@
 // item.
 //
 // A walk pins the memory that is unlinked from `pinned` on, and begins at `start`, when the items that were
-// linked at `pinned` count as written before. A key that is there throughout had some item x at `pinned`,
+// linked at `began` count as written before. A key that is there throughout had some item x at `began`,
 // which can be read when the walk comes to it. If x is the key's item still, it is visited. Else the key has
 // another item by now, y:
 //   y was written since `start`       y is visited at once, for it may lie behind the walk
@@ -22,6 +22,7 @@ using memory::ItemKind;
 using memory::ItemRef;
 
 coro::Task<Result<void>> Table::for_each(const Visit* visit) {
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
   const base::Nanos pinned = session_.pin();
   struct Unpin {
     memory::Session& session;
@@ -29,10 +30,16 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
     ~Unpin() { session.unpin(start); }
   };
   const Unpin unpin{session_, pinned};
-  base::Nanos start = session_.now();
-  while (start <= pinned + memory::Session::write_lead_max_ns) {
-    co_await endpoint_.sleep_until(pinned + memory::Session::write_lead_max_ns + 1);
-    start = session_.now();
+  const auto began = co_await session_.control().read_time();
+  if (!began) co_return std::unexpected(began.error());
+  base::Nanos start = *began;
+  Attempts waits(*this, "walk", 0);
+  while (start <= *began + memory::Session::write_lead_max_ns) {
+    co_await endpoint_.sleep_until(endpoint_.now() + memory::Session::write_lead_max_ns + 1);
+    const auto now = co_await session_.control().read_time();
+    if (!now) co_return std::unexpected(now.error());
+    start = *now;
+    if (auto more = co_await waits.again(); !more) co_return more;
   }
 
   std::vector<bool> visited;  // by unit_number
@@ -82,8 +89,12 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
+  const auto now = co_await session_.control().read_time();
+  if (!now) co_return std::unexpected(now.error());
   std::uint64_t total = 0;
-  const Directory d = directory();
+  const auto directory = co_await read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const Directory d = *directory;
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
   constexpr SlotNumber ahead = 32;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
@@ -103,7 +114,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
     auto header = co_await read_header(word.item());
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
     if (!header) continue;
-    if (header->expires_at_ns != 0 && header->expires_at_ns <= session_.now()) continue;
+    if (expired(header->expires_at_ns, *now)) continue;
     if (word.is(SlotType::placed)) {
       Collect seen;
       if (auto looked = co_await collect_words(header->key_hash, &seen); !looked) {

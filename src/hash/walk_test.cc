@@ -366,7 +366,7 @@ TEST(Cache, AnItemThatAWalkCameToIsNotKeptLonger) {
 }
 
 TEST(Cache, KeepsWithinItsBytes) {
-  ItemCache cache(1'000, base::second_ns);
+  ItemCache cache(1'000);
   const std::vector<std::byte> bytes(300);
   for (std::uint32_t i = 0; i < 50; ++i) {
     cache.insert({.region = 2, .unit = i}, bytes.data(), 100 + i, 0);
@@ -380,7 +380,7 @@ TEST(Cache, KeepsWithinItsBytes) {
   EXPECT_EQ(cache.find({.region = 2, .unit = 99}, 0, 0, length), nullptr) << "too large to be kept";
   EXPECT_EQ(cache.find({.region = 2, .unit = 49, .size_class = 1}, 0, 0, length), nullptr) << "another class";
   cache.insert({.region = 2, .unit = 5}, bytes.data(), 100, 0);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, 0, base::second_ns, length), nullptr) << "too old";
+  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, 0, 1, length), nullptr) << "too old";
 }
 
 }  // namespace

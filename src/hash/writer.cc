@@ -45,6 +45,7 @@ memory::ItemHeader Table::header_of(const WriteRequest& request) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   if (directory().growing) [[unlikely]] {
     if (auto helped = co_await help_growth(); !helped) co_return std::unexpected(std::move(helped.error()));
   }
@@ -368,6 +369,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
 }
 
 coro::Task<Result<void>> Table::remove(Key key) {
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
   if (directory().growing) [[unlikely]] {
     if (auto helped = co_await help_growth(); !helped) co_return helped;
   }

@@ -92,6 +92,10 @@ bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
 
 // The slow half of allocate: neither notes nor a block at hand.
 coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
+  if (session_.remote()) {
+    // What rests may have rested by now.
+    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  }
   bool swept = false;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
@@ -192,7 +196,10 @@ coro::Task<bool> Allocator::claim(Note note) {
 coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
   LOCH_FAULT_POINT("retire.before_mark");
   session_.count(Counter::items_retired);
-  const base::Nanos time = session_.now();
+  // No earlier than the unlinking, by the clock that others count their operations by.
+  const auto read = co_await session_.control().read_time();
+  if (!read) co_return std::unexpected(read.error());
+  const base::Nanos time = *read;
   if (auto done = co_await retire_at(item, time, moved); !done) co_return done;
   auto& notes = notes_[item.size_class];
   if (notes.size() < notes_kept_max) {

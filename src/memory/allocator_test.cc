@@ -142,8 +142,8 @@ TEST(Blocks, NoncesGoOnAfterADeath) {
   const auto number = dead.session->client();
   store->kill(number);
   Process reaper(*store);
-  ASSERT_EQ(reaper.session->take_dead(0), number);
-  reaper.session->bury(number);
+  ASSERT_EQ(reaper.run(reaper.session->take_dead(0)).value(), number);
+  ASSERT_TRUE(reaper.run(reaper.session->bury(number)).has_value());
   Process heir(*store);
   ASSERT_EQ(heir.session->client(), number);
   EXPECT_GT(heir.session->next_nonce(), last);

@@ -271,14 +271,21 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
 
 coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   std::uint64_t freed = 0;
-  for (std::uint16_t dead = session_.take_dead(0); dead != 0; dead = session_.take_dead(dead)) {
+  if (session_.remote()) {
+    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  }
+  for (std::uint16_t last = 0;;) {
+    const auto dead = co_await session_.take_dead(last);
+    if (!dead) co_return std::unexpected(dead.error());
+    if (*dead == 0) break;
+    last = *dead;
     session_.count(Counter::sessions_reaped);
-    auto settled = co_await settle_blocks(dead);
-    if (!settled) {
-      session_.leave_dead(dead);
+    if (auto settled = co_await settle_blocks(last); !settled) {
+      session_.leave_dead(last);
       co_return std::unexpected(std::move(settled.error()));
     }
-    session_.bury(dead);
+    if (auto buried = co_await session_.bury(last); !buried)
+      co_return std::unexpected(std::move(buried.error()));
   }
   const BlockNumber count = block_count();
   for (BlockNumber block = 1; block < count; ++block) {

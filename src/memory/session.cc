@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <unistd.h>
+#include <utility>
 
 #include "base/check.h"
 #include "base/fault.h"
@@ -12,94 +14,156 @@ namespace loch::memory {
 namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
+// A remote session reserves them when it refreshes, for more operations than it does until the next time.
+constexpr std::uint64_t nonces_at_once_remote = std::uint64_t{1} << 24;
 constexpr std::uint64_t client_bits = 12;
+constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
+constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
 // Whether unlinked memory rests at all.
 bool memory_rests() { return !base::planted(base::Planted::reuse_before_expiry); }
 
 }  // namespace
 
-Session::Session(std::shared_ptr<StoreMemory> memory, std::byte* control)
+Session::Session(std::shared_ptr<StoreMemory> memory)
     : memory_(std::move(memory)),
       endpoint_(memory_->shared_fabric(), memory_->fabric().connect()),
-      control_(control),
-      random_(0) {}
+      control_(endpoint_),
+      latest_(&control_.word(latest_offset)),
+      random_(0) {
+  if (!remote()) return;
+  act_until_ns_ = extend_after_ns_ = for_ever;
+  refresh_every_ns_ = std::min(geometry().expiry_ns / 4, refresh_every_max_ns);
+}
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory) {
-  std::unique_ptr<Session> session(new Session(std::move(memory), nullptr));
-  session->control_ = session->endpoint_.mapped({control_region, 0}, control_bytes);
-  if (session->control_ == nullptr) {
-    return fail(Errc::unavailable, "open", "the store's control region can not be mapped");
-  }
-  session->latest_ = &session->control_word(latest_offset);
-  if (auto entered = session->enter(); !entered) return std::unexpected(std::move(entered.error()));
+  std::unique_ptr<Session> session(new Session(std::move(memory)));
+  if (auto entered = session->endpoint_.run(session->enter()); !entered)
+    return std::unexpected(std::move(entered.error()));
   return session;
 }
 
-Result<void> Session::enter() {
+coro::Task<Result<void>> Session::enter() {
+  if (remote()) {
+    if (auto read = co_await control_.read(0); !read) co_return read;
+  }
   // Numbers that say they are free first, then those whose sessions may have died.
   for (const bool want_free : {true, false}) {
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
-      ClientEntry& candidate = entry(number);
-      const bool is_free = shared(candidate.open).load(std::memory_order_acquire) == 0;
+      const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
       if (is_free != want_free) continue;
       auto claimed = memory_->fabric().claim_presence(number);
-      if (!claimed) return std::unexpected(std::move(claimed.error()));
-      if (!*claimed) continue;
-      entry_ = &candidate;
-      client_ = static_cast<std::uint16_t>(number);
-      // Where time is simulated, a run is to be repeated.
-      random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
-      took_over_ = shared(candidate.open).load(std::memory_order_acquire) != 0;
-      settle_counters(candidate);
-      const base::Nanos time = now();
-      shared(candidate.op_start_ns).store(0, std::memory_order_release);
-      shared(candidate.pin_start_ns).store(0, std::memory_order_release);
-      // What a predecessor wrote carries a time before this one, also if it wrote in the same tick.
-      shared(candidate.opened_at_ns).store(time, std::memory_order_release);
-      shared(candidate.process).store(static_cast<std::uint64_t>(::getpid()), std::memory_order_release);
-      extend_act_until();
-      auto clients_end = shared(control_word(clients_end_offset));
-      std::uint64_t end = clients_end.load(std::memory_order_acquire);
-      while (end <= number &&
-             !clients_end.compare_exchange_weak(end, number + 1, std::memory_order_acq_rel)) {
-      }
-      shared(candidate.open).store(1, std::memory_order_release);
-      LOCH_FAULT_POINT("session.opened");
-      return {};
+      if (!claimed) co_return std::unexpected(std::move(claimed.error()));
+      if (*claimed) co_return co_await take_number(number);
     }
   }
-  return fail(Errc::no_space, "open",
-              fmt::format("{} clients have {} open, the most there can be; close some", client_count_max - 1,
-                          memory_->fabric().location()));
+  co_return fail(Errc::no_space, "open",
+                 fmt::format("{} clients have {} open, the most there can be; close some",
+                             client_count_max - 1, memory_->fabric().location()));
+}
+
+coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
+  entry_ = &control_.entry(number);
+  client_ = static_cast<std::uint16_t>(number);
+  // Where time is simulated, a run is to be repeated.
+  random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
+  if (remote()) {
+    if (auto read = co_await control_.read_entry(number); !read) co_return read;
+  }
+  took_over_ = shared(entry_->open).load(std::memory_order_acquire) != 0;
+  if (auto settled = co_await settle_counters(number); !settled) co_return settled;
+  auto time = co_await control_.read_time();
+  if (!time) co_return std::unexpected(std::move(time.error()));
+  if (!remote()) extend_act_until();
+  since_ns_ = *time;
+  const std::pair<std::uint64_t*, std::uint64_t> words[] = {
+      {&entry_->op_start_ns, remote() ? *time : 0},
+      {&entry_->pin_start_ns, 0},
+      // What a predecessor wrote carries a time before this one, also if it wrote in the same tick.
+      {&entry_->opened_at_ns, *time},
+      {&entry_->process, static_cast<std::uint64_t>(::getpid())},
+      {&entry_->act_until_ns, remote() ? for_ever : act_until_ns_ + write_lead_max_ns},
+      // Whether a remote session has some is known when it ends.
+      {&entry_->unfinished_moves, remote() ? 1 : 0},
+  };
+  for (const auto& [word, value] : words) {
+    if (auto written = co_await control_.write(word, value); !written) co_return written;
+  }
+  if (auto raised = co_await control_.raise(&control_.word(clients_end_offset), number + 1); !raised)
+    co_return raised;
+  if (auto opened = co_await control_.write(&entry_->open, 1); !opened) co_return opened;
+  LOCH_FAULT_POINT("session.opened");
+  if (!remote()) co_return Result<void>{};
+  // From here on the words in the copy are what is true, and the store is told of them later.
+  entry_->op_start_ns = 0;
+  entry_->unfinished_moves = 0;
+  if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
+  co_return co_await refresh();
 }
 
 Session::~Session() {
   if (entry_ == nullptr) return;
-  settle_counters(*entry_);
-  shared(entry_->op_start_ns).store(0, std::memory_order_release);
-  shared(entry_->pin_start_ns).store(0, std::memory_order_release);
-  // What it may have done without knowing is settled as if it had died.
-  if (!endpoint_.has_failed()) shared(entry_->open).store(0, std::memory_order_release);
+  // What can not be told now is settled as if it had died.
+  [[maybe_unused]] const auto left = endpoint_.run(leave());
   memory_->fabric().release_presence(client_);
 }
 
-void Session::settle_counters(ClientEntry& dead) {
-  auto* totals = reinterpret_cast<std::uint64_t*>(control_ + totals_offset);
-  for (std::size_t i = 0; i < counter_count; ++i) {
-    const std::uint64_t counted = shared(dead.counters[i]).exchange(0, std::memory_order_relaxed);
-    if (counted != 0) shared(totals[i]).fetch_add(counted, std::memory_order_relaxed);
+coro::Task<Result<void>> Session::leave() {
+  if (remote()) {
+    if (auto told = co_await control_.write(&entry_->unfinished_moves, entry_->unfinished_moves); !told)
+      co_return told;
   }
-  // Added there before it is taken away here: whoever looks sees it once at least.
-  const std::uint64_t unfinished = shared(dead.unfinished_moves).load(std::memory_order_acquire);
-  if (unfinished == 0) return;
-  shared(control_word(unfinished_moves_offset)).fetch_add(unfinished, std::memory_order_acq_rel);
-  shared(dead.unfinished_moves).store(0, std::memory_order_release);
+  if (auto settled = co_await settle_counters(client_); !settled) co_return settled;
+  for (std::uint64_t* word : {&entry_->op_start_ns, &entry_->pin_start_ns}) {
+    if (auto written = co_await control_.write(word, 0); !written) co_return written;
+  }
+  // What it may have done without knowing is settled as if it had died.
+  if (endpoint_.has_failed()) co_return Result<void>{};
+  co_return co_await control_.write(&entry_->open, 0);
 }
 
-std::uint32_t Session::clients_end() const {
-  const std::uint64_t end = shared(control_word(clients_end_offset)).load(std::memory_order_acquire);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
+// Adds what a session counted to the totals. Nobody else writes its entry meanwhile.
+coro::Task<Result<void>> Session::settle_counters(std::uint32_t client) {
+  ClientEntry& of = control_.entry(client);
+  for (std::size_t i = 0; i < counter_count; ++i) {
+    const std::uint64_t counted = shared(of.counters[i]).load(std::memory_order_relaxed);
+    if (counted == 0) continue;
+    std::uint64_t& total = control_.word(totals_offset + i * sizeof(std::uint64_t));
+    if (auto added = co_await control_.add(&total, counted); !added) co_return added;
+    if (auto cleared = co_await control_.write(&of.counters[i], 0); !cleared) co_return cleared;
+  }
+  // Added there before it is taken away here: whoever looks sees it once at least.
+  const std::uint64_t unfinished = shared(of.unfinished_moves).load(std::memory_order_acquire);
+  if (unfinished == 0) co_return Result<void>{};
+  if (auto added = co_await control_.add(&control_.word(unfinished_moves_offset), unfinished); !added)
+    co_return added;
+  co_return co_await control_.write(&of.unfinished_moves, 0);
+}
+
+coro::Task<Result<void>> Session::refresh() {
+  if (auto read = co_await control_.read(client_); !read) co_return read;
+  base::Nanos since = now();
+  if (operations_.any()) since = std::min(since, operations_.oldest());
+  if (pins_.any()) since = std::min(since, pins_.oldest());
+  since_ns_ = std::max(since_ns_, since);
+  // Not by way of the copy, whose word says what runs now.
+  const fabric::Address at = control_.address_of(&entry_->op_start_ns);
+  if (auto told = co_await endpoint_.write_word(at, since); !told) co_return told;
+  if (auto told = co_await control_.write_counters(client_); !told) co_return told;
+  if (nonce_end_ - nonce_ < nonces_at_once_remote / 2) {
+    if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
+  }
+  refreshed_at_ns_ = endpoint_.now();
+  co_return Result<void>{};
+}
+
+// Reserved before they are used, so that a successor starts beyond what this session may have given out.
+coro::Task<Result<void>> Session::reserve_nonces() {
+  const std::uint64_t end = entry_->next_nonce + nonces_at_once_remote;
+  if (nonce_ == nonce_end_) nonce_ = nonce_end_ = entry_->next_nonce;
+  if (auto reserved = co_await control_.write(&entry_->next_nonce, end); !reserved) co_return reserved;
+  nonce_end_ = end;
+  co_return Result<void>{};
 }
 
 // From what is read after this on, the session may act for another while.
@@ -118,12 +182,15 @@ void Session::raise_latest(base::Nanos time) {
   }
 }
 
-std::uint64_t Session::unfinished_moves_of_the_gone() const {
-  return shared(control_word(unfinished_moves_offset)).load(std::memory_order_acquire);
+coro::Task<Result<std::uint64_t>> Session::unfinished_moves_of_the_gone() {
+  std::uint64_t& word = control_.word(unfinished_moves_offset);
+  if (auto read = co_await control_.read_word(&word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return shared(word).load(std::memory_order_acquire);
 }
 
-void Session::forget_unfinished_moves(std::uint64_t count) {
-  shared(control_word(unfinished_moves_offset)).fetch_sub(count, std::memory_order_acq_rel);
+coro::Task<Result<void>> Session::forget_unfinished_moves(std::uint64_t count) {
+  co_return co_await control_.add(&control_.word(unfinished_moves_offset), -count);
 }
 
 void Session::Running::add_other(base::Nanos start) {
@@ -155,6 +222,7 @@ void Session::Running::next_oldest() {
 
 base::Nanos Session::pin() {
   const base::Nanos start = now();
+  tell_time(start);
   if (start > extend_after_ns_) extend_act_until();
   pins_.add(start, entry_->pin_start_ns);
   return start;
@@ -165,6 +233,7 @@ void Session::unpin(base::Nanos start) { pins_.drop(start, entry_->pin_start_ns)
 std::uint64_t Session::next_nonce() {
   if (base::planted(base::Planted::empty_without_nonce)) return 0;
   if (nonce_ == nonce_end_) {
+    LOCH_CHECK(!remote());
     // Reserved before they are used, so that a successor starts beyond what this session may have given out.
     nonce_ = shared(entry_->next_nonce).load(std::memory_order_acquire);
     nonce_end_ = nonce_ + nonces_at_once;
@@ -183,15 +252,20 @@ Stats Session::stats() const {
 
 void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
-  raise_latest(now);
+  tell_time(now);
   const base::Nanos expiry = memory_rests() ? geometry().expiry_ns : 0;
   horizon_ns_ = now > expiry ? now - expiry : 0;
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
+  if (remote() && since_ns_ <= horizon_ns_ && memory_rests()) {
+    // It holds on to what it has seen since then also between its operations (kept_since).
+    stuck_from_ns_ = since_ns_;
+    stuck_until_ns_ = for_ever;
+  }
   moves_linger_ = false;
-  const std::uint32_t end = clients_end();
+  const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = 1; number < end; ++number) {
-    ClientEntry& other = entry(number);
+    ClientEntry& other = control_.entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
@@ -204,80 +278,91 @@ void Session::look_at_the_others_now(base::Nanos now) {
     if (shared(other.unfinished_moves).load(std::memory_order_acquire) != 0) moves_linger_ = true;
   }
   // Last, since a session's count goes there from its entry.
-  if (unfinished_moves_of_the_gone() != 0) moves_linger_ = true;
+  if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != 0)
+    moves_linger_ = true;
 }
 
 bool Session::may_still_run(std::uint16_t client, base::Nanos at) {
   if (client == 0 || client >= client_count_max) return false;
-  ClientEntry& other = entry(client);
+  if (remote() && at >= latest()) return true;
+  ClientEntry& other = control_.entry(client);
   if (shared(other.open).load(std::memory_order_acquire) == 0) return false;
   const base::Nanos start = shared(other.op_start_ns).load(std::memory_order_acquire);
   return start != 0 && start <= at && memory_->fabric().present(client);
 }
 
-bool Session::others_run_since(base::Nanos at) {
-  raise_latest(now());
-  const std::uint32_t end = clients_end();
-  for (std::uint32_t number = 1; number < end; ++number) {
-    if (number != client_ && may_still_run(static_cast<std::uint16_t>(number), at)) return true;
+coro::Task<Result<bool>> Session::others_run_since(base::Nanos at) {
+  if (remote()) {
+    if (auto read = co_await control_.read(client_); !read)
+      co_return std::unexpected(std::move(read.error()));
+  } else {
+    tell_time(now());
   }
-  return operations_.count_until(at) > 1;
+  const std::uint32_t end = control_.clients_end();
+  for (std::uint32_t number = 1; number < end; ++number) {
+    if (number != client_ && may_still_run(static_cast<std::uint16_t>(number), at)) co_return true;
+  }
+  co_return operations_.count_until(at) > 1;
 }
 
 bool Session::is_gone(std::uint16_t client, base::Nanos at) {
   if (client == 0 || client >= client_count_max) return true;
-  ClientEntry& other = entry(client);
+  if (remote() && at >= latest()) return false;
+  ClientEntry& other = control_.entry(client);
   return shared(other.open).load(std::memory_order_acquire) == 0 ||
          shared(other.opened_at_ns).load(std::memory_order_acquire) > at ||
          !memory_->fabric().present(client);
 }
 
-std::uint16_t Session::take_dead(std::uint16_t from) {
-  const std::uint32_t end = clients_end();
+coro::Task<Result<std::uint16_t>> Session::take_dead(std::uint16_t from) {
+  const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = from + 1U; number < end; ++number) {
     if (number == client_) continue;
-    ClientEntry& other = entry(number);
+    ClientEntry& other = control_.entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     const auto claimed = memory_->fabric().claim_presence(number);
     if (!claimed || (!*claimed && !base::planted(base::Planted::lease_without_fence))) continue;
-    if (shared(other.open).load(std::memory_order_acquire) == 0) {
-      memory_->fabric().release_presence(number);
-      continue;
-    }
-    settle_counters(other);
-    return static_cast<std::uint16_t>(number);
+    auto settled = co_await control_.read_entry(number);
+    const bool is_open = shared(other.open).load(std::memory_order_acquire) != 0;
+    if (settled && is_open) settled = co_await settle_counters(number);
+    if (settled && is_open) co_return static_cast<std::uint16_t>(number);
+    memory_->fabric().release_presence(number);
+    if (!settled) co_return std::unexpected(std::move(settled.error()));
   }
-  return 0;
+  co_return std::uint16_t{0};
 }
 
 void Session::leave_dead(std::uint16_t client) { memory_->fabric().release_presence(client); }
 
-void Session::bury(std::uint16_t client) {
-  ClientEntry& dead = entry(client);
-  shared(dead.op_start_ns).store(0, std::memory_order_release);
-  shared(dead.pin_start_ns).store(0, std::memory_order_release);
-  shared(dead.open).store(0, std::memory_order_release);
+coro::Task<Result<void>> Session::bury(std::uint16_t client) {
+  ClientEntry& dead = control_.entry(client);
+  Result<void> told;
+  for (std::uint64_t* word : {&dead.op_start_ns, &dead.pin_start_ns, &dead.open}) {
+    if (told) told = co_await control_.write(word, 0);
+  }
   memory_->fabric().release_presence(client);
+  co_return told;
 }
 
 std::uint64_t Session::living() {
   std::uint64_t living = 0;
-  const std::uint32_t end = clients_end();
+  const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = 1; number < end; ++number) {
-    ClientEntry& other = entry(number);
-    if (shared(other.open).load(std::memory_order_acquire) != 0 && memory_->fabric().present(number))
+    if (shared(control_.entry(number).open).load(std::memory_order_acquire) != 0 &&
+        memory_->fabric().present(number))
       ++living;
   }
   return living;
 }
 
-Stats Session::totals() {
+Stats Session::totals() const {
   Stats stats;
-  auto* totals = reinterpret_cast<std::uint64_t*>(control_ + totals_offset);
+  const std::uint32_t end = control_.clients_end();
   for (std::size_t i = 0; i < counter_count; ++i) {
-    stats.values[i] = shared(totals[i]).load(std::memory_order_relaxed);
-    for (std::uint32_t number = 1; number < client_count_max; ++number) {
-      stats.values[i] += shared(entry(number).counters[i]).load(std::memory_order_relaxed);
+    stats.values[i] =
+        shared(control_.word(totals_offset + i * sizeof(std::uint64_t))).load(std::memory_order_relaxed);
+    for (std::uint32_t number = 1; number < end; ++number) {
+      stats.values[i] += shared(control_.entry(number).counters[i]).load(std::memory_order_relaxed);
     }
   }
   return stats;

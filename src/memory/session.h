@@ -9,15 +9,19 @@
 // accident, and holds back no more than what there was soon after it was stopped. The two stores an operation
 // need no fence: whoever reuses looks an expiry later.
 //
-// The store's latest time is the newest reading of the clock at which anybody wrote an item, or looked who
-// runs. Whoever sees an item sees a latest time that is no older, so a session learns from that word alone
-// whether it may still act, and a short read need not ask the clock.
+// The store's latest time is the newest reading of the clock at which anybody began an operation, wrote an
+// item, or looked who runs. Whoever sees an item sees a latest time that is no older, so a session learns
+// from that word alone whether it may still act, and a short read need not ask the clock.
+//
+// A *remote* session does not map the control region, and works on a copy of it (Control; docs/memory.md,
+// "Remote sessions"). The latest time before which the copy was not read is the session's time, and its
+// operations count as begun then. In the registry it says that it runs since a time that is no later than
+// that, and that it may act for ever; it says so anew now and then.
 //
 // One thread.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -25,14 +29,10 @@
 
 #include "base/random.h"
 #include "fabric/endpoint.h"
+#include "memory/control.h"
 #include "memory/store_memory.h"
 
 namespace loch::memory {
-
-// The word of a shared structure as an atomic; `Word` is a field of it.
-inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
-  return std::atomic_ref<std::uint64_t>(word);
-}
 
 class Session {
  public:
@@ -41,7 +41,8 @@ class Session {
   // How far a time of writing may be ahead of the clock: a session counts on within one tick.
   static constexpr base::Nanos write_lead_max_ns = 10 * base::millisecond_ns;
 
-  // Takes a client number. Errors: no_space (all numbers are held by living clients), io.
+  // Takes a client number. Errors: no_space (all numbers are held by living clients), io, those of the
+  // fabric.
   static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory);
   ~Session();
   Session(const Session&) = delete;
@@ -51,12 +52,34 @@ class Session {
   [[nodiscard]] fabric::Endpoint& endpoint() { return endpoint_; }
   [[nodiscard]] const Geometry& geometry() const { return memory_->geometry(); }
   [[nodiscard]] StoreMemory& memory() { return *memory_; }
-  [[nodiscard]] base::Nanos now() const { return endpoint_.now(); }
   [[nodiscard]] base::Random& random() { return random_; }
+  [[nodiscard]] Control& control() { return control_; }
+
+  // The store's time; a remote session's is that of its copy, which has passed.
+  [[nodiscard]] base::Nanos now() const { return remote() ? latest() : endpoint_.now(); }
+  [[nodiscard]] bool remote() const { return control_.is_copy(); }
+  // Whether a remote session is to refresh before it goes on.
+  [[nodiscard]] bool refresh_due() const {
+    return remote() && endpoint_.now() - refreshed_at_ns_ >= refresh_every_ns_;
+  }
+  // Reads a remote session's copy anew, and tells the others which operations are over. Errors: those of the
+  // fabric; it stays due then.
+  coro::Task<Result<void>> refresh();
+  // The store's latest time is `time` at least, which this session has seen.
+  void tell_time(base::Nanos time) {
+    if (time > latest() && !remote()) raise_latest(time);
+  }
+  // What a slot was seen to name by an operation that began then or later is there still.
+  [[nodiscard]] base::Nanos kept_since() const {
+    if (remote()) return since_ns_;
+    const base::Nanos time = endpoint_.now();
+    return time - std::min(time, geometry().expiry_ns - 1);
+  }
 
   // An operation begins, and ends. Several may overlap.
   base::Nanos begin_operation() {
     const base::Nanos start = now();
+    tell_time(start);
     if (start > extend_after_ns_) [[unlikely]]
       extend_act_until();
     operations_.add(start, entry_->op_start_ns);
@@ -91,7 +114,7 @@ class Session {
   // A time of writing that rises from item to item of this session; the store's latest time with it.
   base::Nanos next_write_time() { return next_write_time(now()); }
   base::Nanos next_write_time(base::Nanos now) {
-    if (now > latest()) raise_latest(now);
+    tell_time(now);
     last_write_ns_ = std::max(now, last_write_ns_ + 1);
     return last_write_ns_;
   }
@@ -129,14 +152,16 @@ class Session {
   // before the item was unlinked has left any.
   [[nodiscard]] bool moves_may_linger() const { return moves_linger_; }
   // Around a repair of all slots: what was left before it is gone.
-  [[nodiscard]] std::uint64_t unfinished_moves_of_the_gone() const;
-  void forget_unfinished_moves(std::uint64_t count);
+  coro::Task<Result<std::uint64_t>> unfinished_moves_of_the_gone();
+  coro::Task<Result<void>> forget_unfinished_moves(std::uint64_t count);
 
+  // Of these, what a remote session can not know yet may be.
+  //
   // Whether an operation that client number `client` began at or before `at` may still run.
   [[nodiscard]] bool may_still_run(std::uint16_t client, base::Nanos at);
   // Whether an operation that began at or before `at` may still run, in any session, apart from the one that
   // asks.
-  [[nodiscard]] bool others_run_since(base::Nanos at);
+  coro::Task<Result<bool>> others_run_since(base::Nanos at);
   // When the oldest operation of this session that runs began.
   [[nodiscard]] base::Nanos oldest_operation() const { return operations_.oldest(); }
   // Whether the session that wrote something as `client` at `at` is gone.
@@ -144,16 +169,16 @@ class Session {
 
   // Takes the number of a client that died, if there is one, after `from`; 0 if there is none. Whoever gets
   // it settles what the client left, then calls `bury`; or `leave_dead`, if that failed.
-  std::uint16_t take_dead(std::uint16_t from);
+  coro::Task<Result<std::uint16_t>> take_dead(std::uint16_t from);
   void leave_dead(std::uint16_t client);
-  void bury(std::uint16_t client);
+  coro::Task<Result<void>> bury(std::uint16_t client);
   // The number that this session took had belonged to a client that died: settle it likewise.
   [[nodiscard]] bool took_over() const { return took_over_; }
 
   // Living sessions of all processes, this one among them.
   [[nodiscard]] std::uint64_t living();
   // The counters of all sessions, dead and alive.
-  [[nodiscard]] Stats totals();
+  [[nodiscard]] Stats totals() const;
 
  private:
   // Those that run, by their starts; the oldest start stands in a word of the registry. Mostly there is one.
@@ -182,7 +207,7 @@ class Session {
     }
 
     [[nodiscard]] bool any() const { return count_ != 0; }
-    [[nodiscard]] base::Nanos oldest() const { return start_; }
+    [[nodiscard]] base::Nanos oldest() const { return start_; }  // with any()
     // How many began at or before `at`.
     [[nodiscard]] std::uint32_t count_until(base::Nanos at) const;
 
@@ -200,21 +225,16 @@ class Session {
     std::vector<Later> later_;  // rising
   };
 
-  Session(std::shared_ptr<StoreMemory> memory, std::byte* control);
-  Result<void> enter();
+  explicit Session(std::shared_ptr<StoreMemory> memory);
+  coro::Task<Result<void>> enter();
+  coro::Task<Result<void>> take_number(std::uint32_t number);
+  coro::Task<Result<void>> leave();
   void extend_act_until();
+  coro::Task<Result<void>> settle_counters(std::uint32_t client);
+  coro::Task<Result<void>> reserve_nonces();
   // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
   [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
   void raise_latest(base::Nanos time);
-  [[nodiscard]] ClientEntry& entry(std::uint32_t client) const {
-    return reinterpret_cast<ClientEntry*>(control_ + registry_offset)[client];
-  }
-  void settle_counters(ClientEntry& dead);
-  [[nodiscard]] std::uint64_t& control_word(std::uint64_t offset) const {
-    return *reinterpret_cast<std::uint64_t*>(control_ + offset);
-  }
-  // One more than the highest client number that was ever used.
-  [[nodiscard]] std::uint32_t clients_end() const;
   // Of a word that this session alone writes.
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);
@@ -227,9 +247,9 @@ class Session {
 
   std::shared_ptr<StoreMemory> memory_;
   fabric::Endpoint endpoint_;
-  std::byte* control_;
+  Control control_;
+  std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;
-  std::uint64_t* latest_ = nullptr;
   base::Nanos act_until_ns_ = 0;
   base::Nanos extend_after_ns_ = 0;
   std::uint16_t client_ = 0;
@@ -240,6 +260,11 @@ class Session {
   std::uint64_t nonce_ = 0;
   std::uint64_t nonce_end_ = 0;
   base::Nanos last_write_ns_ = 0;
+
+  // Of a remote session.
+  base::Nanos since_ns_ = 0;         // the newest time since when others may think that it runs
+  base::Nanos refreshed_at_ns_ = 0;  // by the clock here
+  base::Nanos refresh_every_ns_ = 0;
 
   // What look_at_the_others saw.
   base::Nanos looked_at_ns_ = 0;

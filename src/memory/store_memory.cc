@@ -18,6 +18,13 @@ std::array<std::uint64_t, 2> boot_id() {
   return {base::hash_bytes(text.data(), text.size(), 1), base::hash_bytes(text.data(), text.size(), 2)};
 }
 
+coro::Task<Result<void>> read_superblock(fabric::Endpoint* endpoint, Superblock* into) {
+  const auto bytes = co_await endpoint->fetch({control_region, 0}, sizeof *into);
+  if (!bytes) co_return std::unexpected(bytes.error());
+  std::memcpy(into, bytes->data(), sizeof *into);
+  co_return Result<void>{};
+}
+
 std::uint64_t checksum_of(const Superblock& superblock) {
   return base::hash_bytes(&superblock, offsetof(Superblock, checksum), magic);
 }
@@ -41,14 +48,14 @@ void StoreMemory::initialize_control(std::byte* control, const Geometry& geometr
 Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric) {
   const std::string location = fabric->location();
   fabric::Endpoint endpoint(fabric, fabric->connect());
-  const std::byte* control = endpoint.mapped({control_region, 0}, control_bytes);
-  if (control == nullptr) {
+  if (endpoint.length_bytes(control_region) < control_bytes) {
     return fail(Errc::corrupt, "open",
                 fmt::format("{}: its control region is not {} bytes long; it is no store of this version",
                             location, control_bytes));
   }
   Superblock superblock;
-  std::memcpy(&superblock, control, sizeof superblock);
+  if (auto read = endpoint.run(read_superblock(&endpoint, &superblock)); !read)
+    return std::unexpected(std::move(read.error()));
   if (superblock.magic != magic)
     return fail(Errc::corrupt, "open", fmt::format("{}: no store is there", location));
   if (superblock.version != format_version) {
@@ -62,7 +69,8 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
                 fmt::format("{}: its superblock is damaged; remove the store", location));
   }
   const auto boot = boot_id();
-  if (superblock.boot_id[0] != boot[0] || superblock.boot_id[1] != boot[1]) {
+  const bool of_this_host = endpoint.mapped({control_region, 0}, control_bytes) != nullptr;
+  if (of_this_host && (superblock.boot_id[0] != boot[0] || superblock.boot_id[1] != boot[1])) {
     return fail(
         Errc::incompatible, "open",
         fmt::format("{} was left by an earlier boot of the machine and its times mean nothing now; remove it "

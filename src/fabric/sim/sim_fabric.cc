@@ -47,7 +47,7 @@ class SimPort final : public Port {
 
   Result<Mapping> map(RegionId region) override {
     auto mapping = fabric_.map(region);
-    if (mapping && region != mapped_region) mapping->base = nullptr;
+    if (mapping && (fabric_.remote() || region != mapped_region)) mapping->base = nullptr;
     return mapping;
   }
 
@@ -97,6 +97,10 @@ class SimPort final : public Port {
       }
       one.first->complete(*one.first, std::move(one.second));
     }
+  }
+
+  void fence() {
+    for (const auto& flight : flights_) flight->landed = true;
   }
 
   void sever() {
@@ -253,6 +257,11 @@ void SimFabric::deliver() {
 void SimFabric::kill() {
   const std::scoped_lock lock(sim_->simulation().guard());
   killed_ = true;
+}
+
+void SimFabric::fence() {
+  const std::scoped_lock lock(sim_->simulation().guard());
+  for (SimPort* port : ports_) port->fence();
 }
 
 void SimFabric::sever() {

@@ -6,8 +6,8 @@
 // back in time ends as timed_out, and may or may not have happened; after its end nothing of it happens any
 // more.
 //
-// The control region is mapped, as it is on a host that has the store's files; the others are reached by
-// posting alone.
+// A process on the store's host has the control region mapped, as whoever has the store's files; the other
+// regions, and everything for a remote process, are reached by posting alone.
 #pragma once
 
 #include <cstdint>
@@ -63,14 +63,16 @@ class SimStore {
 // One process's way to a SimStore.
 class SimFabric final : public fake::MemoryFabric {
  public:
-  SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process)
-      : MemoryFabric(store->shared_memory()), sim_(std::move(store)), process_(process) {}
+  enum class Place : std::uint8_t { host, remote };
+  SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process, Place place = Place::host)
+      : MemoryFabric(store->shared_memory()), sim_(std::move(store)), process_(process), place_(place) {}
 
   std::unique_ptr<Port> connect() override;
   [[nodiscard]] bool atomics_coherent() const override { return false; }
   [[nodiscard]] base::Clock clock() const override { return sim_->simulation().clock(); }
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
+  [[nodiscard]] bool remote() const { return place_ == Place::remote; }
 
   // Tells the owners of what has completed, as a poll does that does not wait.
   void deliver();
@@ -78,6 +80,8 @@ class SimFabric final : public fake::MemoryFabric {
   std::function<void()> on_completion;
   // The process is gone: of what it has posted, each operation happens or does not; nothing is told.
   void kill();
+  // Of what a dead process has posted, nothing happens from now on.
+  void fence();
   // What is posted and what will be ends at once and does nothing.
   void sever();
 
@@ -85,6 +89,7 @@ class SimFabric final : public fake::MemoryFabric {
   friend class SimPort;
   std::shared_ptr<SimStore> sim_;
   std::uint32_t process_;
+  Place place_;
   std::vector<SimPort*> ports_;
   bool killed_ = false;
   bool severed_ = false;

@@ -1,0 +1,108 @@
+#include "memory/control.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loch::memory {
+
+Control::Control(fabric::Endpoint& endpoint)
+    : endpoint_(endpoint), bytes_(endpoint.mapped({control_region, 0}, control_bytes)) {
+  if (bytes_ != nullptr) return;
+  copy_ = std::make_unique<std::uint64_t[]>(control_bytes / sizeof(std::uint64_t));
+  bytes_ = reinterpret_cast<std::byte*>(copy_.get());
+}
+
+std::uint32_t Control::clients_end() const {
+  const std::uint64_t end = shared(word(clients_end_offset)).load(std::memory_order_acquire);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
+}
+
+coro::Task<Result<void>> Control::write(std::uint64_t* word, std::uint64_t value) {
+  if (auto written = co_await endpoint_.write_word(address_of(word), value); !written) co_return written;
+  if (is_copy()) *word = value;
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Control::add(std::uint64_t* word, std::uint64_t n) {
+  auto before = co_await endpoint_.fetch_add(address_of(word), n);
+  if (!before) co_return std::unexpected(std::move(before.error()));
+  if (is_copy()) *word = *before + n;
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Control::raise(std::uint64_t* word, std::uint64_t to) {
+  std::uint64_t seen = shared(*word).load(std::memory_order_acquire);
+  while (seen < to) {
+    auto before = co_await endpoint_.compare_swap(address_of(word), seen, to);
+    if (!before) co_return std::unexpected(std::move(before.error()));
+    if (*before == seen)
+      seen = to;
+    else
+      seen = *before;
+  }
+  if (is_copy()) *word = seen;
+  co_return Result<void>{};
+}
+
+coro::Task<Result<base::Nanos>> Control::read_time() {
+  if (!is_copy()) co_return endpoint_.now();
+  const fabric::Address at{control_region, latest_offset};
+  base::Nanos time = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &time); !read)
+    co_return std::unexpected(std::move(read.error()));
+  newest_time_ns_ = std::max(newest_time_ns_, time);
+  co_return time;
+}
+
+coro::Task<Result<void>> Control::read(std::uint32_t own) {
+  auto time = co_await read_time();
+  if (!time) co_return std::unexpected(std::move(time.error()));
+  std::uint32_t end = clients_end();
+  for (;;) {
+    const std::uint64_t length = registry_offset + end * sizeof(ClientEntry);
+    const auto bytes = co_await endpoint_.fetch({control_region, 0}, length);
+    if (!bytes) co_return std::unexpected(bytes.error());
+    const auto clients =
+        std::min<std::uint64_t>(fabric::load_word(bytes->data() + clients_end_offset), client_count_max);
+    if (clients <= end) {
+      // A copy that was begun later may have come before.
+      if (*time < word(latest_offset)) co_return Result<void>{};
+      take_over(bytes->data(), length, own);
+      word(latest_offset) = *time;
+      break;
+    }
+    end = static_cast<std::uint32_t>(clients);
+  }
+  // After the entries, since a session's count goes there from its entry.
+  co_return co_await read_word(&word(unfinished_moves_offset));
+}
+
+void Control::take_over(const std::byte* bytes, std::uint64_t length, std::uint32_t own) {
+  const std::uint64_t own_at = registry_offset + own * sizeof(ClientEntry);
+  const std::uint64_t before = std::min(length, own_at);
+  std::memcpy(bytes_, bytes, before);
+  const std::uint64_t after = own_at + sizeof(ClientEntry);
+  if (after < length) std::memcpy(bytes_ + after, bytes + after, length - after);
+}
+
+coro::Task<Result<void>> Control::read_word(std::uint64_t* word) {
+  if (!is_copy()) co_return Result<void>{};
+  const fabric::Address at = address_of(word);
+  co_return co_await endpoint_.read_words({&at, 1}, word);
+}
+
+coro::Task<Result<void>> Control::read_entry(std::uint32_t client) {
+  if (!is_copy()) co_return Result<void>{};
+  const auto bytes = co_await endpoint_.fetch(address_of(&entry(client)), sizeof(ClientEntry));
+  if (!bytes) co_return std::unexpected(bytes.error());
+  std::memcpy(&entry(client), bytes->data(), sizeof(ClientEntry));
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Control::write_counters(std::uint32_t own) {
+  if (!is_copy()) co_return Result<void>{};
+  const auto& counters = entry(own).counters;
+  co_return co_await endpoint_.write(address_of(counters.data()), std::as_bytes(std::span(counters)));
+}
+
+}  // namespace loch::memory

@@ -1,0 +1,76 @@
+// Control: a store's control region as one session sees it. Where it is mapped, its words are the store's
+// own. Elsewhere they are a copy, which is as old as its last reading; what is written goes to the store
+// first, and then into the copy.
+//
+// Errors are those of the fabric. One thread, of the session.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include <loch/coro/task.h>
+
+#include "fabric/endpoint.h"
+#include "memory/layout.h"
+
+namespace loch::memory {
+
+// The word of a shared structure as an atomic; `Word` is a field of it.
+inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
+  return std::atomic_ref<std::uint64_t>(word);
+}
+
+class Control {
+ public:
+  explicit Control(fabric::Endpoint& endpoint);
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  [[nodiscard]] bool is_copy() const { return copy_ != nullptr; }
+  [[nodiscard]] std::byte* bytes() const { return bytes_; }
+  [[nodiscard]] std::uint64_t& word(std::uint64_t offset) const {
+    return *reinterpret_cast<std::uint64_t*>(bytes_ + offset);
+  }
+  [[nodiscard]] ClientEntry& entry(std::uint32_t client) const {
+    return reinterpret_cast<ClientEntry*>(bytes_ + registry_offset)[client];
+  }
+  // One more than the highest client number that was ever used.
+  [[nodiscard]] std::uint32_t clients_end() const;
+
+  // Where something in bytes() is in the store.
+  [[nodiscard]] fabric::Address address_of(const void* place) const {
+    const auto offset = static_cast<const std::byte*>(place) - bytes_;
+    return {control_region, static_cast<std::uint64_t>(offset)};
+  }
+
+  // Words of bytes(). A raise leaves a word that is as great as it is.
+  coro::Task<Result<void>> write(std::uint64_t* word, std::uint64_t value);
+  coro::Task<Result<void>> add(std::uint64_t* word, std::uint64_t n);
+  coro::Task<Result<void>> raise(std::uint64_t* word, std::uint64_t to);
+
+  // The store's time as it is between the call and the answer.
+  coro::Task<Result<base::Nanos>> read_time();
+  // The newest of those, or of the clock here.
+  [[nodiscard]] base::Nanos newest_time() const { return is_copy() ? newest_time_ns_ : endpoint_.now(); }
+
+  // The rest is for copies alone; what is mapped is always new.
+  //
+  // Everything, after a reading of the store's time that becomes the copy's latest time; but for the entry of
+  // `own`, who alone writes it.
+  coro::Task<Result<void>> read(std::uint32_t own);
+  coro::Task<Result<void>> read_word(std::uint64_t* word);
+  coro::Task<Result<void>> read_entry(std::uint32_t client);
+  // What this session says of itself in the copy of its entry.
+  coro::Task<Result<void>> write_counters(std::uint32_t own);
+
+ private:
+  void take_over(const std::byte* bytes, std::uint64_t length, std::uint32_t own);
+
+  fabric::Endpoint& endpoint_;
+  std::unique_ptr<std::uint64_t[]> copy_;
+  std::byte* bytes_;
+  base::Nanos newest_time_ns_ = 0;
+};
+
+}  // namespace loch::memory

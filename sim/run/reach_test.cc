@@ -1,7 +1,10 @@
 // What some run has to reach, or the others show nothing of it. At full speed alone: it takes many.
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "base/fault.h"
 #include "sim/run/run.h"
@@ -33,6 +36,48 @@ TEST(Reach, EveryFaultPointAndRareBranch) {
                                 Counter::items_reclaimed, Counter::cache_hit,
                                 Counter::expired_reads}) {
     EXPECT_GT(counted[counter], 0U) << name(counter) << " never happened";
+  }
+}
+
+// Every player that comes to `point` meets a fault of `kind` there, the first time; all else is as in
+// `setup`.
+Outcomes run_with(sim::Setup setup, Fault::Kind kind, const char* point) {
+  for (std::uint32_t player = 0; player < setup.players; ++player) {
+    setup.faults.insert(
+        setup.faults.begin() + player,
+        {.kind = kind, .player = player, .at_point = point, .lasts_ns = 50 * base::millisecond_ns});
+  }
+  Outcomes outcomes = run(setup);
+  outcomes.begun.resize(setup.players);
+  return outcomes;
+}
+
+TEST(Reach, EveryFaultOfAPlayerAtEveryFaultPoint) {
+  constexpr std::size_t runs = 3;  // at each point
+  std::map<std::string_view, std::vector<sim::Setup>> passing;
+  const auto enough = [&](const char* point) { return passing[point].size() == runs; };
+  for (std::uint64_t seed = 1'000; !std::ranges::all_of(base::fault_points(), enough); ++seed) {
+    for (const std::string_view workload : workloads()) {
+      const sim::Setup setup = draw_setup(workload, seed).value();
+      for (const std::string_view point : run(setup).points) {
+        if (passing[point].size() < runs) passing[point].push_back(setup);
+      }
+    }
+  }
+  for (const char* point : base::fault_points()) {
+    for (const auto kind : {Fault::Kind::kill, Fault::Kind::pause, Fault::Kind::fail}) {
+      // Nobody plays yet who opens the store; that may fail alone.
+      if (std::string_view(point) == "session.opened" && kind != Fault::Kind::fail) continue;
+      std::ptrdiff_t begun = 0;
+      for (const sim::Setup& setup : passing[point]) {
+        const Outcomes outcomes = run_with(setup, kind, point);
+        EXPECT_EQ(outcomes.violation, "")
+            << describe(setup) << describe({.kind = kind, .at_point = point}) << "\n"
+            << outcomes.history;
+        begun += std::ranges::count(outcomes.begun, true);
+      }
+      EXPECT_GT(begun, 0) << describe({.kind = kind, .at_point = point});
+    }
   }
 }
 

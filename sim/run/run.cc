@@ -80,6 +80,7 @@ class World {
       };
     }
     passed_.resize(setup.faults.size());
+    outcomes_.begun.resize(setup.faults.size());
     for (std::uint32_t i = 0; i < setup.kept_keys; ++i) scene_.kept.push_back(fmt::format("kept{}", i));
   }
 
@@ -122,10 +123,9 @@ class World {
   std::vector<std::size_t> ready_;   // players to run
   std::uint32_t joining_ = 0;        // players that are about to come
   std::uint32_t next_number_ = 1;
-  std::uint32_t first_player_ = 1;  // the number of player 0
-  Player* running_ = nullptr;
+  std::uint32_t first_player_ = 1;     // the number of player 0
+  std::uint32_t acting_ = 0;           // the number of the player that runs or opens the store; 0: none
   std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
-  std::vector<bool> begun_ = std::vector<bool>(setup_.faults.size());
   std::uint64_t events_ = 0;
   bool calm_ = false;  // nothing goes wrong any more
 };
@@ -138,15 +138,15 @@ void on_point(const char* point) {
 
 void World::pass(const char* point) {
   outcomes_.points.insert(point);
-  if (running_ == nullptr) return;
+  if (acting_ == 0) return;
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
     if (fault.at_point == nullptr || std::string_view(fault.at_point) != point ||
-        number_of(fault) != running_->number() || begun_[i]) {
+        number_of(fault) != acting_ || outcomes_.begun[i]) {
       continue;
     }
     if (++passed_[i] != fault.nth) continue;
-    begun_[i] = true;
+    outcomes_.begun[i] = true;
     begin(fault);
   }
 }
@@ -155,8 +155,10 @@ void World::pass(const char* point) {
 void World::join(std::uint32_t acts) {
   const std::uint32_t number = next_number_++;
   const bool remote = (base::mix(setup_.seed ^ number) & 0xffff) < setup_.remote_chance;
+  const std::uint32_t before = std::exchange(acting_, number);  // another may come while this one waits
   auto player =
       std::make_unique<Player>(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
+  acting_ = before;
   if (!player->opened()) return join_later(10 * millisecond_ns, acts);
   const std::size_t index = players_.size();
   player->fabric().on_completion = [this, index] { mark(index); };
@@ -183,9 +185,9 @@ void World::run_player(std::size_t index) {
   Player& player = *players_[index];
   if (player.dead() || !player.opened() || player.done()) return;
   if (player.paused_until() > simulation().now()) return;
-  running_ = &player;
+  acting_ = player.number();
   base::Nanos next = player.run();
-  running_ = nullptr;
+  acting_ = 0;
   if (player.dead()) return join_later(millisecond_ns, player.acts_left());
   if (player.paused_until() > simulation().now())
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
@@ -225,8 +227,8 @@ void World::keep_time() {
 void World::begin_due_faults() {
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
-    if (begun_[i] || fault.at_point != nullptr || fault.after_acts > scene_.acts) continue;
-    begun_[i] = true;
+    if (outcomes_.begun[i] || fault.at_point != nullptr || fault.after_acts > scene_.acts) continue;
+    outcomes_.begun[i] = true;
     begin(fault);
   }
 }
@@ -247,18 +249,21 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::kill:
       if (player == nullptr) return;
       player->kill();
-      if (player != running_) join_later(millisecond_ns, player->acts_left());
+      if (player->number() != acting_) join_later(millisecond_ns, player->acts_left());
       return;
     case Fault::Kind::pause:
       if (player == nullptr) return;
       player->pause(fault.lasts_ns);
-      if (player != running_) {
+      if (player->number() != acting_) {
         const auto index = static_cast<std::size_t>(
             std::ranges::find_if(players_, [&](const auto& p) { return p.get() == player; }) -
             players_.begin());
         restore([this, index] { mark(index); });
       }
       return;
+    case Fault::Kind::fail:
+      store.cut_off_processes.insert(number_of(fault));
+      return restore([&store, number = number_of(fault)] { store.cut_off_processes.erase(number); });
     case Fault::Kind::cut_off:
       store.cut_off = true;
       return restore([&store] { store.cut_off = false; });
@@ -303,10 +308,10 @@ void World::calm_down() {
   calm_ = true;
   SimStore& store = *scene_.store;
   store.cut_off = false;
+  store.cut_off_processes.clear();
   store.network.loss_chance = 0;
   store.network.slow_chance = 0;
   store.memory().set_free_bytes(setup_.free_bytes);
-  begun_.assign(begun_.size(), true);
 }
 
 // What is never touched is put there before anything goes wrong.

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <loch/stats.h>
 
@@ -22,6 +23,7 @@ struct Outcomes {
   std::uint64_t trace_hash = 0;
   Stats counted{};
   std::set<std::string_view> points;  // fault points that were passed
+  std::vector<bool> begun;            // the setup's faults whose moment came
 };
 
 // Who is told what happens, in lines.

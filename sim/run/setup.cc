@@ -52,10 +52,11 @@ std::uint64_t draw_moment(base::Random& random, const Setup& setup) {
 Fault draw_fault(base::Random& random, const Setup& setup) {
   using enum Fault::Kind;
   Fault fault;
-  fault.kind = one_of(random, {kill, kill, kill, pause, pause, cut_off, loss, slow, shortage});
+  fault.kind = one_of(random, {kill, kill, kill, pause, pause, fail, fail, cut_off, loss, slow, shortage});
   fault.player = static_cast<std::uint32_t>(random.below(setup.players));
   fault.after_acts = draw_moment(random, setup);
-  const bool at_point = (fault.kind == kill || fault.kind == pause) && random.below(2) == 0;
+  const bool at_point =
+      fault.kind == fail || ((fault.kind == kill || fault.kind == pause) && random.below(2) == 0);
   if (at_point) {
     const auto points = base::fault_points();
     fault.at_point = points[random.below(points.size())];
@@ -69,12 +70,14 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
   return fault;
 }
 
-// A player stops half way through an insert or a move, for long enough that others meet what it left.
+// A player stops or fails half way through an insert or a move, for long enough that others meet what it
+// left.
 Fault draw_stop(base::Random& random, const Setup& setup) {
   constexpr const char* points[] = {"put.after_pending",   "put.before_commit", "put.before_withdraw",
                                     "move.after_announce", "move.after_place",  "move.after_mark",
                                     "move.after_commit",   "resolve.before_cas"};
-  Fault fault{.kind = random.below(4) == 0 ? Fault::Kind::kill : Fault::Kind::pause};
+  using enum Fault::Kind;
+  Fault fault{.kind = one_of(random, {kill, pause, pause, fail})};
   fault.player = static_cast<std::uint32_t>(random.below(setup.players));
   fault.at_point = points[random.below(std::size(points))];
   fault.nth = 1 + static_cast<std::uint32_t>(random.below(8));
@@ -151,19 +154,20 @@ void draw_workload(base::Random& random, Setup& setup) {
 }
 
 const char* name(Fault::Kind kind) {
-  constexpr std::array kinds = {"kill", "pause", "cut_off", "loss", "slow", "shortage", "flip"};
+  constexpr std::array kinds = {"kill", "pause", "fail", "cut_off", "loss", "slow", "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace
 
 std::string describe(const Fault& fault) {
-  const bool of_player = fault.kind == Fault::Kind::kill || fault.kind == Fault::Kind::pause;
+  using enum Fault::Kind;
+  const bool of_player = fault.kind == kill || fault.kind == pause || fault.kind == fail;
   const std::string whom = of_player ? fmt::format(" player {}", fault.player) : "";
   const std::string when = fault.at_point != nullptr
                                ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
                                : fmt::format("after {} acts", fault.after_acts);
-  const std::string how_long = fault.kind == Fault::Kind::kill || fault.kind == Fault::Kind::flip
+  const std::string how_long = fault.kind == kill || fault.kind == flip
                                    ? ""
                                    : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);

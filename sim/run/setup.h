@@ -33,8 +33,11 @@ using Mix = std::array<std::uint32_t, act_count>;  // how often each, relative t
 // What goes wrong.
 struct Fault {
   enum class Kind : std::uint8_t {
-    kill,      // a player is gone; another one takes up what it had left to do
-    pause,     // a player does nothing for a while, and then goes on
+    // of one player
+    kill,   // it is gone; another one takes up what it had left to do
+    pause,  // it does nothing for a while, and then goes on
+    fail,   // what it has under way and what it begins fails, for a while
+    // of all
     cut_off,   // nothing gets to the memory, or comes back
     loss,      // some batches do not come back
     slow,      // some ways take long
@@ -42,9 +45,9 @@ struct Fault {
     flip,      // a bit of an item that is linked is another
   };
   Kind kind = Kind::kill;
-  std::uint32_t player = 0;        // kill, pause
+  std::uint32_t player = 0;        // kill, pause, fail
   std::uint64_t after_acts = 0;    // begins when all players together have done so much
-  const char* at_point = nullptr;  // kill, pause: instead, when the player comes to this fault point
+  const char* at_point = nullptr;  // of a player: instead, when it comes to this fault point; fail: always
   std::uint32_t nth = 1;           // for the nth time
   base::Nanos lasts_ns = 0;        // all but kill and flip
   bool operator==(const Fault&) const = default;

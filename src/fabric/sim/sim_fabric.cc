@@ -156,7 +156,7 @@ class SimPort final : public Port {
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (flight->landed) return;
-    if (fabric_.sim().cut_off) return expire(flight);
+    if (fabric_.sim().is_cut_off(fabric_.process())) return expire(flight);
     if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
     std::byte* at = place_of(operation);
     operation.bad_address = at == nullptr;
@@ -218,7 +218,7 @@ class SimPort final : public Port {
     if (simulation_.now() + way >= flight->deadline) return expire(flight);
     simulation_.after(way, [this, flight] {
       if (flight->landed) return;
-      if (fabric_.sim().cut_off) return expire(flight);
+      if (fabric_.sim().is_cut_off(fabric_.process())) return expire(flight);
       land(flight, {});
     });
   }

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ class SimStore {
   Network network;
   // Whether nothing goes through to the memory, or comes back from it.
   bool cut_off = false;
+  // The processes for which that is so if it is not so for all.
+  std::set<std::uint32_t> cut_off_processes;
+  [[nodiscard]] bool is_cut_off(std::uint32_t process) const {
+    return cut_off || cut_off_processes.contains(process);
+  }
   // Told of each operation when it has taken effect; for traces.
   std::function<void(std::uint32_t process, const Operation& operation)> on_effect;
   [[nodiscard]] std::uint64_t operations() const { return operations_; }

@@ -100,6 +100,7 @@ class Preparation {
     find_seen();
     name_values();
     make_chains();
+    find_sightings();
     make_loose();
     return std::move(result_);
   }
@@ -196,6 +197,21 @@ class Preparation {
     }
   }
 
+  void find_sightings() {
+    result_.sightings.resize(result_.named.size());
+    for (std::size_t chain = 0; chain < result_.chains.size(); ++chain) {
+      for (std::size_t position = 0; position < result_.chains[chain].size(); ++position) {
+        const Done& done = result_.chains[chain][position];
+        if (done.outcome != Outcome::ok) continue;
+        const State seen = done.origin->kind == Kind::get       ? done.found
+                           : done.origin->kind == Kind::replace ? done.expected
+                                                                : state_other;
+        if (seen >= state_named_first)
+          result_.sightings[seen - state_named_first].push_back({.chain = chain, .position = position});
+      }
+    }
+  }
+
   void make_loose() {
     loose_of(Kind::put, state_other, state_absent);
     loose_of(Kind::insert, state_other, state_absent);
@@ -279,6 +295,15 @@ void KeySearch::find_frontier(const Configuration& from) {
   }
 }
 
+// Whether the value of `before` is gone in `after`, for good, and has yet to be seen. That leads nowhere; but
+// what is watched may be the one that would have seen it.
+bool KeySearch::hides_what_is_seen(State before, const Configuration& after) const {
+  if (before < state_named_first || before == after.state || watched_ != nullptr) return false;
+  return std::ranges::any_of(history_.sightings[before - state_named_first], [&after](const auto& sighting) {
+    return sighting.position >= after.positions[sighting.chain];
+  });
+}
+
 // Takes the operations that may come next, fit, and change nothing; false if there was none.
 bool KeySearch::take_looks(Configuration& from) {
   find_frontier(from);
@@ -308,9 +333,10 @@ void KeySearch::expand(const Configuration& from) {
     const Done* const next = next_of(from, chain);
     const auto after = next == nullptr ? std::nullopt : apply(*next, from.state);
     if (!after) continue;
-    Configuration& to = open_[cost_].emplace_back(from);
+    Configuration to = from;
     ++to.positions[chain];
     to.state = *after;
+    if (!hides_what_is_seen(from.state, to)) open_[cost_].push_back(std::move(to));
   }
 }
 
@@ -324,9 +350,11 @@ void KeySearch::expand_loose(const Configuration& from) {
     if (used == loose.invoked_ns.size() || loose.invoked_ns[used] > frontier_ns_) continue;
     // A replace needs no count: the value that it expects is there but once, and it ends that.
     const bool counts = loose.kind != Kind::replace;
-    Configuration& to = open_[cost_ + (counts ? cost_of(i) : 0)].emplace_back(from);
+    Configuration to = from;
     if (counts) ++to.loose_used[i];
     to.state = after;
+    if (!hides_what_is_seen(from.state, to))
+      open_[cost_ + (counts ? cost_of(i) : 0)].push_back(std::move(to));
   }
 }
 

@@ -44,6 +44,13 @@ struct KeyHistory {
   std::vector<Loose> loose;
   std::vector<ValueId> named;  // the value of state_named_first + i
 
+  // An operation that saw a value.
+  struct Sighting {
+    std::size_t chain = 0;
+    std::size_t position = 0;
+  };
+  std::vector<std::vector<Sighting>> sightings;  // of the value of state_named_first + i
+
   [[nodiscard]] std::string state_text(State state) const;
 };
 
@@ -75,6 +82,7 @@ class KeySearch {
 
   // The next operation of a chain if it may come next: nothing unlinearized responded before it was invoked.
   [[nodiscard]] const KeyHistory::Done* next_of(const Configuration& from, std::size_t chain) const;
+  [[nodiscard]] bool hides_what_is_seen(State before, const Configuration& after) const;
   void find_frontier(const Configuration& from);
   bool take_looks(Configuration& from);
   bool visit(Configuration& from);

@@ -17,6 +17,7 @@
 // counted,
 //    not told apart; and a configuration that used fewer of them covers the same one that used more. So
 //    thousands of killed clients do not make the search exponential.
+// 5. A value is written once. Nothing takes its place while an operation that saw it is not linearized.
 //
 // The state of a key is absent, or the id of its value:
 //   get      ok with the value, or not_found          insert   ok if absent, otherwise exists

@@ -495,6 +495,7 @@ void World::tell(std::uint32_t process, const fabric::Operation& operation) {
 Outcomes run(const Setup& setup, const Listener& listener) {
   static const bool hooked = (base::set_fault_hook(&on_point), true);
   LOCH_CHECK(hooked);
+  base::narrowing = setup.narrowing;
   return World(setup, listener).play();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -103,6 +104,9 @@ void draw_common(base::Random& random, Setup& setup) {
   setup.value_bytes_max = one_of(random, {100UL, 8'000UL, 8'000UL, 40'000UL});
   setup.value_bytes_min = random.below(2) == 0 ? value_bytes_min : setup.value_bytes_max * 3 / 4;
   setup.keys = 1 + static_cast<std::uint32_t>(random.below(4));
+  const unsigned filter_bits = one_of(random, {8U, 8U, 2U, 0U});
+  setup.narrowing.filter_mask = static_cast<std::uint8_t>((1U << filter_bits) - 1);
+  setup.narrowing.classes_joined = one_of<std::uint8_t>(random, {1, 1, 2, 8});
 }
 
 void draw_workload(base::Random& random, Setup& setup) {
@@ -206,12 +210,14 @@ std::string describe(const Setup& setup) {
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
       "  remote {}/65536, told the time every {} ms\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
+      "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
       setup.value_bytes_max, setup.remote_chance, setup.keeper_ns / millisecond_ns, g.candidates,
       g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
-      setup.cache_bytes, g.max_bytes, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
+      setup.cache_bytes, g.max_bytes, std::popcount(setup.narrowing.filter_mask),
+      setup.narrowing.classes_joined, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
       n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/narrowing.h"
 #include "base/random.h"
 #include "fabric/sim/sim_fabric.h"
 #include "memory/store_memory.h"
@@ -59,6 +60,7 @@ struct Setup {
   std::uint64_t seed = 0;
 
   memory::Geometry geometry{.hash_seed = 42};  // always the same, so that crowds of keys need be found once
+  base::Narrowing narrowing;
   base::Nanos tick_ns = 1;
   fabric::sim::Network network;
   std::uint64_t free_bytes = std::uint64_t{1} << 30;

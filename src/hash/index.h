@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "base/narrowing.h"
 #include "hash/slot.h"
 #include "memory/layout.h"
 
@@ -76,6 +77,11 @@ constexpr fabric::Address slot_address(SlotNumber slot) {
   return {memory::index_region, slot * sizeof(std::uint64_t)};
 }
 
+// What a key's words carry of its hash.
+constexpr std::uint8_t filter_of(std::uint64_t hash) {
+  return static_cast<std::uint8_t>(hash >> 56 & base::narrowing.filter_mask);
+}
+
 // A key as the index sees it. `bytes` outlives the operation.
 struct Key {
   std::string_view bytes;
@@ -84,7 +90,7 @@ struct Key {
   [[gnu::always_inline]] static Key of(std::string_view bytes, std::uint64_t seed) {
     return {.bytes = bytes, .hash = base::hash_bytes(bytes.data(), bytes.size(), seed)};
   }
-  [[nodiscard]] constexpr std::uint8_t filter() const { return static_cast<std::uint8_t>(hash >> 56); }
+  [[nodiscard]] constexpr std::uint8_t filter() const { return filter_of(hash); }
 };
 
 // The i-th mix of a key's hash; the low bits name its row. The hash is a good one already: two mixes are bits

@@ -33,6 +33,17 @@ TEST(Slot, EmptyBits) {
   EXPECT_EQ(SlotWord::empty((std::uint64_t{1} << 59) - 1, 0).nonce(), (std::uint64_t{1} << 59) - 1);
 }
 
+#ifdef LOCH_FAULT_POINTS
+// Receive: a filter that is narrowed to two bits. Expect: keys have those two bits of theirs, and no others.
+TEST(Key, ANarrowFilterHasFewerBits) {
+  constexpr std::uint64_t hash = std::uint64_t{0xa7} << 56;
+  EXPECT_EQ(filter_of(hash), 0xa7);
+  base::narrowing.filter_mask = 3;
+  EXPECT_EQ(filter_of(hash), 3);
+  base::narrowing = {};
+}
+#endif
+
 TEST(Slot, EachPartIsChangedAlone) {
   base::Random random(1);
   for (int i = 0; i < 1'000; ++i) {

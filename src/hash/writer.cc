@@ -217,11 +217,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   const unsigned home = home_location(*snapshot);
   const SlotWord empty = snapshot->word[home];
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
-  const auto filter = static_cast<std::uint8_t>(snapshot->key_hash >> 56);
   LOCH_FAULT_POINT("put.before_home");
-  auto won =
-      co_await swap_slot(snapshot->at.slot[home], empty,
-                         SlotWord::link(SlotType::committed, item->ref, filter, item->tag, empty.level()));
+  auto won = co_await swap_slot(snapshot->at.slot[home], empty,
+                                SlotWord::link(SlotType::committed, item->ref, filter_of(snapshot->key_hash),
+                                               item->tag, empty.level()));
   if (!won) {
     item->in_doubt = true;
     co_return std::unexpected(std::move(won.error()));

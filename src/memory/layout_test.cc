@@ -133,6 +133,19 @@ TEST(SizeClass, EachIsTheSmallestThatFits) {
   EXPECT_EQ(blocks_of_large(block_bytes + 1), 2U);
 }
 
+#ifdef LOCH_FAULT_POINTS
+// Receive: size classes that are joined by fours. Expect: the longest of those that the smallest is one of.
+TEST(SizeClass, JoinedOnesAreTheLongestOfThem) {
+  base::narrowing.classes_joined = 4;
+  EXPECT_EQ(size_class_of(1), 3);
+  EXPECT_EQ(size_class_of(class_bytes[3]), 3);
+  EXPECT_EQ(size_class_of(class_bytes[3] + 1), 7);
+  EXPECT_EQ(size_class_of(class_bytes_max), size_class_count - 1);
+  EXPECT_EQ(size_class_of(class_bytes_max + 1), large_class);
+  base::narrowing = {};
+}
+#endif
+
 TEST(Blocks, NumbersAndPlacesAgree) {
   for (const BlockNumber block :
        {BlockNumber{1}, BlockNumber{65'535}, BlockNumber{65'537}, BlockNumber{200'000}}) {

@@ -2,10 +2,12 @@
 // are multiples of 64 bytes; large ones divide a block evenly. Class 31 stands for an item of whole blocks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/narrowing.h"
 #include "memory/layout.h"
 
 namespace loch::memory {
@@ -45,17 +47,24 @@ consteval std::array<std::uint8_t, 3072 / item_unit_bytes + 1> make_small_classe
   return classes;
 }
 inline constexpr auto small_classes = make_small_classes();
-}  // namespace detail
 
-// The smallest class that holds `bytes`.
-constexpr std::uint8_t size_class_of(std::uint64_t bytes) {
+constexpr std::uint8_t smallest_class_of(std::uint64_t bytes) {
   const std::uint64_t units = (bytes + item_unit_bytes - 1) / item_unit_bytes;
-  if (units < detail::small_classes.size()) [[likely]]
-    return detail::small_classes[units];
+  if (units < small_classes.size()) [[likely]]
+    return small_classes[units];
   for (std::size_t c = 16; c < size_class_count; ++c) {
     if (bytes <= class_bytes[c]) return static_cast<std::uint8_t>(c);
   }
   return large_class;
+}
+}  // namespace detail
+
+// The class of an item of `bytes`: the smallest that holds them.
+constexpr std::uint8_t size_class_of(std::uint64_t bytes) {
+  const std::uint8_t smallest = detail::smallest_class_of(bytes);
+  if (base::narrowing.classes_joined == 1 || smallest == large_class) return smallest;
+  const std::size_t longest_joined = smallest | (base::narrowing.classes_joined - 1U);
+  return static_cast<std::uint8_t>(std::min(longest_joined, size_class_count - 1));
 }
 
 constexpr std::uint32_t items_in_block(std::uint8_t size_class) {

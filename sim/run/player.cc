@@ -10,6 +10,13 @@
 namespace loch::sim {
 namespace {
 
+// How much the clock of a player's host gains or loses.
+std::int64_t drift_ppm(const Setup& setup, std::uint32_t number) {
+  base::Random random(base::mix(setup.seed + 2) + number);
+  const auto most = static_cast<std::uint64_t>(setup.drift_ppm_max);
+  return static_cast<std::int64_t>(random.below(2 * most + 1)) - setup.drift_ppm_max;
+}
+
 constexpr std::size_t batch_max = 6;
 
 // What an answer says of the operation. Nothing for what a store must not answer.
@@ -46,7 +53,8 @@ Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place pla
       number_(number),
       acts_left_(acts),
       random_(base::mix(scene.setup.seed) + number),
-      fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place)) {
+      fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place,
+                                                       drift_ppm(scene.setup, number))) {
   auto memory = memory::StoreMemory::attach(fabric_);
   if (!memory && memory.error().code == Errc::timed_out) return;
   LOCH_CHECK(memory.has_value());
@@ -74,11 +82,23 @@ base::Nanos Player::run() {
   }
 }
 
+void Player::fence() {
+  fenced_ = true;
+  acts_left_ = 0;
+  fabric_->sever();
+  fabric::sim::Simulation& simulation = scene_.store->simulation();
+  const base::Nanos under_way = scene_.store->network.delay_min_ns + 2;
+  simulation.after(under_way, [store = scene_.store, client = client_->session().client()] {
+    store->memory().kill(client);
+  });
+}
+
 void Player::kill() {
   dead_ = true;
   silent_ = true;
   fabric_->kill();
   const std::uint32_t client = client_->session().client();
+  if (fenced_) return;
   if (!fabric_->remote()) return scene_.store->memory().kill(client);
   // The host finds out, sees to it that nothing comes any more, and then says so.
   fabric::sim::Simulation& simulation = scene_.store->simulation();
@@ -99,7 +119,7 @@ void Player::bury() {
   paused_until_ = 0;
   while (task_ && !task_->done()) {
     const base::Nanos next = run();
-    if (next != 0) scene_.store->simulation().run_until(next + scene_.setup.tick_ns);
+    if (next != 0) scene_.store->simulation().run_until(fabric_->simulated(next) + scene_.setup.tick_ns);
   }
   client_.reset();
 }
@@ -109,7 +129,8 @@ coro::Task<void> Player::play(Player* self) {
     --self->acts_left_;
     if (self->scene_.setup.think_max_ns != 0) {
       const base::Nanos wait = self->random_.below(self->scene_.setup.think_max_ns);
-      co_await self->client_->session().endpoint().sleep_until(self->clock() + wait);
+      fabric::Endpoint& endpoint = self->client_->session().endpoint();
+      co_await endpoint.sleep_until(endpoint.now() + wait);
     }
     co_await self->act(self->draw_act());
     ++self->scene_.acts;
@@ -231,12 +252,13 @@ coro::Task<void> Player::put(std::string key, Kind kind) {
   const auto asked = ask(kind, key, id);
   const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
   if (lives_ns != 0) scene_.recorder.make_mortal(asked, clock() - lag() + lives_ns);
+  if (lives_ns != 0 && !fabric_->remote()) scene_.recorder.make_dead(asked, clock() + lives_ns);
   const bool inserts = kind == Kind::insert;
   auto result =
       co_await client_->put(key, value, options, inserts ? hash::Condition::absent : hash::Condition::none, 0,
                             inserts ? "insert" : "put");
-  // What another host's clock said when the life began is known only by and by.
-  if (lives_ns != 0 && fabric_->remote()) scene_.recorder.prolong(asked, clock() + lives_ns);
+  // Its life began meanwhile.
+  if (lives_ns != 0 && fabric_->remote() && !silent_) scene_.recorder.make_dead(asked, clock() + lives_ns);
   told(asked, just_the_error(result));
 }
 
@@ -315,7 +337,7 @@ coro::Task<void> Player::walk() {
     scene_.recorder.respond(index, Outcome::ok, scene_.now(), id);
   }
   if (!result) {
-    if (result.error().code != Errc::timed_out)
+    if (result.error().code != Errc::timed_out && !fenced_)
       scene_.fail_with(fmt::format("player {}, walking: {}", number_, result.error().message()));
     co_return;
   }
@@ -328,7 +350,7 @@ coro::Task<void> Player::walk() {
 coro::Task<void> Player::collect() {
   const auto result = co_await client_->collect();
   const auto is_excused = [this](Errc code) {
-    return code == Errc::timed_out || (code == Errc::corrupt && scene_.recorder.damages() != 0);
+    return code == Errc::timed_out || fenced_ || (code == Errc::corrupt && scene_.recorder.damages() != 0);
   };
   if (silent_ || result || is_excused(result.error().code)) co_return;
   scene_.fail_with(fmt::format("player {}: collect: {}", number_, result.error().message()));

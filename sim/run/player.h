@@ -57,6 +57,9 @@ class Player {
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();
+  // A remote one is taken for dead by the store's host, which cuts it off and gives away what it had. It ends
+  // with what it does now.
+  void fence();
   void pause(base::Nanos lasts_ns) { paused_until_ = scene_.now() + lasts_ns; }
   [[nodiscard]] base::Nanos paused_until() const { return paused_until_; }
   // Closes the store, when it is done.
@@ -86,7 +89,8 @@ class Player {
   void told(Recorder::Index asked, const Result<void>& result);
   void told_value(Recorder::Index asked, const Result<void>& result, std::string_view value);
   void tell(Recorder::Index asked, const char* what) const;
-  [[nodiscard]] base::Nanos clock() const { return fabric_->clock().now(); }
+  // The host's, by which the store's times are.
+  [[nodiscard]] base::Nanos clock() const { return scene_.store->simulation().clock().now(); }
   // How far behind the host's clock the time may be that this player goes by.
   [[nodiscard]] base::Nanos lag() const { return fabric_->remote() ? scene_.setup.keeper_ns : 0; }
 
@@ -101,6 +105,7 @@ class Player {
   std::optional<coro::Task<void>> task_;
   base::Nanos paused_until_ = 0;
   bool dead_ = false;
+  bool fenced_ = false;
   bool silent_ = false;  // what it learns is not recorded any more
 };
 

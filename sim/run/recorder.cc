@@ -27,13 +27,13 @@ void Recorder::respond(Index index, Outcome outcome, base::Nanos now, ValueId fo
 }
 
 // That a value is gone when its time has come is what a remove does that somebody asked for then.
-void Recorder::make_mortal(Index index, base::Nanos dead_at) {
+void Recorder::make_mortal(Index index, base::Nanos dying_at) {
   const Operation put = history_[index];
-  written_[put.written].dying_at = written_[put.written].dead_at = dead_at;
-  history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dead_at});
+  written_[put.written].dying_at = dying_at;
+  history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dying_at});
 }
 
-void Recorder::prolong(Index index, base::Nanos dead_at) {
+void Recorder::make_dead(Index index, base::Nanos dead_at) {
   written_[history_[index].written].dead_at = dead_at;
 }
 
@@ -64,7 +64,7 @@ std::vector<Operation> Recorder::timeless_history() const {
   std::erase_if(history, [this](const Operation& operation) { return is_damaged(operation.key); });
   std::map<std::string_view, std::vector<Written>> ends;
   for (const auto& [id, value] : written_) {
-    if (value.dead_at != lives_on) ends[value.key].push_back(value);
+    if (value.dying_at != lives_on) ends[value.key].push_back(value);
   }
   for (Operation& operation : history) {
     const bool conditional = operation.kind == Kind::replace || operation.kind == Kind::remove;

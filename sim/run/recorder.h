@@ -25,10 +25,10 @@ class Recorder {
 
   // An id that no other value has.
   ValueId new_value() { return ++values_; }
-  // The value that `index` writes is gone when the clients' clock says `dead_at`; or at some time between
-  // that and the one to which it is prolonged.
-  void make_mortal(Index index, base::Nanos dead_at);
-  void prolong(Index index, base::Nanos dead_at);
+  // The value that `index` writes may be gone when the store's clock says `dying_at`, and is when it says
+  // `dead_at`, if that is known.
+  void make_mortal(Index index, base::Nanos dying_at);
+  void make_dead(Index index, base::Nanos dead_at);
 
   // An item of `key` was damaged: what is answered for this key means nothing any more.
   void damage(std::string_view key);
@@ -52,8 +52,8 @@ class Recorder {
   static constexpr base::Nanos lives_on = ~base::Nanos{0};
   struct Written {
     std::string key;
-    base::Nanos dying_at = lives_on;  // may be gone from then on
-    base::Nanos dead_at = lives_on;   // is gone from then on
+    base::Nanos dying_at = lives_on;
+    base::Nanos dead_at = lives_on;
   };
   std::vector<Operation> history_;
   std::map<ValueId, Written> written_;

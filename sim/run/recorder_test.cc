@@ -30,6 +30,7 @@ TEST(Recorder, AMortalValueIsGoneInTime) {
   const ValueId id = recorder.new_value();
   const auto put = recorder.invoke(1, Kind::put, "k", 10, id);
   recorder.make_mortal(put, 100);
+  recorder.make_dead(put, 100);
   recorder.respond(put, Outcome::ok, 20);
   EXPECT_EQ(recorder.identify("k", value_of(id), 99).wrong, "");
   EXPECT_NE(recorder.identify("k", value_of(id), 100).wrong, "");
@@ -49,6 +50,7 @@ TEST(Recorder, AReplaceMayBeOvertakenByTheEndOfWhatItExpects) {
   const ValueId mortal = recorder.new_value();
   const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
   recorder.make_mortal(put, 100);
+  recorder.make_dead(put, 100);
   recorder.respond(put, Outcome::ok, 20);
   const ValueId next = recorder.new_value();
   const auto replace = recorder.invoke(1, Kind::replace, "k", 90, next, mortal);

@@ -45,6 +45,7 @@ std::shared_ptr<SimStore> make_store(const Setup& setup) {
                        }},
       fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
   store->network = setup.network;
+  store->nodes = setup.nodes;
   return store;
 }
 
@@ -193,6 +194,7 @@ void World::run_player(std::size_t index) {
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
   if (player.done()) return player.leave();
   if (next == 0) return;
+  next = player.fabric().simulated(next);
   next = (next + setup_.tick_ns - 1) / setup_.tick_ns * setup_.tick_ns;
   if (timers_[index] == next) return;
   timers_[index] = next;
@@ -236,14 +238,22 @@ void World::begin_due_faults() {
 void World::begin(const Fault& fault) {
   if (listener_.line) say("fault: " + describe(fault));
   SimStore& store = *scene_.store;
-  Player* player = nullptr;
-  for (const auto& p : players_) {
-    if (p->number() == number_of(fault) && !p->dead() && !p->done()) player = p.get();
-  }
+  const auto at = std::ranges::find_if(
+      players_, [&](const auto& p) { return p->number() == number_of(fault) && !p->dead() && !p->done(); });
+  Player* player = at == players_.end() ? nullptr : at->get();
+  const auto index = static_cast<std::size_t>(at - players_.begin());
   const auto restore = [&](auto undo) {
     simulation().after(fault.lasts_ns, [this, undo = std::move(undo)] {
       if (!calm_) undo();
     });
+  };
+  const auto pause = [&] {
+    player->pause(fault.lasts_ns);
+    if (player->number() != acting_) restore([this, index] { mark(index); });
+  };
+  const auto cut = [&](SimStore::Cut what) {
+    const std::uint64_t number = store.cut(what);
+    restore([&store, number] { store.mend(number); });
   };
   switch (fault.kind) {
     case Fault::Kind::kill:
@@ -253,20 +263,26 @@ void World::begin(const Fault& fault) {
       return;
     case Fault::Kind::pause:
       if (player == nullptr) return;
-      player->pause(fault.lasts_ns);
-      if (player->number() != acting_) {
-        const auto index = static_cast<std::size_t>(
-            std::ranges::find_if(players_, [&](const auto& p) { return p.get() == player; }) -
-            players_.begin());
-        restore([this, index] { mark(index); });
-      }
-      return;
+      return pause();
     case Fault::Kind::fail:
-      store.cut_off_processes.insert(number_of(fault));
-      return restore([&store, number = number_of(fault)] { store.cut_off_processes.erase(number); });
+      return cut({.process = number_of(fault)});
+    case Fault::Kind::fence: {
+      if (player == nullptr || !player->fabric().remote()) return;
+      const std::uint32_t acts_left = player->acts_left();
+      player->fence();
+      join_later(millisecond_ns, acts_left);
+      return pause();
+    }
+    case Fault::Kind::clock:
+      if (player == nullptr) return;
+      player->fabric().host_clock().jump(fault.jump_ns);
+      return mark(index);
+    case Fault::Kind::partition:
+      return cut({.process = number_of(fault), .node = fault.node, .there = fault.there, .back = fault.back});
+    case Fault::Kind::outage:
+      return cut({.node = fault.node});
     case Fault::Kind::cut_off:
-      store.cut_off = true;
-      return restore([&store] { store.cut_off = false; });
+      return cut({});
     case Fault::Kind::loss:
       store.network.loss_chance = fabric::sim::Network::always / 50;
       return restore([&store] { store.network.loss_chance = 0; });
@@ -307,8 +323,7 @@ void World::flip_a_bit() {
 void World::calm_down() {
   calm_ = true;
   SimStore& store = *scene_.store;
-  store.cut_off = false;
-  store.cut_off_processes.clear();
+  store.mend_all();
   store.network.loss_chance = 0;
   store.network.slow_chance = 0;
   store.memory().set_free_bytes(setup_.free_bytes);

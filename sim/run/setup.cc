@@ -54,10 +54,22 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
   using enum Fault::Kind;
   Fault fault;
   fault.kind = one_of(random, {kill, kill, kill, pause, pause, fail, fail, cut_off, loss, slow, shortage});
+  if (setup.remote_chance != 0 && random.below(2) == 0)
+    fault.kind = one_of(random, {fence, fence, clock, partition, partition, outage});
   fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
   fault.after_acts = draw_moment(random, setup);
-  const bool at_point =
-      fault.kind == fail || ((fault.kind == kill || fault.kind == pause) && random.below(2) == 0);
+  if (fault.kind == partition) {
+    const std::uint64_t way = random.below(3);
+    fault.there = way != 0;
+    fault.back = way != 1;
+  }
+  if (fault.kind == clock) {
+    constexpr std::uint64_t jump_max_ns = 5 * second_ns;
+    fault.jump_ns = static_cast<std::int64_t>(random.below(2 * jump_max_ns)) - std::int64_t{jump_max_ns};
+  }
+  const bool may_be_at_point = fault.kind == kill || fault.kind == pause || fault.kind == fence;
+  const bool at_point = fault.kind == fail || (may_be_at_point && random.below(2) == 0);
   if (at_point) {
     const auto points = base::fault_points();
     fault.at_point = points[random.below(points.size())];
@@ -96,6 +108,8 @@ void draw_common(base::Random& random, Setup& setup) {
   setup.cache_bytes = one_of(random, {0UL, 0UL, 100'000UL});
   setup.players = 2 + static_cast<std::uint32_t>(random.below(5));
   setup.remote_chance = one_of(random, {0U, 0U, Network::always / 2, Network::always});
+  setup.nodes = 1 + static_cast<std::uint32_t>(random.below(4));
+  setup.drift_ppm_max = one_of(random, {0L, 500L, 200'000L});
   setup.keeper_ns = one_of(random, {millisecond_ns, 10 * millisecond_ns, 100 * millisecond_ns});
   setup.acts = 10 + static_cast<std::uint32_t>(random.below(40));
   setup.think_max_ns = one_of(random, {0UL, 100 * microsecond_ns, 20 * millisecond_ns, 400 * millisecond_ns});
@@ -158,7 +172,8 @@ void draw_workload(base::Random& random, Setup& setup) {
 }
 
 const char* name(Fault::Kind kind) {
-  constexpr std::array kinds = {"kill", "pause", "fail", "cut_off", "loss", "slow", "shortage", "flip"};
+  constexpr std::array kinds = {"kill",   "pause",   "fail", "fence", "clock",    "partition",
+                                "outage", "cut_off", "loss", "slow",  "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
 }
 
@@ -166,12 +181,14 @@ const char* name(Fault::Kind kind) {
 
 std::string describe(const Fault& fault) {
   using enum Fault::Kind;
-  const bool of_player = fault.kind == kill || fault.kind == pause || fault.kind == fail;
-  const std::string whom = of_player ? fmt::format(" player {}", fault.player) : "";
+  std::string whom = fault.kind <= partition ? fmt::format(" player {}", fault.player) : "";
+  if (fault.kind == clock) whom += fmt::format(" by {} us", fault.jump_ns / std::int64_t{microsecond_ns});
+  if (fault.kind == partition) whom += fault.there ? fault.back ? " and" : " to" : " from";
+  if (fault.kind == partition || fault.kind == outage) whom += fmt::format(" node {}", fault.node);
   const std::string when = fault.at_point != nullptr
                                ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
                                : fmt::format("after {} acts", fault.after_acts);
-  const std::string how_long = fault.kind == kill || fault.kind == flip
+  const std::string how_long = fault.kind == kill || fault.kind == clock || fault.kind == flip
                                    ? ""
                                    : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
@@ -208,17 +225,17 @@ std::string describe(const Setup& setup) {
   std::string text = fmt::format(
       "workload {}, seed {}\n"
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
-      "  remote {}/65536, told the time every {} ms\n"
+      "  {} nodes; remote {}/65536, told the time every {} ms, with clocks that drift by {} ppm at most\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
-      setup.value_bytes_max, setup.remote_chance, setup.keeper_ns / millisecond_ns, g.candidates,
-      g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
-      setup.cache_bytes, g.max_bytes, std::popcount(setup.narrowing.filter_mask),
-      setup.narrowing.classes_joined, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
-      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+      setup.value_bytes_max, setup.nodes, setup.remote_chance, setup.keeper_ns / millisecond_ns,
+      setup.drift_ppm_max, g.candidates, g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns,
+      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
+      std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
+      n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;
 }

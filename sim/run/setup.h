@@ -38,6 +38,12 @@ struct Fault {
     kill,   // it is gone; another one takes up what it had left to do
     pause,  // it does nothing for a while, and then goes on
     fail,   // what it has under way and what it begins fails, for a while
+    fence,  // it does nothing for a while, is taken for dead, and finds itself cut off for good
+    clock,  // its clock jumps
+    // of a player and a node
+    partition,  // nothing gets there, or comes back
+    // of a node
+    outage,  // it does not answer, and then does again, with its memory
     // of all
     cut_off,   // nothing gets to the memory, or comes back
     loss,      // some batches do not come back
@@ -46,11 +52,15 @@ struct Fault {
     flip,      // a bit of an item that is linked is another
   };
   Kind kind = Kind::kill;
-  std::uint32_t player = 0;        // kill, pause, fail
+  std::uint32_t player = 0;
+  std::uint32_t node = 0;
+  bool there = true;  // partition: which way
+  bool back = true;
+  std::int64_t jump_ns = 0;        // clock
   std::uint64_t after_acts = 0;    // begins when all players together have done so much
   const char* at_point = nullptr;  // of a player: instead, when it comes to this fault point; fail: always
   std::uint32_t nth = 1;           // for the nth time
-  base::Nanos lasts_ns = 0;        // all but kill and flip
+  base::Nanos lasts_ns = 0;        // all but kill, clock and flip
   bool operator==(const Fault&) const = default;
 };
 std::string describe(const Fault& fault);
@@ -68,6 +78,8 @@ struct Setup {
   std::size_t cache_bytes = 0;
 
   std::uint32_t players = 3;
+  std::uint32_t nodes = 1;
+  std::int64_t drift_ppm_max = 0;                // of the clocks of other hosts
   std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536
   base::Nanos keeper_ns = base::millisecond_ns;  // how often the host tells the time to those
   std::uint32_t acts = 30;                       // of each player

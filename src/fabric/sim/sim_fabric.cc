@@ -62,7 +62,7 @@ class SimPort final : public Port {
     auto flight = std::make_shared<Flight>();
     flight->batch = batch;
     flight->done = &done;
-    flight->deadline = std::max(deadline, simulation_.now());
+    flight->deadline = std::max(fabric_.simulated(deadline), simulation_.now());
     flight->answered = !chance(random, sim.network.loss_chance);
     flights_.push_back(flight);
     for (Operation& operation : batch) {
@@ -156,7 +156,8 @@ class SimPort final : public Port {
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (flight->landed) return;
-    if (fabric_.sim().is_cut_off(fabric_.process())) return expire(flight);
+    if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
+      return expire(flight);
     if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
     std::byte* at = place_of(operation);
     operation.bad_address = at == nullptr;
@@ -218,7 +219,10 @@ class SimPort final : public Port {
     if (simulation_.now() + way >= flight->deadline) return expire(flight);
     simulation_.after(way, [this, flight] {
       if (flight->landed) return;
-      if (fabric_.sim().is_cut_off(fabric_.process())) return expire(flight);
+      const bool lost = std::ranges::any_of(flight->batch, [this](const Operation& operation) {
+        return fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::back);
+      });
+      if (lost) return expire(flight);
       land(flight, {});
     });
   }
@@ -247,6 +251,19 @@ class SimPort final : public Port {
 
 SimStore::SimStore(std::shared_ptr<Simulation> simulation, const Plan& plan, fake::MemoryStore::Limits limits)
     : simulation_(std::move(simulation)), memory_(fake::MemoryStore::create(plan, limits)) {}
+
+std::uint64_t SimStore::cut(Cut cut) {
+  cuts_[++cuts_made_] = cut;
+  return cuts_made_;
+}
+
+bool SimStore::is_cut(std::uint32_t process, RegionId region, bool Cut::* way) const {
+  return std::ranges::any_of(cuts_, [&](const auto& numbered) {
+    const Cut& cut = numbered.second;
+    return cut.*way && (cut.process == Cut::every || cut.process == process) &&
+           (cut.node == Cut::every || cut.node == node_of(region));
+  });
+}
 
 std::unique_ptr<Port> SimFabric::connect() { return std::make_unique<SimPort>(*this); }
 

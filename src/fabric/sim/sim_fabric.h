@@ -6,15 +6,14 @@
 // back in time ends as timed_out, and may or may not have happened; after its end nothing of it happens any
 // more.
 //
-// A process on the store's host has the control region mapped, as whoever has the store's files; the other
-// regions, and everything for a remote process, are reached by posting alone.
+// Regions are on several nodes. A process on the store's host has the control region mapped, as whoever has
+// the store's files; the other regions, and everything for a remote process, are reached by posting alone.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -47,21 +46,34 @@ class SimStore {
   [[nodiscard]] fake::MemoryStore& memory() { return *memory_; }
   [[nodiscard]] const std::shared_ptr<fake::MemoryStore>& shared_memory() const { return memory_; }
   Network network;
-  // Whether nothing goes through to the memory, or comes back from it.
-  bool cut_off = false;
-  // The processes for which that is so if it is not so for all.
-  std::set<std::uint32_t> cut_off_processes;
-  [[nodiscard]] bool is_cut_off(std::uint32_t process) const {
-    return cut_off || cut_off_processes.contains(process);
-  }
+  // Between which processes and nodes nothing goes through, and which way.
+  struct Cut {
+    std::uint32_t process = every;
+    std::uint32_t node = every;
+    bool there = true;
+    bool back = true;
+    static constexpr std::uint32_t every = ~std::uint32_t{0};
+  };
+  // Until it is removed, by the number that is returned.
+  std::uint64_t cut(Cut cut);
+  void mend(std::uint64_t number) { cuts_.erase(number); }
+  void mend_all() { cuts_.clear(); }
+
+  // The control region and the index are on node 0, data regions on all in turn.
+  std::uint32_t nodes = 1;
+  [[nodiscard]] std::uint32_t node_of(RegionId region) const { return region / 2 % nodes; }
   // Told of each operation when it has taken effect; for traces.
   std::function<void(std::uint32_t process, const Operation& operation)> on_effect;
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
 
  private:
   friend class SimPort;
+  [[nodiscard]] bool is_cut(std::uint32_t process, RegionId region, bool Cut::* way) const;
+
   std::shared_ptr<Simulation> simulation_;
   std::shared_ptr<fake::MemoryStore> memory_;
+  std::map<std::uint64_t, Cut> cuts_;
+  std::uint64_t cuts_made_ = 0;
   std::map<std::byte*, base::Nanos> busy_;  // words between the look and the change of an atomic, until when
   std::uint64_t operations_ = 0;
 };
@@ -70,12 +82,25 @@ class SimStore {
 class SimFabric final : public fake::MemoryFabric {
  public:
   enum class Place : std::uint8_t { host, remote };
-  SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process, Place place = Place::host)
-      : MemoryFabric(store->shared_memory()), sim_(std::move(store)), process_(process), place_(place) {}
+  SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process, Place place = Place::host,
+            std::int64_t drift_ppm = 0)
+      : MemoryFabric(store->shared_memory()),
+        sim_(std::move(store)),
+        process_(process),
+        place_(place),
+        clock_(sim_->simulation(), drift_ppm) {}
 
   std::unique_ptr<Port> connect() override;
   [[nodiscard]] bool atomics_coherent() const override { return false; }
-  [[nodiscard]] base::Clock clock() const override { return sim_->simulation().clock(); }
+  [[nodiscard]] base::Clock clock() const override {
+    return remote() ? clock_.clock() : sim_->simulation().clock();
+  }
+  // Of a remote process.
+  [[nodiscard]] HostClock& host_clock() { return clock_; }
+  // When, by the simulation's time, the process's clock comes to `time`.
+  [[nodiscard]] base::Nanos simulated(base::Nanos time) const {
+    return remote() ? clock_.simulated(time) : time;
+  }
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
   [[nodiscard]] bool remote() const { return place_ == Place::remote; }
@@ -96,6 +121,7 @@ class SimFabric final : public fake::MemoryFabric {
   std::shared_ptr<SimStore> sim_;
   std::uint32_t process_;
   Place place_;
+  HostClock clock_;
   std::vector<SimPort*> ports_;
   bool killed_ = false;
   bool severed_ = false;

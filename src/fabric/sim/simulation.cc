@@ -27,6 +27,38 @@ void Simulation::run_until(base::Nanos time) {
 void Simulation::move_to(base::Nanos time) {
   now_ = time;
   clock_.store(time / tick_ns_ * tick_ns_, std::memory_order_relaxed);
+  for (HostClock* clock : host_clocks_) clock->tell();
+}
+
+HostClock::HostClock(Simulation& simulation, std::int64_t drift_ppm)
+    : simulation_(simulation),
+      drift_ppm_(drift_ppm),
+      set_at_(simulation.now()),
+      set_to_(simulation.now()),
+      reading_(simulation.now()) {
+  simulation_.host_clocks_.push_back(this);
+}
+
+HostClock::~HostClock() { std::erase(simulation_.host_clocks_, this); }
+
+void HostClock::jump(std::int64_t by_ns) {
+  set_to_ = now() + static_cast<base::Nanos>(by_ns);
+  set_at_ = simulation_.now();
+  tell();
+}
+
+base::Nanos HostClock::simulated(base::Nanos time) const {
+  if (time <= now()) return simulation_.now();
+  const auto wait = static_cast<std::int64_t>(time - now());
+  return simulation_.now() +
+         static_cast<base::Nanos>(wait / (million + drift_ppm_) * million + wait % (million + drift_ppm_)) +
+         1;
+}
+
+void HostClock::tell() {
+  const auto passed = static_cast<std::int64_t>(simulation_.now() - set_at_);
+  const std::int64_t gained = passed / million * drift_ppm_ + passed % million * drift_ppm_ / million;
+  reading_.store(set_to_ + static_cast<base::Nanos>(passed + gained), std::memory_order_relaxed);
 }
 
 }  // namespace loch::fabric::sim

@@ -19,6 +19,35 @@
 
 namespace loch::fabric::sim {
 
+class Simulation;
+
+// The clock of one host, which drifts from the simulation's time and may jump. The simulation outlives it.
+class HostClock {
+ public:
+  // Gains `drift_ppm` millionths.
+  HostClock(Simulation& simulation, std::int64_t drift_ppm);
+  ~HostClock();
+  HostClock(const HostClock&) = delete;
+  HostClock& operator=(const HostClock&) = delete;
+
+  [[nodiscard]] base::Clock clock() const { return base::Clock(&reading_); }
+  [[nodiscard]] base::Nanos now() const { return reading_.load(std::memory_order_relaxed); }
+  void jump(std::int64_t by_ns);
+  // When, by the simulation's time, this clock comes to `time`, if it does not jump before.
+  [[nodiscard]] base::Nanos simulated(base::Nanos time) const;
+
+ private:
+  friend class Simulation;
+  static constexpr std::int64_t million = 1'000'000;
+  void tell();
+
+  Simulation& simulation_;
+  std::int64_t drift_ppm_;
+  base::Nanos set_at_;  // by the simulation's time
+  base::Nanos set_to_;
+  std::atomic<base::Nanos> reading_;
+};
+
 class Simulation {
  public:
   using Event = std::move_only_function<void()>;
@@ -64,6 +93,7 @@ class Simulation {
       return std::pair(a.time, a.number) > std::pair(b.time, b.number);
     }
   };
+  friend class HostClock;
   void move_to(base::Nanos time);
 
   base::Random random_;
@@ -72,6 +102,7 @@ class Simulation {
   std::atomic<base::Nanos> clock_;
   std::vector<Due> events_;
   std::uint64_t events_added_ = 0;
+  std::vector<HostClock*> host_clocks_;
   std::uint64_t trace_hash_ = 0;
   std::recursive_mutex guard_;
 };

@@ -18,8 +18,8 @@
 namespace loch::sim {
 namespace {
 
-constexpr std::array<std::string_view, 6> kind_names = {"get",    "exists",  "put",
-                                                        "insert", "replace", "remove"};
+constexpr std::array<std::string_view, 7> kind_names = {"get",     "exists", "put",  "insert",
+                                                        "replace", "remove", "erase"};
 constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found", "exists",
                                                            "changed", "unknown",   "failed"};
 constexpr const char* operation_name = "history";

@@ -32,7 +32,15 @@
 
 namespace loch::sim {
 
-enum class Kind : std::uint8_t { get, exists, put, insert, replace, remove };
+enum class Kind : std::uint8_t {
+  get,
+  exists,
+  put,
+  insert,
+  replace,
+  remove,
+  erase,  // a remove that does not tell whether the key was there
+};
 
 enum class Outcome : std::uint8_t {
   ok,         // get: found; exists: it does; the others: done

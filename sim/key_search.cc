@@ -13,6 +13,7 @@ using Done = KeyHistory::Done;
 using Loose = KeyHistory::Loose;
 
 bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
+bool removes(Kind kind) { return kind == Kind::remove || kind == Kind::erase; }
 
 // Whether it leaves every state as it was. (A put of a value that nobody read may leave state_other as it
 // was, and yet matter after a remove.)
@@ -41,6 +42,8 @@ std::optional<State> apply(const Done& done, State state) {
       return keep_if(done.outcome == Outcome::changed ? present && state != done.expected : !present);
     case Kind::remove:
       return done.outcome == Outcome::ok ? become_if(present, state_absent) : keep_if(!present);
+    case Kind::erase:
+      return state_absent;
   }
   return std::nullopt;
 }
@@ -55,6 +58,7 @@ State apply(const Loose& loose, State state) {
     case Kind::replace:
       return state == loose.expected ? loose.written : state;
     case Kind::remove:
+    case Kind::erase:
       return state_absent;
     case Kind::get:
     case Kind::exists:
@@ -88,7 +92,7 @@ class Preparation {
     for (const Operation* operation : operations) {
       if (operation->outcome == Outcome::failed) continue;
       if (operation->outcome == Outcome::unknown) {
-        if (writes(operation->kind) || operation->kind == Kind::remove) pending_.push_back(operation);
+        if (writes(operation->kind) || removes(operation->kind)) pending_.push_back(operation);
       } else {
         answered_.push_back(operation);
       }
@@ -217,10 +221,12 @@ class Preparation {
     loose_of(Kind::insert, state_other, state_absent);
     for (const Operation* operation : pending_) {
       if (seen_by_.contains(operation)) continue;
-      const State written = operation->kind == Kind::remove ? state_absent : state_of(operation->written);
+      const State written = removes(operation->kind) ? state_absent : state_of(operation->written);
       const State expected = operation->kind == Kind::replace ? state_of(operation->expected) : state_absent;
       if (expected == state_other) continue;  // see name_values
-      loose_of(operation->kind, written, expected).invoked_ns.push_back(operation->invoked_ns);
+      // Without an answer the two are alike.
+      const Kind kind = removes(operation->kind) ? Kind::remove : operation->kind;
+      loose_of(kind, written, expected).invoked_ns.push_back(operation->invoked_ns);
     }
     for (Loose& loose : result_.loose) std::ranges::sort(loose.invoked_ns);
   }

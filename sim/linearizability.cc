@@ -33,7 +33,7 @@ bool can_answer(Kind kind, Outcome outcome) {
     case Outcome::failed:
       return true;
     case Outcome::not_found:
-      return kind != Kind::put && kind != Kind::insert;
+      return kind != Kind::put && kind != Kind::insert && kind != Kind::erase;
     case Outcome::exists:
       return kind == Kind::insert;
     case Outcome::changed:

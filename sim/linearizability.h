@@ -20,10 +20,13 @@
 // 5. A value is written once. Nothing takes its place while an operation that saw it is not linearized.
 //
 // The state of a key is absent, or the id of its value:
-//   get      ok with the value, or not_found          insert   ok if absent, otherwise exists
-//   exists   ok if present, otherwise not_found       replace  ok if the value is the expected one, otherwise
-//   changed put      ok                                                if present, not_found if absent remove
-//   ok if present, otherwise not_found
+//   get      ok with the value, or not_found
+//   exists   ok if present, otherwise not_found
+//   put      ok
+//   insert   ok if absent, otherwise exists
+//   replace  ok if the value is the expected one, changed if it is another, otherwise not_found
+//   remove   ok if present, otherwise not_found
+//   erase    ok
 #pragma once
 
 #include <cstdint>

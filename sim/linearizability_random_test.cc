@@ -37,6 +37,9 @@ std::string text(const History& history) {
 bool writes(const Operation& o) {
   return o.kind == Kind::put || o.kind == Kind::insert || o.kind == Kind::replace;
 }
+bool may_remove(const Operation& o) {
+  return o.kind == Kind::erase || (o.kind == Kind::remove && o.outcome != Outcome::not_found);
+}
 
 // What a map answers: fills in the outcome, and changes the value.
 void execute(Operation& o, Value& value) {
@@ -59,6 +62,10 @@ void execute(Operation& o, Value& value) {
       break;
     case Kind::remove:
       o.outcome = present(Outcome::ok, Outcome::not_found);
+      value.reset();
+      break;
+    case Kind::erase:
+      o.outcome = Outcome::ok;
       value.reset();
       break;
   }
@@ -110,7 +117,7 @@ History arbitrary_history(Random& random) {
   const std::size_t size = 1 + below(random, 7);
   History history;
   for (std::size_t i = 0; i < size; ++i) {
-    Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 6))};
+    Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 7))};
     if (writes(o)) o.written = i + 1;
     if (o.kind == Kind::replace) o.expected = 1 + below(random, size);
     Value value;
@@ -135,7 +142,7 @@ struct Shape {
   double unknown = 0;       // of the operations; their client goes on as another
   double long_running = 0;  // take a thousand times as long
   double well_guessed = 0;  // replaces that expect what is there without having read it
-  std::array<unsigned, 6> mix = {6, 1, 3, 2, 2, 2};  // get exists put insert replace remove
+  std::array<unsigned, 7> mix = {6, 1, 3, 2, 2, 2, 1};  // get exists put insert replace remove erase
 };
 
 // A history of true atomic registers: every operation takes effect at one random instant between its
@@ -313,8 +320,7 @@ bool lose_an_acknowledged_write(History& history, Random&) {
       if (get.kind != Kind::get || get.outcome == Outcome::unknown || get.key != write.key) continue;
       if (get.invoked_ns <= write.responded_ns) continue;
       const bool removed = std::ranges::any_of(history, [&write, &get](const Operation& o) {
-        return o.kind == Kind::remove && o.key == write.key && o.outcome != Outcome::not_found &&
-               overlaps(o, write.invoked_ns, get.responded_ns);
+        return may_remove(o) && o.key == write.key && overlaps(o, write.invoked_ns, get.responded_ns);
       });
       if (removed) continue;
       get.outcome = Outcome::not_found;
@@ -331,8 +337,7 @@ bool insert_twice(History& history, Random&) {
     if (first.kind != Kind::insert || first.outcome != Outcome::ok) continue;
     const std::uint64_t end_ns = first.responded_ns + 2;
     const bool removed = std::ranges::any_of(history, [&first, end_ns](const Operation& o) {
-      return o.kind == Kind::remove && o.key == first.key && o.outcome != Outcome::not_found &&
-             overlaps(o, first.invoked_ns, end_ns);
+      return may_remove(o) && o.key == first.key && overlaps(o, first.invoked_ns, end_ns);
     });
     if (removed) continue;
     Operation second = first;

@@ -76,6 +76,15 @@ TEST(LinearizabilityTest, OneAfterTheOther) {
                replace(27, 28, 13, 15, Outcome::not_found), exists(29, 30, false)});
 }
 
+TEST(LinearizabilityTest, AnEraseLeavesNothing) {
+  const Operation erased = op(Kind::erase, 3, 4, Outcome::ok);
+  expect_good({put(1, 2, 10), erased, missed(5, 6)});
+  expect_good({erased, missed(5, 6)});
+  expect_bad({put(1, 2, 10), erased, got(5, 6, 10)});
+  expect_good({put(1, 2, 10), lost(erased), missed(5, 6)});
+  expect_good({put(1, 2, 10), lost(erased), got(5, 6, 10)});
+}
+
 TEST(LinearizabilityTest, AReadBesideAWriteMayGiveEither) {
   expect_good({put(1, 2, 10), put(3, 8, 11), got(4, 5, 10)});
   expect_good({put(1, 2, 10), put(3, 8, 11), got(4, 5, 11)});
@@ -265,6 +274,7 @@ TEST(LinearizabilityTest, WhatIsNoHistoryIsMalformed) {
       {op(Kind::put, 1, 2, Outcome::not_found, 10)},
       {op(Kind::get, 1, 2, Outcome::changed)},
       {op(Kind::remove, 1, 2, Outcome::exists)},
+      {op(Kind::erase, 1, 2, Outcome::not_found)},
       {op(Kind::replace, 1, 2, Outcome::ok, 10, no_value)},
   };
   for (const auto& history : malformed) {

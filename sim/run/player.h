@@ -1,4 +1,5 @@
-// Player: one client of a simulated run, a process of its own, which does what its seed says.
+// Player: one client of a simulated run, a process of its own, which does what its seed says. What it can do
+// is up to the store that it plays on.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <loch/coro/task.h>
+#include <loch/stats.h>
 
 #include "base/random.h"
-#include "client/client.h"
+#include "fabric/endpoint.h"
 #include "fabric/sim/sim_fabric.h"
 #include "sim/run/recorder.h"
 #include "sim/run/setup.h"
@@ -27,21 +30,26 @@ struct Scene {
   Recorder recorder{};
   std::uint64_t acts = 0;  // that have ended
   std::uint64_t corrupt_reads = 0;
-  std::string violation{};  // what was found wrong first
+  std::string violation{};      // what was found wrong first
+  std::string violation_key{};  // that it is about, if it is about one
   // Told what the players ask and learn of a key.
   std::function<void(const std::string& key, const std::string& what)> say{};
 
   [[nodiscard]] base::Nanos now() const { return store->simulation().now(); }
-  void fail_with(std::string what) {
-    if (violation.empty()) violation = std::move(what);
+  void let_pass(base::Nanos wait_ns) const { store->simulation().run_until(now() + wait_ns); }
+  void fail_with(std::string what, std::string_view key = {}) {
+    if (!violation.empty()) return;
+    violation = std::move(what);
+    violation_key = key;
   }
 };
 
 class Player {
  public:
   using Place = fabric::sim::SimFabric::Place;
-  // Has `acts` to do. It opens the store at once, and begins when it is first run.
-  Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place = Place::host);
+  // Has `acts` to do, and begins when it is first run.
+  Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place);
+  virtual ~Player() = default;
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
@@ -50,10 +58,9 @@ class Player {
   [[nodiscard]] bool done() const { return task_ && task_->done(); }
   [[nodiscard]] bool dead() const { return dead_; }
   // Whether it could open the store.
-  [[nodiscard]] bool opened() const { return client_ != nullptr; }
+  [[nodiscard]] bool opened() { return endpoint() != nullptr; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t acts_left() const { return acts_left_; }
-  [[nodiscard]] client::Client& client() { return *client_; }
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();
@@ -63,37 +70,48 @@ class Player {
   void pause(base::Nanos lasts_ns) { paused_until_ = scene_.now() + lasts_ns; }
   [[nodiscard]] base::Nanos paused_until() const { return paused_until_; }
   // Closes the store, when it is done.
-  void leave() { client_.reset(); }
+  void leave() { close(); }
   // When all is over: lets go of what it holds, wherever it stands.
   void bury();
 
- private:
-  static coro::Task<void> play(Player* self);
-  coro::Task<void> act(Act what);
-  coro::Task<void> get(std::string key);
-  coro::Task<void> exists(std::string key);
-  coro::Task<void> put(std::string key, Kind kind);
-  coro::Task<void> replace(std::string key);
-  coro::Task<void> remove(std::string key);
-  coro::Task<void> multi_get();
-  coro::Task<void> multi_put();
-  coro::Task<void> walk();
-  coro::Task<void> collect();
+  // Before anything goes wrong: puts there what is never touched.
+  void fill();
+  // When nothing goes wrong any more: whether all is in order. Tells the scene if not.
+  virtual void judge() = 0;
+  // What was counted in the store; zeros if it does not count.
+  [[nodiscard]] virtual Stats totals() { return {}; }
 
-  Act draw_act();
-  const std::string& draw_key() { return scene_.keys[random_.below(scene_.keys.size())]; }
-  std::string make_new_value(ValueId id);
-  PutOptions draw_options();
+ protected:
+  // Null before the store is open, and after it was closed.
+  [[nodiscard]] virtual fabric::Endpoint* endpoint() = 0;
+  virtual void close() = 0;
+  virtual coro::Task<void> act(Act what) = 0;
+  // A put that waits until it is done.
+  virtual Result<void> put_at_once(std::string_view key, std::string_view value) = 0;
+
+  // What it asks and learns is recorded by these.
   Recorder::Index ask(Kind kind, const std::string& key, ValueId written = no_value,
                       ValueId expected = no_value);
   void told(Recorder::Index asked, const Result<void>& result);
   void told_value(Recorder::Index asked, const Result<void>& result, std::string_view value);
-  void tell(Recorder::Index asked, const char* what) const;
-  // The host's, by which the store's times are.
-  [[nodiscard]] base::Nanos clock() const { return scene_.store->simulation().clock().now(); }
-  // How far behind the host's clock the time may be that this player goes by.
-  [[nodiscard]] base::Nanos lag() const { return fabric_->remote() ? scene_.setup.keeper_ns : 0; }
 
+  std::string make_new_value(ValueId id);
+  const std::string& draw_key() { return scene_.keys[random_.below(scene_.keys.size())]; }
+  [[nodiscard]] Scene& scene() { return scene_; }
+  [[nodiscard]] base::Random& random() { return random_; }
+  [[nodiscard]] const std::shared_ptr<fabric::sim::SimFabric>& shared_fabric() const { return fabric_; }
+  // The store's host's, by which the store's times are.
+  [[nodiscard]] base::Nanos clock() const { return scene_.store->simulation().clock().now(); }
+  // How far behind that the time may be that this player goes by.
+  [[nodiscard]] base::Nanos lag() const { return fabric_->remote() ? scene_.setup.keeper_ns : 0; }
+  [[nodiscard]] bool fenced() const { return fenced_; }
+  // Whether what it learns is not recorded any more.
+  [[nodiscard]] bool silent() const { return silent_; }
+
+ private:
+  static coro::Task<void> play(Player* self);
+  Act draw_act();
+  void tell(Recorder::Index asked, const char* what) const;
   [[nodiscard]] bool stopped() const { return dead_ || paused_until_ > scene_.now(); }
 
   Scene& scene_;
@@ -101,12 +119,11 @@ class Player {
   std::uint32_t acts_left_;
   base::Random random_;
   std::shared_ptr<fabric::sim::SimFabric> fabric_;
-  std::unique_ptr<client::Client> client_;
   std::optional<coro::Task<void>> task_;
   base::Nanos paused_until_ = 0;
   bool dead_ = false;
   bool fenced_ = false;
-  bool silent_ = false;  // what it learns is not recorded any more
+  bool silent_ = false;
 };
 
 }  // namespace loch::sim

@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <fmt/format.h>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/fault.h"
-#include "hash/table.h"
-#include "sim/crowd.h"
+#include "memory/session.h"
 #include "sim/linearizability.h"
-#include "sim/run/player.h"
-#include "sim/value.h"
+#include "sim/run/subject.h"
 
 namespace loch::sim {
 namespace {
@@ -30,40 +25,13 @@ using fabric::sim::Simulation;
 constexpr base::Nanos calm_max_ns = 3'600 * second_ns;
 constexpr std::uint64_t events_max = 30'000'000;
 
-std::shared_ptr<SimStore> make_store(const Setup& setup) {
-  const memory::Geometry& geometry = setup.geometry;
-  auto simulation = std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns);
+std::shared_ptr<SimStore> make_store(const Setup& setup, const Subject& subject) {
   auto store = std::make_shared<SimStore>(
-      std::move(simulation),
-      fabric::Plan{.regions = {{memory::control_region, memory::control_bytes},
-                               {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
-                               {memory::first_data_region, 2 * memory::block_bytes}},
-                   .fill =
-                       [&](std::span<const fabric::Mapping> regions) {
-                         memory::StoreMemory::initialize_control(regions[0].base, geometry);
-                         hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
-                       }},
+      std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns), subject.plan(),
       fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
   store->network = setup.network;
   store->nodes = setup.nodes;
   return store;
-}
-
-// Keys in each other's way take long to find, and are the same for all runs of one geometry.
-std::vector<std::string> keys_of(const Setup& setup) {
-  std::vector<std::string> keys;
-  if (setup.crowd_rows == 0) {
-    for (std::uint32_t i = 0; i < setup.keys; ++i) keys.push_back(fmt::format("key{}", i));
-    return keys;
-  }
-  static std::mutex mutex;
-  static std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> found;
-  const std::scoped_lock lock(mutex);
-  auto& crowd = found[{setup.geometry.candidates, setup.crowd_rows}];
-  if (crowd.size() < setup.keys)
-    crowd =
-        crowded_keys(setup.geometry, fmt::format("crowd{}-", setup.crowd_rows), setup.crowd_rows, setup.keys);
-  return {crowd.begin(), crowd.begin() + setup.keys};
 }
 
 class World {
@@ -71,7 +39,11 @@ class World {
   World(const Setup& setup, const Listener& listener)
       : setup_(setup),
         listener_(listener),
-        scene_{.setup = setup, .store = make_store(setup), .keys = keys_of(setup)} {
+        subject_(make_subject(setup)),
+        scene_{.setup = setup,
+               .store = make_store(setup, *subject_),
+               .keys = subject_->keys(),
+               .kept = numbered_keys("kept", setup.kept_keys)} {
     if (listener_.line) {
       scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
         tell(process, operation);
@@ -82,7 +54,6 @@ class World {
     }
     passed_.resize(setup.faults.size());
     outcomes_.begun.resize(setup.faults.size());
-    for (std::uint32_t i = 0; i < setup.kept_keys; ++i) scene_.kept.push_back(fmt::format("kept{}", i));
   }
 
   Outcomes play();
@@ -101,22 +72,19 @@ class World {
   void keep_time();
   void begin_due_faults();
   void begin(const Fault& fault);
-  void flip_a_bit();
   void calm_down();
   void judge();
-  void judge_memory(client::Client& client);
-  void judge_keys(Player& judge);
   void judge_history();
   void tell(std::uint32_t process, const fabric::Operation& operation);
   void say(const std::string& what) {
     listener_.line(fmt::format("{:>14} {}", simulation().now() - 1'000 * second_ns, what));
   }
-  [[nodiscard]] bool is_of_key(hash::SlotNumber slot) const;
   void mark(std::size_t index) { ready_.push_back(index); }
   [[nodiscard]] std::uint32_t number_of(const Fault& fault) const { return first_player_ + fault.player; }
 
   const Setup& setup_;
   const Listener& listener_;
+  std::unique_ptr<Subject> subject_;
   Scene scene_;
   Outcomes outcomes_;
   std::vector<std::unique_ptr<Player>> players_;
@@ -158,7 +126,7 @@ void World::join(std::uint32_t acts) {
   const bool remote = (base::mix(setup_.seed ^ number) & 0xffff) < setup_.remote_chance;
   const std::uint32_t before = std::exchange(acting_, number);  // another may come while this one waits
   auto player =
-      std::make_unique<Player>(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
+      subject_->make_player(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
   acting_ = before;
   if (!player->opened()) return join_later(10 * millisecond_ns, acts);
   const std::size_t index = players_.size();
@@ -293,31 +261,8 @@ void World::begin(const Fault& fault) {
       store.memory().set_free_bytes(0);
       return restore([this, &store] { store.memory().set_free_bytes(setup_.free_bytes); });
     case Fault::Kind::flip:
-      return flip_a_bit();
+      return subject_->flip_a_bit(scene_);
   }
-}
-
-// Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.
-void World::flip_a_bit() {
-  fabric::fake::MemoryStore& memory = scene_.store->memory();
-  const std::uint64_t slots = memory.length_bytes(memory::index_region) / sizeof(std::uint64_t);
-  std::vector<memory::ItemRef> linked;
-  for (hash::SlotNumber slot = 0; slot < slots; ++slot) {
-    const hash::SlotWord word{fabric::load_word(memory.at(hash::slot_address(slot)))};
-    if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
-  }
-  if (linked.empty()) return;
-  base::Random& random = simulation().random();
-  std::byte* item = memory.at(linked[random.below(linked.size())].address());
-  memory::ItemHeader header;
-  std::memcpy(&header, item, sizeof header);
-  const std::string key(reinterpret_cast<const char*>(item) + sizeof header, header.key_bytes);
-  if (std::ranges::find(scene_.keys, key) == scene_.keys.end()) return;  // damaged already
-  const std::uint64_t bytes = sizeof header + header.key_bytes + header.value_bytes;
-  const std::uint64_t at = sizeof header.state + random.below(bytes - sizeof header.state);
-  item[at] ^= std::byte{1} << random.below(8);
-  scene_.recorder.damage(key);
-  if (listener_.line) say(fmt::format("damaged: byte {} of the item of {}", at, key));
 }
 
 void World::calm_down() {
@@ -329,20 +274,8 @@ void World::calm_down() {
   store.memory().set_free_bytes(setup_.free_bytes);
 }
 
-// What is never touched is put there before anything goes wrong.
 void World::fill() {
-  if (scene_.kept.empty()) return;
-  Player filler(scene_, next_number_++, 0);
-  for (const std::string& key : scene_.kept) {
-    const ValueId id = scene_.recorder.new_value();
-    std::string value;
-    make_value(id, setup_.value_bytes_min, value);
-    const auto asked = scene_.recorder.invoke(filler.number(), Kind::put, key, simulation().now(), id);
-    const auto done =
-        filler.client().run(filler.client().put(key, value, {}, hash::Condition::none, 0, "put"));
-    if (!done) return scene_.fail_with(fmt::format("filling: {}", done.error().message()));
-    scene_.recorder.respond(asked, Outcome::ok, simulation().now());
-  }
+  if (!scene_.kept.empty()) subject_->make_player(scene_, next_number_++, 0, Player::Place::host)->fill();
 }
 
 Outcomes World::play() {
@@ -359,6 +292,7 @@ Outcomes World::play() {
   calm_down();
   if (scene_.violation.empty()) judge();
   outcomes_.violation = scene_.violation;
+  outcomes_.key = scene_.violation_key;
   outcomes_.operations = scene_.store->operations();
   outcomes_.trace_hash = simulation().trace_hash();
   world_here = nullptr;
@@ -367,119 +301,25 @@ Outcomes World::play() {
 }
 
 void World::judge() {
-  simulation().run_until(simulation().now() + memory::Session::act_window_ns + second_ns);
-  Player judge(scene_, next_number_++, 0);
-  if (!judge.opened()) return scene_.fail_with("the store can not be opened");
-  judge_memory(judge.client());
-  if (scene_.violation.empty()) judge_keys(judge);
+  scene_.let_pass(memory::Session::act_window_ns + second_ns);
+  const auto judge = subject_->make_player(scene_, next_number_++, 0, Player::Place::host);
+  if (!judge->opened()) return scene_.fail_with("the store can not be opened");
+  judge->judge();
   if (scene_.violation.empty()) judge_history();
-  outcomes_.counted = judge.client().session().totals();
-}
-
-// Clears up after the dead; then everything is accounted for.
-void World::judge_memory(client::Client& client) {
-  for (int round = 0; round < 2; ++round) {
-    const auto collected = client.run(client.collect());
-    if (!collected) return scene_.fail_with(fmt::format("collect: {}", collected.error().message()));
-    simulation().run_until(simulation().now() + 2 * setup_.geometry.expiry_ns);
-  }
-  const auto report = client.run(client.check());
-  if (report && scene_.recorder.damages() != 0) {
-    if (report->items_unaccounted != 0 || report->slots_pending != 0)
-      scene_.fail_with(fmt::format("not in order: {} items unaccounted for, {} slots pending",
-                                   report->items_unaccounted, report->slots_pending));
-    return;
-  }
-  if (!report) return scene_.fail_with(fmt::format("check: {}", report.error().message()));
-  if (report->items_unaccounted + report->items_corrupt + report->slots_corrupt + report->slots_pending ==
-          0 &&
-      report->findings.empty())
-    return;
-  std::string text = fmt::format(
-      "not in order: {} items unaccounted for, {} corrupt, {} slots corrupt, {} pending",
-      report->items_unaccounted, report->items_corrupt, report->slots_corrupt, report->slots_pending);
-  for (const std::string& finding : report->findings) text += "\n  " + finding;
-  scene_.fail_with(std::move(text));
-}
-
-// Every key is read, and a walk and a count agree with that.
-void World::judge_keys(Player& judge) {
-  client::Client& client = judge.client();
-  std::map<std::string, std::string> there;
-  std::vector<std::string> keys = scene_.keys;
-  keys.insert(keys.end(), scene_.kept.begin(), scene_.kept.end());
-  for (const std::string& key : keys) {
-    const base::Nanos now = simulation().now();
-    const auto asked = scene_.recorder.invoke(judge.number(), Kind::get, key, now);
-    std::string value;
-    const auto result = client.run(client.get(key, &value));
-    if (!result && scene_.recorder.is_damaged(key) && result.error().code == Errc::corrupt) {
-      scene_.recorder.forget(asked);
-      continue;
-    }
-    if (!result && result.error().code != Errc::not_found)
-      return scene_.fail_with(fmt::format("at the end, get {}: {}", key, result.error().message()));
-    ValueId id = no_value;
-    if (result) {
-      const auto found = scene_.recorder.identify(key, value, now);
-      if (!found.wrong.empty()) return scene_.fail_with("at the end, " + found.wrong);
-      id = found.id;
-      there[key] = value;
-    }
-    scene_.recorder.respond(asked, result ? Outcome::ok : Outcome::not_found, simulation().now(), id);
-  }
-  std::map<std::string, std::string> visited;
-  const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
-    if (!visited.emplace(entry.key, entry.value).second)
-      scene_.fail_with(fmt::format("at the end, '{}' is visited twice", entry.key));
-    return true;
-  };
-  if (const auto walked = client.run(client.for_each(&visit)); !walked)
-    return scene_.fail_with(fmt::format("at the end, walking: {}", walked.error().message()));
-  if (scene_.recorder.damages() != 0) return;  // what is damaged may be visited and counted, or not
-  if (visited != there)
-    return scene_.fail_with(
-        fmt::format("at the end, {} keys are found and {} are visited", there.size(), visited.size()));
-  const auto count = client.run(client.count());
-  if (!count) return scene_.fail_with(fmt::format("at the end, count: {}", count.error().message()));
-  if (*count != there.size())
-    scene_.fail_with(fmt::format("at the end, {} keys are found and {} counted", there.size(), *count));
+  outcomes_.counted = judge->totals();
 }
 
 void World::judge_history() {
   const CheckResult result = check_linearizability(scene_.recorder.timeless_history());
   if (result.linearizable()) return;
-  scene_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)));
-  outcomes_.key = result.key;
+  scene_.fail_with(fmt::format("key '{}': {}", result.key, name(result.verdict)), result.key);
   outcomes_.history = result.explanation;
-}
-
-// A word of the index, for people.
-std::string slot_text(std::uint64_t raw) {
-  const hash::SlotWord word{raw};
-  if (raw == 0) return "unborn";
-  if (word.is(hash::SlotType::empty)) return fmt::format("E(#{:x})", word.nonce());
-  if (!word.names_item()) return fmt::format("{:x}?", raw);
-  constexpr std::array types{'?', 'E', 'C', 'I', 'A', 'P', 'M', '?'};
-  const memory::ItemRef item = word.item();
-  return fmt::format("{}(item {}:{:#x}, tag {})", types[static_cast<std::size_t>(word.type())], item.region,
-                     item.address().offset_bytes, word.tag());
-}
-
-bool World::is_of_key(hash::SlotNumber slot) const {
-  const auto directory =
-      hash::Directory::decode(fabric::load_word(scene_.store->memory().at(hash::directory_address)));
-  const auto key = hash::Key::of(listener_.only_key, setup_.geometry.hash_seed);
-  const auto at = hash::Locations::of(key.hash, directory, setup_.geometry.candidates);
-  return std::find(at.slot.begin(), at.slot.begin() + at.count, slot) != at.slot.begin() + at.count;
 }
 
 void World::tell(std::uint32_t process, const fabric::Operation& operation) {
   using Op = fabric::Operation::Kind;
-  const bool of_index = operation.at.region == memory::index_region;
-  const hash::SlotNumber slot = operation.at.offset_bytes / sizeof(std::uint64_t);
-  if (!listener_.only_key.empty() && !(of_index && is_of_key(slot))) return;
-  const auto word = [&](std::uint64_t raw) { return of_index ? slot_text(raw) : fmt::format("{:x}", raw); };
+  if (!listener_.only_key.empty() && !subject_->concerns(scene_, listener_.only_key, operation)) return;
+  const auto word = [&](std::uint64_t raw) { return subject_->word_text(operation.at, raw); };
   const bool is_word = operation.length_bytes == sizeof(std::uint64_t);
   std::string what;
   switch (operation.kind) {
@@ -501,8 +341,7 @@ void World::tell(std::uint32_t process, const fabric::Operation& operation) {
       what = fmt::format("{} + {}", operation.result, operation.operand);
       break;
   }
-  say(fmt::format("client {}, {} {:#x}: {}", process, of_index ? "slot" : "data",
-                  of_index ? slot : operation.at.offset_bytes, what));
+  say(fmt::format("client {}, {}: {}", process, subject_->place_text(operation.at), what));
 }
 
 }  // namespace

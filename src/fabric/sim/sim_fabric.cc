@@ -274,11 +274,15 @@ void SimFabric::deliver() {
 void SimFabric::kill() {
   const std::scoped_lock lock(sim_->simulation().guard());
   killed_ = true;
+  if (!remote()) release_all_presence();
 }
 
 void SimFabric::fence() {
   const std::scoped_lock lock(sim_->simulation().guard());
   for (SimPort* port : ports_) port->fence();
+  // Atomics that have begun come to their end.
+  sim_->simulation().after(sim_->network.delay_min_ns + 2,
+                           [self = shared_from_this()] { self->release_all_presence(); });
 }
 
 void SimFabric::sever() {

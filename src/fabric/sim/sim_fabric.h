@@ -79,7 +79,7 @@ class SimStore {
 };
 
 // One process's way to a SimStore.
-class SimFabric final : public fake::MemoryFabric {
+class SimFabric final : public fake::MemoryFabric, public std::enable_shared_from_this<SimFabric> {
  public:
   enum class Place : std::uint8_t { host, remote };
   SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process, Place place = Place::host,
@@ -109,9 +109,11 @@ class SimFabric final : public fake::MemoryFabric {
   void deliver();
   // Called whenever something has completed.
   std::function<void()> on_completion;
-  // The process is gone: of what it has posted, each operation happens or does not; nothing is told.
+  // The process is gone: of what it has posted, each operation happens or does not; nothing is told. The
+  // host lets go of its presence at once; that of a remote one when it is fenced.
   void kill();
-  // Of what a dead process has posted, nothing happens from now on.
+  // The host breaks off the ways of a remote process that it takes for dead: of what that has posted, nothing
+  // happens from now on, and its presence is let go of.
   void fence();
   // What is posted and what will be ends at once and does nothing.
   void sever();

@@ -76,7 +76,9 @@ Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
   return {};
 }
 
-MemoryFabric::~MemoryFabric() {
+MemoryFabric::~MemoryFabric() { release_all_presence(); }
+
+void MemoryFabric::release_all_presence() {
   const std::scoped_lock lock(store_->mutex_);
   std::erase_if(store_->holders_, [this](const auto& held) { return held.second == this; });
 }

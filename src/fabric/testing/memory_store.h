@@ -83,6 +83,8 @@ class MemoryFabric : public Fabric {
   [[nodiscard]] bool atomics_coherent() const override { return true; }
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
+  // Of all numbers that this process holds.
+  void release_all_presence();
   [[nodiscard]] bool present(std::uint32_t client) override;
   [[nodiscard]] std::string location() const override { return "memory of a test"; }
   [[nodiscard]] std::uint64_t free_bytes() const override { return store_->free_bytes_; }

@@ -1,0 +1,46 @@
+// StorePlayer: a player on the store of this project, by the calls of its client.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "client/client.h"
+#include "sim/run/player.h"
+
+namespace loch::sim {
+
+class StorePlayer final : public Player {
+ public:
+  // It opens the store at once.
+  StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Player::Place place);
+
+  void judge() override;
+  [[nodiscard]] Stats totals() override { return client_->session().totals(); }
+
+ private:
+  [[nodiscard]] fabric::Endpoint* endpoint() override {
+    return client_ == nullptr ? nullptr : &client_->session().endpoint();
+  }
+  void close() override { client_.reset(); }
+  coro::Task<void> act(Act what) override;
+  Result<void> put_at_once(std::string_view key, std::string_view value) override;
+
+  coro::Task<void> get(std::string key);
+  coro::Task<void> exists(std::string key);
+  coro::Task<void> put(std::string key, Kind kind);
+  coro::Task<void> replace(std::string key);
+  coro::Task<void> remove(std::string key);
+  coro::Task<void> multi_get();
+  coro::Task<void> multi_put();
+  coro::Task<void> walk();
+  coro::Task<void> collect();
+  PutOptions draw_options();
+
+  void judge_memory();
+  void judge_keys();
+
+  std::unique_ptr<client::Client> client_;
+};
+
+}  // namespace loch::sim

@@ -1,0 +1,110 @@
+#include "sim/run/store_subject.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "hash/table.h"
+#include "sim/crowd.h"
+#include "sim/run/store_player.h"
+
+namespace loch::sim {
+namespace {
+
+bool is_of_index(fabric::Address at) { return at.region == memory::index_region; }
+hash::SlotNumber slot_at(fabric::Address at) { return at.offset_bytes / sizeof(std::uint64_t); }
+
+// The items that are current.
+std::vector<memory::ItemRef> linked_items(const fabric::fake::MemoryStore& memory) {
+  const std::uint64_t slots = memory.length_bytes(memory::index_region) / sizeof(std::uint64_t);
+  std::vector<memory::ItemRef> linked;
+  for (hash::SlotNumber slot = 0; slot < slots; ++slot) {
+    const hash::SlotWord word{fabric::load_word(memory.at(hash::slot_address(slot)))};
+    if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
+  }
+  return linked;
+}
+
+}  // namespace
+
+fabric::Plan StoreSubject::plan() const {
+  const memory::Geometry& geometry = setup_.geometry;
+  return {.regions = {{memory::control_region, memory::control_bytes},
+                      {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
+                      {memory::first_data_region, 2 * memory::block_bytes}},
+          .fill = [geometry](std::span<const fabric::Mapping> regions) {
+            memory::StoreMemory::initialize_control(regions[0].base, geometry);
+            hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+          }};
+}
+
+// Keys in each other's way take long to find, and are the same for all runs of one geometry.
+std::vector<std::string> StoreSubject::keys() const {
+  if (setup_.crowd_rows == 0) return numbered_keys("key", setup_.keys);
+  static std::mutex mutex;
+  static std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> found;
+  const std::scoped_lock lock(mutex);
+  auto& crowd = found[{setup_.geometry.candidates, setup_.crowd_rows}];
+  if (crowd.size() < setup_.keys) {
+    crowd = crowded_keys(setup_.geometry, fmt::format("crowd{}-", setup_.crowd_rows), setup_.crowd_rows,
+                         setup_.keys);
+  }
+  return {crowd.begin(), crowd.begin() + setup_.keys};
+}
+
+std::unique_ptr<Player> StoreSubject::make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
+                                                  Player::Place place) const {
+  return std::make_unique<StorePlayer>(scene, number, acts, place);
+}
+
+// Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.
+void StoreSubject::flip_a_bit(Scene& scene) const {
+  const fabric::fake::MemoryStore& memory = scene.store->memory();
+  const std::vector<memory::ItemRef> linked = linked_items(memory);
+  if (linked.empty()) return;
+  base::Random& random = scene.store->simulation().random();
+  std::byte* item = memory.at(linked[random.below(linked.size())].address());
+  memory::ItemHeader header;
+  std::memcpy(&header, item, sizeof header);
+  const std::string key(reinterpret_cast<const char*>(item) + sizeof header, header.key_bytes);
+  if (std::ranges::find(scene.keys, key) == scene.keys.end()) return;  // damaged already
+  const std::uint64_t bytes = sizeof header + header.key_bytes + header.value_bytes;
+  const std::uint64_t at = sizeof header.state + random.below(bytes - sizeof header.state);
+  item[at] ^= std::byte{1} << random.below(8);
+  scene.recorder.damage(key);
+  if (scene.say) scene.say(key, fmt::format("damaged: byte {} of the item of {}", at, key));
+}
+
+bool StoreSubject::concerns(const Scene& scene, const std::string& key,
+                            const fabric::Operation& operation) const {
+  if (!is_of_index(operation.at)) return false;
+  const auto directory =
+      hash::Directory::decode(fabric::load_word(scene.store->memory().at(hash::directory_address)));
+  const auto hash = hash::Key::of(key, setup_.geometry.hash_seed).hash;
+  const auto at = hash::Locations::of(hash, directory, setup_.geometry.candidates);
+  const auto* end = at.slot.begin() + at.count;
+  return std::find(at.slot.begin(), end, slot_at(operation.at)) != end;
+}
+
+std::string StoreSubject::place_text(fabric::Address at) const {
+  return is_of_index(at) ? fmt::format("slot {:#x}", slot_at(at))
+                         : fmt::format("data {:#x}", at.offset_bytes);
+}
+
+std::string StoreSubject::word_text(fabric::Address at, std::uint64_t raw) const {
+  if (!is_of_index(at)) return fmt::format("{:x}", raw);
+  const hash::SlotWord word{raw};
+  if (raw == 0) return "unborn";
+  if (word.is(hash::SlotType::empty)) return fmt::format("E(#{:x})", word.nonce());
+  if (!word.names_item()) return fmt::format("{:x}?", raw);
+  constexpr std::array types{'?', 'E', 'C', 'I', 'A', 'P', 'M', '?'};
+  const memory::ItemRef item = word.item();
+  return fmt::format("{}(item {}:{:#x}, tag {})", types[static_cast<std::size_t>(word.type())], item.region,
+                     item.address().offset_bytes, word.tag());
+}
+
+}  // namespace loch::sim

@@ -1,0 +1,26 @@
+// StoreSubject: runs of the store of this project.
+#pragma once
+
+#include "sim/run/subject.h"
+
+namespace loch::sim {
+
+class StoreSubject final : public Subject {
+ public:
+  explicit StoreSubject(const Setup& setup) : setup_(setup) {}
+
+  [[nodiscard]] fabric::Plan plan() const override;
+  [[nodiscard]] std::vector<std::string> keys() const override;
+  std::unique_ptr<Player> make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
+                                      Player::Place place) const override;
+  void flip_a_bit(Scene& scene) const override;
+  [[nodiscard]] bool concerns(const Scene& scene, const std::string& key,
+                              const fabric::Operation& operation) const override;
+  [[nodiscard]] std::string place_text(fabric::Address at) const override;
+  [[nodiscard]] std::string word_text(fabric::Address at, std::uint64_t word) const override;
+
+ private:
+  const Setup& setup_;
+};
+
+}  // namespace loch::sim

@@ -1,0 +1,43 @@
+// Subject: the store that a run is of. That of this project; or a specimen that is known to be wrong.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "sim/run/player.h"
+#include "sim/run/setup.h"
+
+namespace loch::sim {
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+
+  // What a new store consists of.
+  [[nodiscard]] virtual fabric::Plan plan() const = 0;
+  // The keys that all acts are on.
+  [[nodiscard]] virtual std::vector<std::string> keys() const = 0;
+  virtual std::unique_ptr<Player> make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
+                                              Player::Place place) const = 0;
+  // Fault::Kind::flip. Of a store that says nothing of damage: nothing happens.
+  virtual void flip_a_bit(Scene& /*scene*/) const {}
+
+  // For stories: whether an operation is on what belongs to `key` ...
+  [[nodiscard]] virtual bool concerns(const Scene& scene, const std::string& key,
+                                      const fabric::Operation& operation) const = 0;
+  // ... what is at a place, and what a word there says.
+  [[nodiscard]] virtual std::string place_text(fabric::Address at) const = 0;
+  [[nodiscard]] virtual std::string word_text(fabric::Address at, std::uint64_t word) const = 0;
+};
+
+// "PREFIX0" and so on.
+std::vector<std::string> numbered_keys(std::string_view prefix, std::uint32_t count);
+
+// The one that a setup is of. `setup` outlives it.
+std::unique_ptr<Subject> make_subject(const Setup& setup);
+
+}  // namespace loch::sim

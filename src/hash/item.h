@@ -11,6 +11,7 @@
 #include <loch/error.h>
 
 #include "base/hash.h"
+#include "base/planted.h"
 #include "fabric/endpoint.h"
 #include "memory/layout.h"
 #include "memory/size_class.h"
@@ -166,6 +167,23 @@ inline std::uint64_t write_item(std::byte* at, const memory::ItemRef& ref, memor
   }
   fabric::store_word(at, memory::ItemState{.kind = memory::ItemKind::in_use}.encode());
   return item_version(ref, header.written_at_ns, header.client);
+}
+
+// Planted::versions_at_ends: an item's time of writing stands behind its value once more, and tells instead
+// of the sums whether the item is whole. Where nothing is planted there is no tail.
+inline std::uint64_t tail_bytes() {
+  return base::planted(base::Planted::versions_at_ends) ? sizeof(base::Nanos) : 0;
+}
+// Of an item of `length_bytes` with its tail.
+inline void write_tail(std::byte* item, std::uint64_t length_bytes) {
+  std::memcpy(item + length_bytes - tail_bytes(), item + offsetof(memory::ItemHeader, written_at_ns),
+              tail_bytes());
+}
+// `available` bytes may be touched.
+inline bool has_own_tail(const ItemView& item, std::uint64_t available) {
+  return item.length_bytes() + tail_bytes() <= available &&
+         std::memcmp(item.bytes() + item.length_bytes(),
+                     item.bytes() + offsetof(memory::ItemHeader, written_at_ns), tail_bytes()) == 0;
 }
 
 }  // namespace loch::hash

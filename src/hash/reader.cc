@@ -22,6 +22,13 @@ std::unexpected<Error> damaged_item(const memory::ItemRef& ref) {
               fmt::format("the item at region {} unit {} is damaged", ref.region, ref.unit));
 }
 
+// Whether an item that was fetched is as somebody wrote it.
+bool is_whole(const ItemView& item, std::uint64_t available) {
+  if (base::planted(base::Planted::value_without_sum)) return item.header_is_intact();
+  if (base::planted(base::Planted::versions_at_ends)) return has_own_tail(item, available);
+  return item.is_intact();
+}
+
 }  // namespace
 
 Table::Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options)
@@ -201,7 +208,7 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
   if (large || (!here && memory::class_bytes[ref.size_class] > one_step_bytes_max)) {
     auto header = co_await read_header(ref);
     if (!header) co_return std::unexpected(std::move(header.error()));
-    length = item_bytes(header->key_bytes, header->value_bytes);
+    length = item_bytes(header->key_bytes, header->value_bytes) + tail_bytes();
     const std::uint64_t room =
         large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
     if (length > room) co_return damaged_item(ref);
@@ -211,9 +218,7 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
   auto bytes = co_await endpoint_.fetch(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
   if (!found.view.parse(bytes->data(), bytes->size(), ref)) co_return damaged_item(ref);
-  const bool intact = base::planted(base::Planted::value_without_sum) ? found.view.header_is_intact()
-                                                                      : found.view.is_intact();
-  if (!intact) co_return damaged_item(ref);
+  if (!is_whole(found.view, bytes->size())) co_return damaged_item(ref);
   found.copy = std::move(*bytes).take_copy();
   co_return found;
 }

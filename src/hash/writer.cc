@@ -17,18 +17,20 @@ constexpr unsigned displacing_always = displacing_window * 256;
 
 // The item, whole, before anything names it.
 coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
-  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size());
+  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
   auto ref = co_await allocator_.allocate(length);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
     item.version = write_item(at, *ref, header_of(request), request.key.bytes, request.value);
+    write_tail(at, length);
     LOCH_FAULT_POINT("put.item_written");
     co_return item;
   }
   const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
   auto* start = reinterpret_cast<std::byte*>(bytes.get());
   item.version = write_item(start, *ref, header_of(request), request.key.bytes, request.value);
+  write_tail(start, length);
   auto written = co_await endpoint_.write(ref->address(), {start, length});
   if (!written) co_return std::unexpected(std::move(written.error()));
   LOCH_FAULT_POINT("put.item_written");

@@ -144,7 +144,8 @@ int main_of(int argc, char** argv) {
   std::optional<std::uint64_t> seed;
   std::vector<std::string_view> planted;
   for (const auto& [fault, name] : base::planted_names) planted.push_back(name);
-  app.add_option("--workload", options.workload, fmt::format("one of {}", fmt::join(workloads(), ", ")));
+  app.add_option("--workload", options.workload,
+                 fmt::format("one of {}, {}", fmt::join(workloads(), ", "), literal_paper));
   app.add_option("--seed", seed, "run this one alone, and tell what came of it");
   app.add_option("--seeds", options.seeds, "how many runs");
   app.add_option("--from", options.first, "the first of them; drawn unless told");

@@ -50,6 +50,11 @@ std::uint64_t draw_moment(base::Random& random, const Setup& setup) {
   return random.below(std::uint64_t{setup.players} * setup.acts);
 }
 
+// From a moment to longer than anything that a store waits for.
+base::Nanos draw_duration(base::Random& random) {
+  return random.below(one_of(random, {100 * microsecond_ns, 30 * millisecond_ns, second_ns, 5 * second_ns}));
+}
+
 Fault draw_fault(base::Random& random, const Setup& setup) {
   using enum Fault::Kind;
   Fault fault;
@@ -75,11 +80,17 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
     fault.at_point = points[random.below(points.size())];
     fault.nth = 1 + static_cast<std::uint32_t>(random.below(6));
   }
-  // From a moment to longer than anything that a store waits for.
-  if (fault.kind != kill) {
-    fault.lasts_ns =
-        random.below(one_of(random, {100 * microsecond_ns, 30 * millisecond_ns, second_ns, 5 * second_ns}));
-  }
+  if (fault.kind != kill) fault.lasts_ns = draw_duration(random);
+  return fault;
+}
+
+// One that the paper's protocol knows: it has no fault points, and does without memory that can run short.
+Fault draw_paper_fault(base::Random& random, const Setup& setup) {
+  using enum Fault::Kind;
+  Fault fault{.kind = one_of(random, {kill, kill, pause, cut_off, loss, slow})};
+  fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  fault.after_acts = draw_moment(random, setup);
+  if (fault.kind != kill) fault.lasts_ns = draw_duration(random);
   return fault;
 }
 
@@ -123,6 +134,27 @@ void draw_common(base::Random& random, Setup& setup) {
   setup.narrowing.classes_joined = one_of<std::uint8_t>(random, {1, 1, 2, 8});
 }
 
+// A few keys in an index of a few rows, so that they are in each other's way and moved about.
+void draw_paper(base::Random& random, Setup& setup) {
+  setup.paper = one_of(random, {paper::Undo::nothing, paper::Undo::restore, paper::Undo::clear});
+  setup.remote_chance = 0;
+  setup.nodes = 1;
+  setup.geometry.candidates = 2;
+  setup.crowd_rows = 2 + static_cast<std::uint32_t>(random.below(3));
+  setup.keys = setup.crowd_rows * (1 + static_cast<std::uint32_t>(random.below(3)));
+  setup.kept_keys = 1 + static_cast<std::uint32_t>(random.below(2));
+  setup.players = 4 + static_cast<std::uint32_t>(random.below(5));
+  setup.acts = 100;
+  setup.think_max_ns = 0;
+  setup.mix = {40, 0, 40, 0, 0, 30, 0, 0, 0, 0};
+  setup.value_bytes_min = value_bytes_min;
+  setup.value_bytes_max = 100;
+  // Some ways take as long as many acts of others, and none as long as an operation may.
+  setup.network.slow_chance = 3'000;
+  setup.network.slow_max_ns = 2 * millisecond_ns;
+  setup.timeout_ns = 100 * millisecond_ns;
+}
+
 void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "churn") setup.mix = mixes[1];
   if (setup.workload == "jam") {
@@ -163,6 +195,7 @@ void draw_workload(base::Random& random, Setup& setup) {
     setup.mix[static_cast<std::size_t>(Act::walk)] = 4;
     setup.kept_keys = 1 + static_cast<std::uint32_t>(random.below(20));
   }
+  if (setup.workload == literal_paper) draw_paper(random, setup);
   if (setup.workload == "shortage") {
     setup.geometry.max_bytes = (4 + random.below(8)) * memory::block_bytes;
     setup.value_bytes_max = 200'000;
@@ -175,6 +208,11 @@ const char* name(Fault::Kind kind) {
   constexpr std::array kinds = {"kill",   "pause",   "fail", "fence", "clock",    "partition",
                                 "outage", "cut_off", "loss", "slow",  "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
+}
+
+const char* name(paper::Undo undo) {
+  constexpr std::array undos = {"nothing is undone", "the entry is restored", "the entry is cleared"};
+  return undos[static_cast<std::size_t>(undo)];
 }
 
 }  // namespace
@@ -197,9 +235,10 @@ std::string describe(const Fault& fault) {
 std::span<const std::string_view> workloads() { return names; }
 
 Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
-  if (std::ranges::find(names, workload) == names.end()) {
+  if (std::ranges::find(names, workload) == names.end() && workload != literal_paper) {
     return fail(Errc::invalid_argument, "sim",
-                fmt::format("there is no workload '{}'; there are: {}", workload, fmt::join(names, ", ")));
+                fmt::format("there is no workload '{}'; there are: {}, {}", workload, fmt::join(names, ", "),
+                            literal_paper));
   }
   base::Random random(seed);
   Setup setup;
@@ -208,8 +247,9 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   setup.workload = workload == "any" ? names[random.below(names.size() - 1)] : workload;
   draw_common(random, setup);
   draw_workload(random, setup);
-  const std::uint64_t faults = random.below(5);
-  for (std::uint64_t i = 0; i < faults; ++i) setup.faults.push_back(draw_fault(random, setup));
+  const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
+  for (std::uint64_t i = 0; i < faults; ++i)
+    setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
   const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
   for (std::uint64_t i = 0; i < flips; ++i)
     setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});
@@ -236,6 +276,7 @@ std::string describe(const Setup& setup) {
       setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
       std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
       n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+  if (setup.paper) text += fmt::format("  of a PUT that failed: {}\n", name(*setup.paper));
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;
 }

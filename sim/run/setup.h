@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "fabric/sim/sim_fabric.h"
 #include "memory/store_memory.h"
+#include "sim/paper/client.h"
 
 namespace loch::sim {
 
@@ -92,7 +94,12 @@ struct Setup {
   std::uint32_t kept_keys = 0;      // there from the beginning, and never touched
   std::uint32_t mortal_chance = 0;  // that a put gives a time to live; of 65536
   std::vector<Fault> faults;
+  // The paper's protocol is played instead of the store's, and read so (sim/paper).
+  std::optional<paper::Undo> paper;
 };
+
+// The workload that plays the paper's protocol. It is none of `workloads`: it has to fail.
+inline constexpr std::string_view literal_paper = "literal_paper";
 
 std::span<const std::string_view> workloads();
 // Errors: invalid_argument, naming the workloads that there are.

@@ -95,16 +95,16 @@ std::string StoreSubject::place_text(fabric::Address at) const {
                          : fmt::format("data {:#x}", at.offset_bytes);
 }
 
-std::string StoreSubject::word_text(fabric::Address at, std::uint64_t raw) const {
-  if (!is_of_index(at)) return fmt::format("{:x}", raw);
-  const hash::SlotWord word{raw};
-  if (raw == 0) return "unborn";
-  if (word.is(hash::SlotType::empty)) return fmt::format("E(#{:x})", word.nonce());
-  if (!word.names_item()) return fmt::format("{:x}?", raw);
+std::string StoreSubject::word_text(fabric::Address at, std::uint64_t word) const {
+  if (!is_of_index(at)) return fmt::format("{:x}", word);
+  const hash::SlotWord slot{word};
+  if (word == 0) return "unborn";
+  if (slot.is(hash::SlotType::empty)) return fmt::format("E(#{:x})", slot.nonce());
+  if (!slot.names_item()) return fmt::format("{:x}?", word);
   constexpr std::array types{'?', 'E', 'C', 'I', 'A', 'P', 'M', '?'};
-  const memory::ItemRef item = word.item();
-  return fmt::format("{}(item {}:{:#x}, tag {})", types[static_cast<std::size_t>(word.type())], item.region,
-                     item.address().offset_bytes, word.tag());
+  const memory::ItemRef item = slot.item();
+  return fmt::format("{}(item {}:{:#x}, tag {})", types[static_cast<std::size_t>(slot.type())], item.region,
+                     item.address().offset_bytes, slot.tag());
 }
 
 }  // namespace loch::sim

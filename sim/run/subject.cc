@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/run/paper_subject.h"
 #include "sim/run/store_subject.h"
 
 namespace loch::sim {
@@ -12,6 +13,9 @@ std::vector<std::string> numbered_keys(std::string_view prefix, std::uint32_t co
   return keys;
 }
 
-std::unique_ptr<Subject> make_subject(const Setup& setup) { return std::make_unique<StoreSubject>(setup); }
+std::unique_ptr<Subject> make_subject(const Setup& setup) {
+  if (setup.paper) return std::make_unique<PaperSubject>(setup);
+  return std::make_unique<StoreSubject>(setup);
+}
 
 }  // namespace loch::sim

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -44,13 +48,18 @@ class Campaign {
 
  private:
   void work();
-  void report(bool last);
+  void report_until(const std::stop_token& stop);
+  [[nodiscard]] double passed_s() const;
+  // How far it has come. Called with the mutex held.
+  void report(bool last) const;
 
   const Options& options_;
+  const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<std::uint64_t> next_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
+  std::condition_variable_any ended_;  // the reporter waits here, with the mutex
   std::uint64_t runs_ = 0;
   std::uint64_t operations_ = 0;
   std::set<std::string_view> points_;
@@ -60,8 +69,7 @@ class Campaign {
 void Campaign::work() {
   while (!stop_) {
     const std::uint64_t seed = next_++;
-    const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    if (options_.minutes != 0 ? passed > options_.minutes * 60 : seed - options_.first >= options_.seeds)
+    if (options_.minutes != 0 ? passed_s() > options_.minutes * 60 : seed - options_.first >= options_.seeds)
       return;
     const Setup setup = *draw_setup(options_.workload, seed);
     Outcomes outcomes = sim::run(setup);
@@ -75,12 +83,32 @@ void Campaign::work() {
   }
 }
 
-void Campaign::report(bool last) {
-  const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const std::scoped_lock lock(mutex_);
-  fmt::print(stderr, "\r{} runs, {:.0f} a second; {:.0f} operations of the fabric a second{}", runs_,
-             static_cast<double>(runs_) / passed, static_cast<double>(operations_) / passed,
-             last ? "\n" : " ");
+double Campaign::passed_s() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+// "1:02:03"
+std::string clock_text(double seconds) {
+  return fmt::format("{:%T}", std::chrono::seconds(std::llround(std::max(0.0, seconds))));
+}
+
+// On a terminal one line that changes; in a log a line now and then.
+void Campaign::report_until(const std::stop_token& stop) {
+  const auto interval = terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(10);
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, stop, interval, [&stop] { return stop.stop_requested(); })) report(false);
+  report(true);
+}
+
+void Campaign::report(bool last) const {
+  const double passed = passed_s();
+  const double runs_a_second = static_cast<double>(runs_) / passed;
+  const double left = options_.minutes != 0 ? options_.minutes * 60 - passed
+                                            : static_cast<double>(options_.seeds - runs_) / runs_a_second;
+  fmt::print(stderr, "{}{} runs, {:.0f} a second; {:.0f} operations of the fabric a second; {} passed{}{}{}",
+             terminal_ ? "\r" : "", runs_, runs_a_second, static_cast<double>(operations_) / passed,
+             clock_text(passed), last || runs_ == 0 ? "" : fmt::format(", {} left", clock_text(left)),
+             terminal_ ? "\x1b[K" : "", terminal_ && !last ? "" : "\n");
 }
 
 // What failed, made as small as it goes, with all that happened to the key.
@@ -99,16 +127,10 @@ void tell_story(const Failure& failure) {
 int Campaign::run() {
   std::vector<std::thread> workers;
   for (unsigned i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { work(); });
-  std::thread reporter([this] {
-    while (!stop_) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      if (::isatty(STDERR_FILENO) != 0) report(false);
-    }
-  });
+  std::jthread reporter([this](const std::stop_token& stop) { report_until(stop); });
   for (std::thread& worker : workers) worker.join();
-  stop_ = true;
+  reporter.request_stop();
   reporter.join();
-  report(true);
   if (!failure_) {
     for (const char* point : base::fault_points()) {
       if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "base/fault.h"
@@ -54,6 +55,21 @@ TEST_P(Workload, IsCleanForFreshSeeds) {
 
 std::string name_of(const testing::TestParamInfo<std::string_view>& info) { return std::string(info.param); }
 INSTANTIATE_TEST_SUITE_P(All, Workload, testing::ValuesIn(workloads().begin(), workloads().end()), name_of);
+
+TEST(Seeds, ThatAreKeptAreClean) {
+  std::ifstream file(std::filesystem::path(LOCH_SOURCE_DIR) / "sim/run/seeds.txt");
+  std::set<std::string, std::less<>> kept;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.starts_with('#')) continue;
+    std::istringstream words(line);
+    std::string workload;
+    std::uint64_t seed = 0;
+    ASSERT_TRUE(words >> workload >> seed) << line;
+    expect_clean(workload, seed);
+    kept.insert(workload);
+  }
+  for (const std::string_view workload : workloads()) EXPECT_TRUE(kept.contains(workload)) << workload;
+}
 
 TEST(Setup, NamesTheWorkloadsThatThereAre) {
   const auto setup = draw_setup("nonsense", 1);

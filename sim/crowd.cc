@@ -1,5 +1,7 @@
 #include "sim/crowd.h"
 
+#include <fmt/format.h>
+
 #include "hash/index.h"
 
 namespace loch::sim {
@@ -7,9 +9,11 @@ namespace loch::sim {
 std::vector<std::string> crowded_keys(const memory::Geometry& geometry, std::string_view prefix,
                                       std::uint64_t rows, std::size_t count) {
   std::vector<std::string> keys;
-  std::string key;
+  std::string key(prefix);
   for (std::uint64_t number = 0; keys.size() < count; ++number) {
-    key.assign(prefix).append(std::to_string(number));
+    const fmt::format_int digits(number);
+    key.resize(prefix.size());
+    key.append(digits.data(), digits.size());
     const std::uint64_t hash = hash::Key::of(key, geometry.hash_seed).hash;
     bool crowded = true;
     for (std::uint32_t i = 0; i < geometry.candidates && crowded; ++i) {

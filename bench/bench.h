@@ -48,6 +48,8 @@ class Bench {
 
   [[nodiscard]] const Settings& settings() const { return report_.settings; }
   [[nodiscard]] Report& report() { return report_; }
+  // A folder in memory that ends with this run.
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
   [[nodiscard]] std::uint64_t peer_items() const {
     return settings().peer_items == 0 ? settings().items : settings().peer_items;
   }

@@ -34,7 +34,7 @@ struct Latency {
 Latency latency_of(const Histogram& histogram);
 
 struct Figure {
-  std::string section;  // "floor", "loch", "peers", "processes", "ycsb", "memory", "idle"
+  std::string section;  // "floor", "loch", "peers", "processes", "ycsb", "memory", "idle", "simulator"
   std::string name;     // "get, dependent"
   std::string subject;  // "machine", "loch", "lmdb" ...
   std::uint32_t processes = 1;

@@ -37,7 +37,7 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
       ->capture_default_str();
   app.add_option("--sections", settings.sections, "Parts of the standard suite, by commas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"loch", "large", "idle", "peers", "processes", "ycsb"}));
+      ->check(CLI::IsMember({"loch", "large", "idle", "simulator", "peers", "processes", "ycsb"}));
   app.add_option("--subjects", settings.subjects, "What to measure: loch, lmdb, redis, memcached, by commas")
       ->delimiter(',')
       ->check(CLI::IsMember({"loch", "lmdb", "redis", "memcached"}));
@@ -71,6 +71,7 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
       ->capture_default_str();
   app.add_option("--seed", settings.seed, "Of all random draws")->capture_default_str();
 
+  app.add_option("--simulator", settings.simulator, "The program loch-sim, to be measured too");
   app.add_option("--directory", settings.directory, "Where stores and sockets are, in memory")
       ->capture_default_str();
   app.add_option("--json", settings.json,

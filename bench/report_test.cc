@@ -42,6 +42,11 @@ Report example() {
   reads.record(200'000);
   report.figures.push_back(
       {.section = "ycsb", .name = "a, zipf", .subject = "loch", .value = 90, .reads = latency_of(reads)});
+  report.figures.push_back({.section = "simulator",
+                            .name = "operation of the fabric",
+                            .subject = "loch",
+                            .value = 2'000,
+                            .target = Target{">= 300 k/s", true}});
   return report;
 }
 
@@ -60,16 +65,17 @@ TEST(Tables, ShowFiguresRatiosTargetsAndNotes) {
   EXPECT_THAT(text, testing::ContainsRegex("lmdb +get +1210 ns +826.4 k/s +11.2 x +>= 12 +NOT MET"));
   EXPECT_THAT(text, testing::ContainsRegex("reads +2 +100 us +100 ns +200 us"));
   EXPECT_THAT(text, HasSubstr("Note: redis is left out: it is not here."));
-  EXPECT_THAT(text, HasSubstr("1 of 2 targets met; they are stated for 10,000,000 items"));
+  EXPECT_THAT(text, testing::ContainsRegex("operation of the fabric +2000 ns +500.0 k/s +>= 300 k/s +met"));
+  EXPECT_THAT(text, HasSubstr("2 of 3 targets met; they are stated for 10,000,000 items"));
   EXPECT_THAT(text, Not(HasSubstr("Memory above")));  // a section without figures has no table
 }
 
 TEST(Json, HoldsEveryFigure) {
   const auto json = nlohmann::json::parse(json_text(example()));
   EXPECT_EQ(json["configuration"]["items"], 1'234'567);
-  EXPECT_EQ(json["targets"], 2);
-  EXPECT_EQ(json["targets_met"], 1);
-  ASSERT_EQ(json["figures"].size(), 4u);
+  EXPECT_EQ(json["targets"], 3);
+  EXPECT_EQ(json["targets_met"], 2);
+  ASSERT_EQ(json["figures"].size(), 5u);
   EXPECT_EQ(json["figures"][1]["peer_ratios"]["lmdb"], 11.2);
   EXPECT_EQ(json["figures"][1]["target"]["met"], true);
   EXPECT_NEAR(json["figures"][1]["operations_per_second"].get<double>(), 1e9 / 108, 1);

@@ -12,7 +12,7 @@ namespace loch::bench {
 
 struct Settings {
   std::string suite = "standard";  // "standard": all tables; "workload": one mix on each subject
-  std::vector<std::string> sections = {"loch",  "large",     "idle",
+  std::vector<std::string> sections = {"loch",  "large",     "idle", "simulator",
                                        "peers", "processes", "ycsb"};  // of the standard suite
   std::vector<std::string> subjects = {"loch", "lmdb", "redis", "memcached"};
   bool subjects_given = false;  // by the user: then one that is not installed is an error
@@ -30,6 +30,7 @@ struct Settings {
   std::uint32_t rounds = 5;  // a figure is the median of them
   std::uint64_t seed = 1;
 
+  std::string simulator;  // the program loch-sim; empty: not measured
   std::string directory = "/dev/shm";
   std::string json;  // files to write; empty: none
   std::string plot;

@@ -124,9 +124,10 @@ Result<void> run_suite(Bench& bench) {
     return {};
   }
   using Section = Result<void> (*)(Bench&);
-  constexpr std::array<std::pair<const char*, Section>, 5> sections = {{
+  constexpr std::array<std::pair<const char*, Section>, 6> sections = {{
       {"large", run_large},
       {"idle", run_idle},
+      {"simulator", run_simulator},
       {"processes", run_processes},
       {"ycsb", run_ycsb},
       {"peers", run_peers},

@@ -15,6 +15,7 @@ Result<void> run_suite(Bench& bench);
 Result<void> run_loch(Bench& bench);       // loading, the floor, one process of Loch, memory
 Result<void> run_large(Bench& bench);      // large values against a copy
 Result<void> run_idle(Bench& bench);       // a store that is open and not used
+Result<void> run_simulator(Bench& bench);  // the simulator's rate
 Result<void> run_peers(Bench& bench);      // each peer against Loch, its memory and its YCSB figures
 Result<void> run_processes(Bench& bench);  // several processes against one
 Result<void> run_ycsb(Bench& bench);

@@ -188,6 +188,16 @@ std::string idle_table(const Report& report) {
   return titled("Processor time of an idle process, beyond that of one without a store.", table);
 }
 
+std::string simulator_table(const Report& report) {
+  cmd::Table table("lrrrl");
+  for (const Figure* figure : report.in("simulator")) {
+    std::vector<std::string> row = {figure->name, time_text(figure->value), rate_text(figure->rate())};
+    add_target(row, *figure);
+    table.add(std::move(row));
+  }
+  return titled("The simulator on one core; whole runs, with all that is checked.", table);
+}
+
 }  // namespace
 
 std::string header_text(const Report& report) {
@@ -213,7 +223,7 @@ std::string header_text(const Report& report) {
 
 std::string tables_text(const Report& report) {
   using Section = std::string (*)(const Report&);
-  constexpr std::array<std::pair<const char*, Section>, 7> sections = {{
+  constexpr std::array<std::pair<const char*, Section>, 8> sections = {{
       {"floor", floor_table},
       {"loch", loch_table},
       {"peers", peers_table},
@@ -221,6 +231,7 @@ std::string tables_text(const Report& report) {
       {"ycsb", ycsb_table},
       {"memory", memory_table},
       {"idle", idle_table},
+      {"simulator", simulator_table},
   }};
   std::string text;
   for (const auto& [name, table] : sections) {

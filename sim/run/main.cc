@@ -33,6 +33,7 @@ struct Options {
   double minutes = 0;
   unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
   bool trace = false;
+  bool json = false;
   std::string planted;
 };
 
@@ -127,10 +128,17 @@ void tell_story(const Failure& failure) {
 int Campaign::run() {
   std::vector<std::thread> workers;
   for (unsigned i = 0; i < options_.jobs; ++i) workers.emplace_back([this] { work(); });
-  std::jthread reporter([this](const std::stop_token& stop) { report_until(stop); });
+  std::jthread reporter;
+  if (!options_.json) reporter = std::jthread([this](const std::stop_token& stop) { report_until(stop); });
   for (std::thread& worker : workers) worker.join();
-  reporter.request_stop();
-  reporter.join();
+  const double passed = passed_s();
+  reporter = {};  // its last line
+  if (!failure_ && options_.json) {
+    fmt::print(
+        "{{\"runs\": {}, \"operations\": {}, \"seconds\": {:.3f}, \"operations_per_second\": {:.0f}}}\n",
+        runs_, operations_, passed, static_cast<double>(operations_) / passed);
+    return 0;
+  }
   if (!failure_) {
     for (const char* point : base::fault_points()) {
       if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
@@ -175,6 +183,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "how many runs beside each other");
   app.add_option("--planted", options.planted,
                  fmt::format("break a rule on purpose: one of {}", fmt::join(planted, ", ")));
+  app.add_flag("--json", options.json, "tell the rate alone, as JSON, unless a run fails");
   app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric");
   CLI11_PARSE(app, argc, argv);
   if (auto setup = draw_setup(options.workload, 0); !setup) {

@@ -27,7 +27,7 @@ struct Scene {
   std::shared_ptr<fabric::sim::SimStore> store;
   std::vector<std::string> keys;
   std::vector<std::string> kept{};  // never touched
-  Recorder recorder{};
+  Recorder recorder{setup.tick_ns, setup.remote_chance != 0 ? setup.keeper_ns : 0};
   std::uint64_t acts = 0;  // that have ended
   std::uint64_t corrupt_reads = 0;
   std::string violation{};      // what was found wrong first

@@ -71,8 +71,9 @@ std::vector<Operation> Recorder::timeless_history() const {
     if (!conditional || operation.outcome != Outcome::ok) continue;
     const auto of_key = ends.find(operation.key);
     if (of_key == ends.end()) continue;
+    const base::Nanos asked_at = operation.invoked_ns / tick_ns_ * tick_ns_ - lag_ns_;
     const bool meanwhile = std::ranges::any_of(of_key->second, [&](const Written& value) {
-      return value.dead_at > operation.invoked_ns && value.dying_at <= operation.responded_ns;
+      return value.dead_at > asked_at && value.dying_at <= operation.responded_ns;
     });
     if (!meanwhile) continue;
     if (operation.kind == Kind::replace) {

@@ -17,6 +17,9 @@ class Recorder {
  public:
   using Index = std::size_t;
 
+  // The clients' clock tells whole ticks, and some know it `lag_ns` later.
+  explicit Recorder(base::Nanos tick_ns = 1, base::Nanos lag_ns = 0) : tick_ns_(tick_ns), lag_ns_(lag_ns) {}
+
   Index invoke(std::uint64_t client, Kind kind, std::string_view key, base::Nanos now,
                ValueId written = no_value, ValueId expected = no_value);
   void respond(Index index, Outcome outcome, base::Nanos now, ValueId found = no_value);
@@ -55,6 +58,8 @@ class Recorder {
     base::Nanos dying_at = lives_on;
     base::Nanos dead_at = lives_on;
   };
+  base::Nanos tick_ns_;
+  base::Nanos lag_ns_;
   std::vector<Operation> history_;
   std::map<ValueId, Written> written_;
   ValueId values_ = no_value;

@@ -19,6 +19,7 @@ enum class Planted : std::uint8_t {
   stale_helper,         // what is half done is brought on from one look at the slots
   reuse_before_expiry,  // unlinked memory does not rest
   lease_without_fence,  // blocks are taken from a client that has not ended
+  directory_by_copy,    // a remote session takes its copy of the directory for what it is now
   value_without_sum,    // the bytes of a value are taken as they come
   versions_at_ends,     // an item is taken as whole if its head and its tail are of one version
 };
@@ -36,6 +37,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::stale_helper, "stale_helper"},
     PlantedName{Planted::reuse_before_expiry, "reuse_before_expiry"},
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},
+    PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},
     PlantedName{Planted::versions_at_ends, "versions_at_ends"},
 };

@@ -28,6 +28,18 @@ inline std::shared_ptr<fabric::fake::MemoryStore> make_memory(const Geometry& of
       limits);
 }
 
+// A process on another host: nothing of the store is mapped.
+inline std::shared_ptr<fabric::Fabric> elsewhere(fabric::fake::MemoryStore& store, std::uint64_t seed = 1) {
+  return std::make_shared<fabric::fake::PostingFabric>(
+      store.shared_from_this(),
+      fabric::fake::PostingOptions{.seed = seed, .mapped = {}, .before = {}, .held = {}});
+}
+
+// What the store's host does for those that can not see its clock.
+inline void tell_time(const fabric::fake::MemoryStore& store) {
+  fabric::store_word(store.at({control_region, latest_offset}), store.now());
+}
+
 // A process's way to a store whose blocks it does not map.
 inline std::shared_ptr<fabric::Fabric> remote(fabric::fake::MemoryStore& store, std::uint64_t seed = 1) {
   return std::make_shared<fabric::fake::PostingFabric>(

@@ -1,0 +1,122 @@
+// A client on another host: it goes by copies of the directory and of the clock.
+#include <gtest/gtest.h>
+
+#include "hash/testing/scenes.h"
+#include "hash/testing/test_table.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::hash {
+namespace {
+
+using fake::begin_growth;
+using fake::Client;
+using fake::directory_of;
+using fake::expect_sound;
+using fake::find_key;
+using fake::locations;
+using fake::make_store;
+using fake::MemoryStore;
+using fake::slot;
+using memory::fake::elsewhere;
+using memory::fake::tell_time;
+
+class RemoteClient : public testing::TestWithParam<std::size_t> {
+ protected:
+  RemoteClient() { tell_time(*store_); }
+
+  std::shared_ptr<MemoryStore> store_ = make_store();
+  Client near_{*store_};
+  Client far_{*store_, elsewhere(*store_), {.cache_bytes = GetParam()}};
+};
+
+TEST_P(RemoteClient, SeesWhatOthersDoAndTheySeeWhatItDoes) {
+  ASSERT_TRUE(near_.put("a", "1").has_value());
+  EXPECT_EQ(far_.get("a").value(), "1");
+  ASSERT_TRUE(far_.put("a", "2").has_value());
+  EXPECT_EQ(near_.get("a").value(), "2");
+  EXPECT_EQ(far_.insert("a", "3").error().code, Errc::exists);
+  ASSERT_TRUE(near_.remove("a").has_value());
+  EXPECT_EQ(far_.get("a").error().code, Errc::not_found);
+  ASSERT_TRUE(far_.insert("a", "4").has_value());
+  ASSERT_TRUE(far_.remove("a").has_value());
+  EXPECT_EQ(near_.get("a").error().code, Errc::not_found);
+  expect_sound(near_, 0);
+}
+
+TEST_P(RemoteClient, FindsItsWayThroughGrowthsThatOthersBegin) {
+  constexpr int keys = 9'000;
+  const auto key = [](int i) { return fmt::format("key{}", i); };
+  for (int i = 0; i < keys; ++i) {
+    Client& client = i % 16 == 0 ? far_ : near_;
+    ASSERT_TRUE(client.put(key(i), key(i)).has_value()) << i;
+    if (i % 64 == 0) ASSERT_EQ(far_.get(key(i / 2)).value(), key(i / 2));
+  }
+  EXPECT_GT(directory_of(*store_).level, first_level);
+  for (int i = 0; i < keys; i += 50) ASSERT_EQ(far_.get(key(i)).value(), key(i));
+  expect_sound(near_, keys);
+}
+
+// Receive: a growth that the copy of the directory does not know of yet; the key's item is half way up.
+// Expect: what is seen at the old places alone is no snapshot.
+TEST_P(RemoteClient, ACopyOfTheDirectoryThatIsOldMissesNoMove) {
+  const std::string key = find_key(near_, "key", [](const Locations& at, std::uint64_t hash) {
+    return (row_mix(hash, 0) & at.directory.rows()) != 0;
+  });
+  ASSERT_TRUE(near_.put(key, "value").has_value());
+  ASSERT_EQ(far_.get(key).value(), "value");
+  begin_growth(*store_);
+  const Locations at = locations(near_, key);
+  const SlotNumber low = at.slot[0];
+  const SlotNumber high = at.slot[static_cast<unsigned>(at.high[0])];
+  const SlotWord committed = slot(*store_, low);
+  fake::set_slot(
+      *store_, high,
+      SlotWord::link(SlotType::placed, committed.item(), committed.filter(), 2, at.directory.level + 1U)
+          .with_ref(at.ref_of(0)));
+  fake::set_slot(*store_, low,
+                 SlotWord::link(SlotType::moved, committed.item(), committed.filter(), 2, at.directory.level)
+                     .with_ref(at.ref_of(static_cast<unsigned>(at.high[0]))));
+  ASSERT_EQ(near_.get(key).value(), "value");
+  EXPECT_EQ(far_.insert(key, "other").error().code, Errc::exists);
+  EXPECT_EQ(far_.get(key).value(), "value");
+}
+
+TEST_P(RemoteClient, JudgesTimesToLiveByTheStoresClock) {
+  const base::Nanos end = store_->now() + base::second_ns;
+  ASSERT_TRUE(near_.put("a", "1", end).has_value());
+  EXPECT_EQ(far_.get("a").value(), "1");
+  store_->advance(base::second_ns - 1);
+  tell_time(*store_);
+  EXPECT_EQ(far_.get("a").value(), "1");
+  store_->advance(1);
+  EXPECT_EQ(near_.get("a").error().code, Errc::not_found) << "and this tells the time to all";
+  EXPECT_EQ(far_.get("a").error().code, Errc::not_found);
+  EXPECT_TRUE(far_.insert("a", "2").has_value());
+}
+
+TEST_P(RemoteClient, VisitsEverythingOnce) {
+  constexpr std::uint64_t keys = 200;
+  for (std::uint64_t i = 0; i < keys; ++i) ASSERT_TRUE(near_.put(fmt::format("key{}", i), "v").has_value());
+  Client walker(
+      *store_,
+      std::make_shared<fabric::fake::PostingFabric>(
+          store_, fabric::fake::PostingOptions{.before = [this](const auto&) { tell_time(*store_); }}),
+      {});
+  const auto walked = walker.walk();
+  ASSERT_TRUE(walked.has_value()) << walked.error().message();
+  EXPECT_EQ(walked->size(), keys);
+  EXPECT_EQ(walker.count().value(), keys);
+}
+
+// A walk waits for the store's time to go on.
+TEST_P(RemoteClient, GivesUpAWalkWhenNobodyTellsTheTime) {
+  ASSERT_TRUE(near_.put("a", "1").has_value());
+  const auto walked = far_.walk();
+  ASSERT_FALSE(walked.has_value());
+  EXPECT_EQ(walked.error().code, Errc::timed_out);
+}
+
+INSTANTIATE_TEST_SUITE_P(CacheBytes, RemoteClient, testing::Values(0, 100'000));
+
+}  // namespace
+}  // namespace loch::hash

@@ -1,0 +1,164 @@
+// Sessions that do not map the control region (docs/memory.md, "Remote sessions").
+#include <gtest/gtest.h>
+
+#include "fabric/testing/memory_store.h"
+#include "memory/allocator.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::memory {
+namespace {
+
+using fabric::fake::MemoryStore;
+using fake::elsewhere;
+using fake::expiry_ns;
+using fake::geometry;
+using fake::make_item;
+using fake::make_memory;
+using fake::Process;
+using fake::retire;
+using fake::tell_time;
+
+class Remote : public testing::Test {
+ protected:
+  Remote() { tell_time(*store_); }
+
+  void pass(base::Nanos time_ns) {
+    store_->advance(time_ns);
+    tell_time(*store_);
+  }
+  static void refresh(Process& process) { ASSERT_TRUE(process.run(process.session->refresh()).has_value()); }
+  ClientEntry& entry(const Process& process) {
+    return reinterpret_cast<ClientEntry*>(
+        store_->at({control_region, registry_offset}))[process.session->client()];
+  }
+
+  std::shared_ptr<MemoryStore> store_ = make_memory(geometry);
+};
+
+TEST_F(Remote, GoesByTheTimeOfItsCopy) {
+  Process far(elsewhere(*store_));
+  ASSERT_TRUE(far.session->remote());
+  EXPECT_LE(far.session->now(), store_->now());
+  const base::Nanos before = far.session->now();
+  pass(base::second_ns);
+  EXPECT_EQ(far.session->now(), before);
+  EXPECT_TRUE(far.session->refresh_due());
+  refresh(far);
+  EXPECT_GT(far.session->now(), before);
+  EXPECT_FALSE(far.session->refresh_due());
+}
+
+// What it says in the registry holds for all operations that it may begin before it says so anew.
+TEST_F(Remote, HoldsWhatItMayHaveSeenUntilItRefreshes) {
+  Process near(*store_);
+  Process far(elsewhere(*store_));
+  const ItemRef item = make_item(*store_, near, 100);
+  pass(base::millisecond_ns);
+  retire(near, item);
+  pass(10 * expiry_ns);
+  for (int i = 0; i < 50; ++i) ASSERT_NE(near.allocate(100).value(), item);
+  refresh(far);
+  pass(2 * expiry_ns);
+  // Its note was dropped; it is found when another block is needed.
+  const auto blocks = near.allocator->block_count();
+  while (near.allocate(100).value() != item)
+    ASSERT_LE(near.allocator->block_count(), blocks + 2) << "the item never came back";
+}
+
+TEST_F(Remote, AnOperationThatGoesOnHoldsOnThroughARefresh) {
+  Process near(*store_);
+  Process far(elsewhere(*store_));
+  const base::Nanos began = far.session->begin_operation();
+  pass(base::millisecond_ns);
+  const ItemRef item = make_item(*store_, near, 100);
+  retire(near, item);
+  pass(2 * expiry_ns);
+  refresh(far);
+  pass(2 * expiry_ns);
+  for (int i = 0; i < 50; ++i) ASSERT_NE(near.allocate(100).value(), item);
+  far.session->end_operation(began);
+}
+
+// A time of unlinking must not be older than the start of an operation that may have seen the item, however
+// old the copy is that the unlinker goes by.
+TEST_F(Remote, RetiresAtATimeThatNoOperationBeganAfter) {
+  Process near(*store_);
+  Process far(elsewhere(*store_));
+  const ItemRef item = make_item(*store_, far, 100);
+  store_->advance(base::second_ns / 10);  // and nobody tells
+  const base::Nanos began = near.session->begin_operation();
+  retire(far, item);
+  const ItemState state = ItemState::decode(fabric::load_word(store_->at(item.address())));
+  EXPECT_EQ(state.kind, ItemKind::retired);
+  EXPECT_GE(state.value, began);
+  near.session->end_operation(began);
+}
+
+TEST_F(Remote, WhatItCanNotKnowYetMayBe) {
+  Process far(elsewhere(*store_));
+  const std::uint16_t nobody_yet = 7;
+  EXPECT_TRUE(far.session->is_gone(nobody_yet, far.session->now() - 1));
+  EXPECT_FALSE(far.session->is_gone(nobody_yet, far.session->now())) << "it may have come since";
+  EXPECT_FALSE(far.session->may_still_run(nobody_yet, far.session->now() - 1));
+  EXPECT_TRUE(far.session->may_still_run(nobody_yet, far.session->now()));
+}
+
+TEST_F(Remote, WhatItKeepsIsSafeFromItself) {
+  Process far(elsewhere(*store_));
+  const base::Nanos seen_at = far.session->now();
+  const ItemRef item = make_item(*store_, far, 100);
+  retire(far, item);
+  pass(2 * expiry_ns);
+  ASSERT_LE(far.session->kept_since(), seen_at);
+  EXPECT_NE(far.allocate(100).value(), item) << "it has not said that it is past what it saw";
+  refresh(far);
+  EXPECT_GT(far.session->kept_since(), seen_at);
+}
+
+TEST_F(Remote, LeavesItsCountsAndNothingElse) {
+  std::uint16_t number = 0;
+  {
+    Process far(elsewhere(*store_));
+    number = far.session->client();
+    far.session->count(Counter::get_hit, 5);
+    refresh(far);
+    far.session->count(Counter::get_hit, 2);
+    EXPECT_EQ(entry(far).open, 1U);
+    EXPECT_NE(entry(far).op_start_ns, 0U);
+  }
+  Process near(*store_);
+  EXPECT_EQ(near.session->client(), number) << "its number is free";
+  EXPECT_EQ(near.session->totals()[Counter::get_hit], 7U);
+  EXPECT_EQ(entry(near).unfinished_moves, 0U);
+  EXPECT_FALSE(near.session->took_over());
+}
+
+// Nobody knows whether a remote session that died had begun a move.
+TEST_F(Remote, LeavesMovesInDoubtWhenItDies) {
+  Process near(*store_);
+  {
+    Process far(elsewhere(*store_));
+    store_->kill(far.session->client());
+    EXPECT_EQ(near.run(near.session->take_dead(0)).value(), far.session->client());
+    ASSERT_TRUE(near.run(near.session->bury(far.session->client())).has_value());
+  }
+  EXPECT_EQ(near.run(near.session->unfinished_moves_of_the_gone()).value(), 1U);
+}
+
+TEST_F(Remote, TakesTheNumberOfADeadClientAndGoesOnWithItsNonces) {
+  std::uint64_t last = 0;
+  auto first = std::make_unique<Process>(elsewhere(*store_));
+  for (int i = 0; i < 100; ++i) last = first->session->next_nonce();
+  const std::uint16_t number = first->session->client();
+  store_->kill(number);
+  // All numbers that nobody ever had are free: it is taken for its own sake.
+  Process reaper(elsewhere(*store_, 2));
+  ASSERT_EQ(reaper.run(reaper.session->take_dead(0)).value(), number);
+  ASSERT_TRUE(reaper.run(reaper.session->bury(number)).has_value());
+  Process second(elsewhere(*store_, 3));
+  ASSERT_EQ(second.session->client(), number);
+  EXPECT_GT(second.session->next_nonce(), last);
+}
+
+}  // namespace
+}  // namespace loch::memory

@@ -18,13 +18,14 @@
 namespace loch::sim {
 namespace {
 
-constexpr std::array<std::string_view, 7> kind_names = {"get",     "exists", "put",  "insert",
-                                                        "replace", "remove", "erase"};
+constexpr std::array<std::string_view, 8> kind_names = {"get",     "exists", "put",   "insert",
+                                                        "replace", "remove", "erase", "expire"};
 constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found", "exists",
                                                            "changed", "unknown",   "failed"};
 constexpr const char* operation_name = "history";
 
 bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
+bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
 
 std::string escape(std::string_view key) {
   std::string escaped;
@@ -124,7 +125,7 @@ class Parser {
     if (!kind || !escaped) return false;
     auto key = unescape(*escaped);
     const auto written = writes(*kind) ? fields.number() : std::optional(no_value);
-    const auto expected = *kind == Kind::replace ? fields.number() : std::optional(no_value);
+    const auto expected = expects(*kind) ? fields.number() : std::optional(no_value);
     if (!key || !written || !expected || !fields.done()) return false;
     // A client that was killed and goes on in its file may number from the start again: what was open stays
     // so.
@@ -194,7 +195,7 @@ std::string describe(const Operation& operation) {
   std::string text =
       fmt::format("client {}: {} {}", operation.client, name(operation.kind), escape(operation.key));
   if (writes(operation.kind)) text += fmt::format(" {}", operation.written);
-  if (operation.kind == Kind::replace) text += fmt::format(" expecting {}", operation.expected);
+  if (expects(operation.kind)) text += fmt::format(" expecting {}", operation.expected);
   if (operation.outcome == Outcome::unknown) return text + " -> (unknown)";
   text += fmt::format(" -> {}", name(operation.outcome));
   if (operation.kind == Kind::get && operation.outcome == Outcome::ok)
@@ -236,7 +237,7 @@ Result<std::uint64_t> HistoryWriter::invoke(const Invocation& invocation) {
   std::string line = fmt::format("> {} {} {} {} {}", sequence, client_, invocation.at_ns,
                                  name(invocation.kind), escape(invocation.key));
   if (writes(invocation.kind)) line += fmt::format(" {}", invocation.written);
-  if (invocation.kind == Kind::replace) line += fmt::format(" {}", invocation.expected);
+  if (expects(invocation.kind)) line += fmt::format(" {}", invocation.expected);
   line += '\n';
   if (auto appended = append(line); !appended) return std::unexpected(std::move(appended).error());
   return sequence;

@@ -9,7 +9,7 @@
 //
 // The file, one event a line, fields separated by one space, numbers in decimal:
 //
-//   > SEQUENCE CLIENT TIME_NS KIND KEY [WRITTEN [EXPECTED]]     an operation begins
+//   > SEQUENCE CLIENT TIME_NS KIND KEY [WRITTEN] [EXPECTED]     an operation begins
 //   < SEQUENCE CLIENT TIME_NS OUTCOME [VALUE]                   and ends
 //   # anything                                                  a remark
 //
@@ -17,8 +17,9 @@
 //   < 7 3 81004099 changed
 //
 // KIND is one of the names of `Kind`, OUTCOME one of `Outcome`. WRITTEN is there for put, insert and replace,
-// EXPECTED for replace, VALUE for a get that is ok. Bytes of a key that are '%' or not printable ASCII stand
-// as %XX. SEQUENCE numbers a client's operations within its file; several may be open at once (multi_get).
+// EXPECTED for replace and expire, VALUE for a get that is ok. Bytes of a key that are '%' or not printable
+// ASCII stand as %XX. SEQUENCE numbers a client's operations within its file; several may be open at once
+// (multi_get).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ enum class Kind : std::uint8_t {
   insert,
   replace,
   remove,
-  erase,  // a remove that does not tell whether the key was there
+  erase,   // a remove that does not tell whether the key was there
+  expire,  // the end of a value's time: from then on that value may vanish, or be gone. Nobody is told of it
 };
 
 enum class Outcome : std::uint8_t {
@@ -66,7 +68,7 @@ struct Operation {
   std::string key{};
   Kind kind = Kind::get;
   ValueId written = no_value;   // put, insert, replace
-  ValueId expected = no_value;  // replace
+  ValueId expected = no_value;  // replace; expire: the value whose time is over
   Outcome outcome = Outcome::unknown;
   ValueId found = no_value;  // get that is ok
   // Of one clock for all clients, or any numbers in the order of real time. Never later than the true

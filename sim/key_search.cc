@@ -14,6 +14,8 @@ using Loose = KeyHistory::Loose;
 
 bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
 bool removes(Kind kind) { return kind == Kind::remove || kind == Kind::erase; }
+bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
+bool changes(Kind kind) { return writes(kind) || removes(kind) || kind == Kind::expire; }
 
 // Whether it leaves every state as it was. (A put of a value that nobody read may leave state_other as it
 // was, and yet matter after a remove.)
@@ -44,6 +46,8 @@ std::optional<State> apply(const Done& done, State state) {
       return done.outcome == Outcome::ok ? become_if(present, state_absent) : keep_if(!present);
     case Kind::erase:
       return state_absent;
+    case Kind::expire:
+      break;  // never answered
   }
   return std::nullopt;
 }
@@ -56,6 +60,7 @@ State apply(const Loose& loose, State state) {
     case Kind::insert:
       return state == state_absent ? loose.written : state;
     case Kind::replace:
+    case Kind::expire:
       return state == loose.expected ? loose.written : state;
     case Kind::remove:
     case Kind::erase:
@@ -92,7 +97,7 @@ class Preparation {
     for (const Operation* operation : operations) {
       if (operation->outcome == Outcome::failed) continue;
       if (operation->outcome == Outcome::unknown) {
-        if (writes(operation->kind) || removes(operation->kind)) pending_.push_back(operation);
+        if (changes(operation->kind)) pending_.push_back(operation);
       } else {
         answered_.push_back(operation);
       }
@@ -158,11 +163,26 @@ class Preparation {
     // be missed.
     for (const Operation* operation : pending_) {
       if (operation->kind != Kind::replace) continue;
-      const auto writer = writers_.find(operation->expected);
-      const bool was_there = writer != writers_.end() &&
-                             (writer->second->outcome == Outcome::ok || seen_by_.contains(writer->second));
+      const Operation* const writer = writer_of(operation->expected);
+      const bool was_there =
+          writer != nullptr && (writer->outcome == Outcome::ok || seen_by_.contains(writer));
       if (was_there || seen_by_.contains(operation)) add(operation->expected);
     }
+    // A value that may vanish is told from all that do not, read or not; so is what replaces of unknown
+    // outcome may have made it of.
+    for (const Operation* operation : pending_) {
+      if (operation->kind != Kind::expire) continue;
+      const Operation* writer = writer_of(operation->expected);
+      while (writer != nullptr && may_vanish_.insert(writer->written).second) {
+        add(writer->written);
+        writer = writer->kind == Kind::replace ? writer_of(writer->expected) : nullptr;
+      }
+    }
+  }
+
+  [[nodiscard]] const Operation* writer_of(ValueId value) const {
+    const auto found = writers_.find(value);
+    return found == writers_.end() ? nullptr : found->second;
   }
 
   [[nodiscard]] State state_of(ValueId value) const {
@@ -221,8 +241,8 @@ class Preparation {
     loose_of(Kind::insert, state_other, state_absent);
     for (const Operation* operation : pending_) {
       if (seen_by_.contains(operation)) continue;
-      const State written = removes(operation->kind) ? state_absent : state_of(operation->written);
-      const State expected = operation->kind == Kind::replace ? state_of(operation->expected) : state_absent;
+      const State written = writes(operation->kind) ? state_of(operation->written) : state_absent;
+      const State expected = expects(operation->kind) ? state_of(operation->expected) : state_absent;
       if (expected == state_other) continue;  // see name_values
       // Without an answer the two are alike.
       const Kind kind = removes(operation->kind) ? Kind::remove : operation->kind;
@@ -242,6 +262,7 @@ class Preparation {
   std::unordered_map<ValueId, const Operation*> writers_;
   std::unordered_map<const Operation*, std::uint64_t> seen_by_;  // the first response that showed its value
   std::unordered_map<ValueId, State> states_;
+  std::set<ValueId> may_vanish_;  // or may become, unanswered, what may
   std::map<std::tuple<Kind, State, State>, std::size_t> loose_places_;
   KeyHistory result_;
 };
@@ -354,8 +375,8 @@ void KeySearch::expand_loose(const Configuration& from) {
     // The oldest are used first, so the next one is there if any is.
     const std::size_t used = from.loose_used[i];
     if (used == loose.invoked_ns.size() || loose.invoked_ns[used] > frontier_ns_) continue;
-    // A replace needs no count: the value that it expects is there but once, and it ends that.
-    const bool counts = loose.kind != Kind::replace;
+    // What expects a value needs no count: that value is there but once, and this ends it.
+    const bool counts = !expects(loose.kind);
     Configuration to = from;
     if (counts) ++to.loose_used[i];
     to.state = after;

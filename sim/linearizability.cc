@@ -26,7 +26,10 @@ constexpr std::size_t shown_unanswered_max = 8;
 
 bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
 
+bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
+
 bool can_answer(Kind kind, Outcome outcome) {
+  if (kind == Kind::expire) return outcome == Outcome::unknown || outcome == Outcome::failed;
   switch (outcome) {
     case Outcome::ok:
     case Outcome::unknown:
@@ -47,8 +50,8 @@ std::optional<std::string_view> fault_of(const Operation& operation) {
   if (!can_answer(operation.kind, operation.outcome)) return "an answer that this operation can not give";
   if (operation.responded_ns < operation.invoked_ns) return "answered before it was asked";
   if (writes(operation.kind) && operation.written == no_value) return "a write without a value id";
-  if (operation.kind == Kind::replace && operation.expected == no_value)
-    return "a replace without an expected value";
+  if (expects(operation.kind) && operation.expected == no_value)
+    return "a replace or an expire without an expected value";
   if (operation.kind == Kind::get && operation.outcome == Outcome::ok && operation.found == no_value) {
     return "a get without the value that it found";
   }

@@ -27,6 +27,7 @@
 //   replace  ok if the value is the expected one, changed if it is another, otherwise not_found
 //   remove   ok if present, otherwise not_found
 //   erase    ok
+//   expire   never answered: absent afterwards if the value is the expected one, otherwise as before
 #pragma once
 
 #include <cstdint>

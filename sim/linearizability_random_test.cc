@@ -37,8 +37,10 @@ std::string text(const History& history) {
 bool writes(const Operation& o) {
   return o.kind == Kind::put || o.kind == Kind::insert || o.kind == Kind::replace;
 }
+bool expects(const Operation& o) { return o.kind == Kind::replace || o.kind == Kind::expire; }
 bool may_remove(const Operation& o) {
-  return o.kind == Kind::erase || (o.kind == Kind::remove && o.outcome != Outcome::not_found);
+  return o.kind == Kind::expire || o.kind == Kind::erase ||
+         (o.kind == Kind::remove && o.outcome != Outcome::not_found);
 }
 
 // What a map answers: fills in the outcome, and changes the value.
@@ -67,6 +69,10 @@ void execute(Operation& o, Value& value) {
     case Kind::erase:
       o.outcome = Outcome::ok;
       value.reset();
+      break;
+    case Kind::expire:
+      o.outcome = Outcome::unknown;
+      if (value == o.expected) value.reset();
       break;
   }
   if (writes(o) && o.outcome == Outcome::ok) value = o.written;
@@ -112,20 +118,27 @@ class AllOrders {
   std::vector<bool> used_;
 };
 
-// Small histories of any answers, most of them wrong.
-History arbitrary_history(Random& random) {
+// Small histories of any answers, most of them wrong. Of the writes, and of the others, so many have an
+// unknown outcome or are the end of a value's time.
+struct Doubts {
+  double unknown = 0.2;
+  double expire = 0.1;
+};
+
+History arbitrary_history(Random& random, const Doubts& doubts) {
   const std::size_t size = 1 + below(random, 7);
   History history;
   for (std::size_t i = 0; i < size; ++i) {
     Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 7))};
+    if (chance(random, doubts.expire)) o.kind = Kind::expire;
     if (writes(o)) o.written = i + 1;
-    if (o.kind == Kind::replace) o.expected = 1 + below(random, size);
+    if (expects(o)) o.expected = 1 + below(random, size);
     Value value;
     if (chance(random, 0.6)) value = 1 + below(random, size);
     execute(o, value);
     o.invoked_ns = below(random, 12);
     o.responded_ns = o.invoked_ns + below(random, 5);
-    if (chance(random, 0.2)) {
+    if (o.kind == Kind::expire || chance(random, doubts.unknown)) {
       o.outcome = Outcome::unknown;
       o.found = no_value;
       o.responded_ns = never_ns;
@@ -142,8 +155,17 @@ struct Shape {
   double unknown = 0;       // of the operations; their client goes on as another
   double long_running = 0;  // take a thousand times as long
   double well_guessed = 0;  // replaces that expect what is there without having read it
+  double mortal = 0;        // of the writes; their values may be gone from some time on
   std::array<unsigned, 7> mix = {6, 1, 3, 2, 2, 2, 1};  // get exists put insert replace remove erase
 };
+
+Operation end_of(const Operation& write, std::uint64_t over_ns) {
+  return {.client = write.client,
+          .key = write.key,
+          .kind = Kind::expire,
+          .expected = write.written,
+          .invoked_ns = over_ns};
+}
 
 // A history of true atomic registers: every operation takes effect at one random instant between its
 // invocation and its response; if its outcome is unknown, at any later time, or never.
@@ -169,6 +191,11 @@ History true_history(Random& random, const Shape& shape) {
         if (chance(random, 0.5)) effect_ns = chance(random, 0.5) ? never_ns : now_ns + below(random, 10'000);
       }
       planned.push_back({o, effect_ns});
+      if (writes(o) && chance(random, shape.mortal)) {
+        const std::uint64_t over_ns = now_ns + below(random, 500);
+        planned.push_back(
+            {end_of(o, over_ns), chance(random, 0.3) ? never_ns : over_ns + below(random, 300)});
+      }
       now_ns += length_ns + 1 + below(random, 60);
     }
   }
@@ -218,7 +245,18 @@ TEST_F(RandomHistoryTest, ShortHistoriesOfAnyAnswersAgreeWithASearchOfAllOrders)
   constexpr std::size_t rounds = 30'000;
   for (std::uint64_t seed = base_seed; seed < base_seed + rounds && !HasFailure(); ++seed) {
     Random random(seed);
-    if (agrees(arbitrary_history(random), seed)) ++good;
+    if (agrees(arbitrary_history(random, {}), seed)) ++good;
+  }
+  EXPECT_GT(good, rounds / 20);
+  EXPECT_LT(good, rounds - (rounds / 20));
+}
+
+TEST_F(RandomHistoryTest, ShortHistoriesWithManyEndsAndUnknownOutcomesAgreeWithASearchOfAllOrders) {
+  std::size_t good = 0;
+  constexpr std::size_t rounds = 30'000;
+  for (std::uint64_t seed = base_seed; seed < base_seed + rounds && !HasFailure(); ++seed) {
+    Random random(seed);
+    if (agrees(arbitrary_history(random, {.unknown = 0.5, .expire = 0.35}), seed)) ++good;
   }
   EXPECT_GT(good, rounds / 20);
   EXPECT_LT(good, rounds - (rounds / 20));
@@ -229,7 +267,11 @@ TEST_F(RandomHistoryTest, ShortHistoriesWithOneWrongAnswerAgreeWithASearchOfAllO
   constexpr std::size_t rounds = 30'000;
   for (std::uint64_t seed = base_seed; seed < base_seed + rounds && !HasFailure(); ++seed) {
     Random random(seed);
-    const Shape shape{.operations = 7, .clients = 1 + below(random, 7), .unknown = 0.25, .well_guessed = 0.7};
+    const Shape shape{.operations = 7,
+                      .clients = 1 + below(random, 7),
+                      .unknown = 0.25,
+                      .well_guessed = 0.7,
+                      .mortal = chance(random, 0.5) ? 0.3 : 0.0};
     History history = true_history(random, shape);
     EXPECT_TRUE(agrees(history, seed));
     Operation& changed = history[below(random, history.size())];
@@ -251,7 +293,8 @@ TEST_F(RandomHistoryTest, LongHistoriesOfTrueRegistersAreLinearizable) {
                       .keys = 1 + below(random, 3),
                       .clients = 1 + below(random, 10),
                       .unknown = chance(random, 0.5) ? 0.1 : 0.0,
-                      .long_running = chance(random, 0.3) ? 0.01 : 0.0};
+                      .long_running = chance(random, 0.3) ? 0.01 : 0.0,
+                      .mortal = chance(random, 0.5) ? 0.5 : 0.0};
     const CheckResult result = check_linearizability(true_history(random, shape));
     EXPECT_TRUE(result.linearizable()) << "seed " << seed << '\n' << result.explanation;
   }
@@ -397,7 +440,8 @@ TEST_F(RandomHistoryTest, BrokenHistoriesOfTrueRegistersAreNotLinearizable) {
     const Shape shape{.operations = 60 + below(random, 200),
                       .keys = 1 + below(random, 2),
                       .clients = 1 + below(random, 6),
-                      .unknown = chance(random, 0.3) ? 0.02 : 0.0};
+                      .unknown = chance(random, 0.3) ? 0.02 : 0.0,
+                      .mortal = chance(random, 0.3) ? 0.1 : 0.0};
     const std::size_t how = seed % breakers.size();
     History history = true_history(random, shape);
     if (!breakers[how](history, random)) continue;

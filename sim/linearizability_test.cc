@@ -45,6 +45,10 @@ Operation replace(std::uint64_t from, std::uint64_t to, ValueId expected, ValueI
                   Outcome outcome = Outcome::ok) {
   return op(Kind::replace, from, to, outcome, value, expected);
 }
+// From `from` on.
+Operation expire(std::uint64_t from, ValueId value) {
+  return op(Kind::expire, from, never_ns, Outcome::unknown, no_value, value);
+}
 Operation lost(Operation operation) {
   operation.outcome = Outcome::unknown;
   operation.found = no_value;
@@ -83,6 +87,49 @@ TEST(LinearizabilityTest, AnEraseLeavesNothing) {
   expect_bad({put(1, 2, 10), erased, got(5, 6, 10)});
   expect_good({put(1, 2, 10), lost(erased), missed(5, 6)});
   expect_good({put(1, 2, 10), lost(erased), got(5, 6, 10)});
+}
+
+TEST(LinearizabilityTest, AValueMayVanishWhenItsTimeIsOver) {
+  const Operation over = expire(3, 10);
+  expect_good({put(1, 2, 10), over, missed(5, 6)});
+  expect_good({put(1, 2, 10), over, got(5, 6, 10), got(7, 8, 10)});
+  expect_good({put(1, 2, 10), over, got(5, 6, 10), missed(7, 8), insert(9, 10, 11)});
+  expect_bad({put(1, 2, 10), over, missed(5, 6), got(7, 8, 10)});
+  expect_bad({put(1, 2, 10), expire(7, 10), missed(5, 6)});
+}
+
+TEST(LinearizabilityTest, NoOtherValueVanishesInstead) {
+  expect_bad({put(1, 2, 10), expire(3, 10), put(4, 5, 11), missed(6, 7)});
+  expect_bad({put(1, 2, 10), expire(3, 10), put(4, 5, 11), got(6, 7, 11), missed(8, 9)});
+  expect_bad({put(1, 2, 10), expire(3, 77), missed(4, 5)});
+  // Its writer had no effect.
+  expect_bad({put(1, 2, 10), insert(3, 4, 11, Outcome::exists), expire(3, 11), missed(6, 7)});
+  expect_bad({put(1, 2, 10), op(Kind::put, 3, 4, Outcome::failed, 11), expire(3, 11), missed(6, 7)});
+  // It vanishes once.
+  expect_bad({put(1, 2, 10), expire(3, 10), missed(4, 5), put(6, 7, 11), expire(6, 10), missed(8, 9)});
+}
+
+TEST(LinearizabilityTest, AValueOfUnknownOutcomeThatNobodyReadMayVanishToo) {
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), expire(4, 11), missed(5, 6)});
+  expect_good({put(1, 2, 10), lost(replace(3, 0, 10, 11)), expire(4, 11), missed(5, 6)});
+  expect_bad({put(1, 2, 10), lost(insert(3, 0, 11)), expire(4, 11), missed(5, 6)});
+  // The value comes of two others that nobody read either.
+  expect_good({put(1, 2, 10), lost(put(3, 0, 11)), lost(replace(3, 0, 11, 12)), lost(replace(3, 0, 12, 13)),
+               expire(4, 13), missed(5, 6)});
+  expect_bad(
+      {put(1, 2, 10), lost(replace(3, 0, 11, 12)), lost(replace(3, 0, 12, 11)), expire(4, 12), missed(5, 6)});
+}
+
+// Every value may vanish, and the one that does not is read at the end.
+TEST(LinearizabilityTest, ManyEndsAreNotManyOrders) {
+  std::vector<Operation> history;
+  for (std::uint64_t t = 2; t < 1000; t += 4) {
+    history.insert(history.end(), {put(t, t + 1, t), expire(t + 1, t), exists(t + 2, t + 3, t % 8 == 2)});
+  }
+  history.push_back(put(1000, 1001, 1000));
+  history.push_back(missed(1002, 1003));
+  const CheckResult result = check_linearizability(history, {.configurations_max = 10'000});
+  EXPECT_EQ(result.verdict, Verdict::not_linearizable) << result.explanation;
 }
 
 TEST(LinearizabilityTest, AReadBesideAWriteMayGiveEither) {
@@ -276,6 +323,9 @@ TEST(LinearizabilityTest, WhatIsNoHistoryIsMalformed) {
       {op(Kind::remove, 1, 2, Outcome::exists)},
       {op(Kind::erase, 1, 2, Outcome::not_found)},
       {op(Kind::replace, 1, 2, Outcome::ok, 10, no_value)},
+      {expire(1, no_value)},
+      {op(Kind::expire, 1, 2, Outcome::ok, no_value, 10)},
+      {op(Kind::expire, 1, 2, Outcome::not_found, no_value, 10)},
   };
   for (const auto& history : malformed) {
     const CheckResult result = check_linearizability(history);

@@ -26,11 +26,14 @@ void Recorder::respond(Index index, Outcome outcome, base::Nanos now, ValueId fo
   operation.responded_ns = outcome == Outcome::unknown ? never_ns : now;
 }
 
-// That a value is gone when its time has come is what a remove does that somebody asked for then.
 void Recorder::make_mortal(Index index, base::Nanos dying_at) {
   const Operation put = history_[index];
   written_[put.written].dying_at = dying_at;
-  history_.push_back({.client = put.client, .key = put.key, .kind = Kind::remove, .invoked_ns = dying_at});
+  history_.push_back({.client = put.client,
+                      .key = put.key,
+                      .kind = Kind::expire,
+                      .expected = put.written,
+                      .invoked_ns = dying_at});
 }
 
 void Recorder::make_dead(Index index, base::Nanos dead_at) {
@@ -67,21 +70,22 @@ std::vector<Operation> Recorder::timeless_history() const {
     if (value.dying_at != lives_on) ends[value.key].push_back(value);
   }
   for (Operation& operation : history) {
-    const bool conditional = operation.kind == Kind::replace || operation.kind == Kind::remove;
-    if (!conditional || operation.outcome != Outcome::ok) continue;
-    const auto of_key = ends.find(operation.key);
-    if (of_key == ends.end()) continue;
+    if (operation.outcome != Outcome::ok) continue;
     const base::Nanos asked_at = operation.invoked_ns / tick_ns_ * tick_ns_ - lag_ns_;
-    const bool meanwhile = std::ranges::any_of(of_key->second, [&](const Written& value) {
-      return value.dead_at > asked_at && value.dying_at <= operation.responded_ns;
-    });
-    if (!meanwhile) continue;
+    const auto ends_meanwhile = [&](const Written& value) {
+      return value.dying_at != lives_on && value.dead_at > asked_at &&
+             value.dying_at <= operation.responded_ns;
+    };
     if (operation.kind == Kind::replace) {
+      const auto expected = written_.find(operation.expected);
+      if (expected == written_.end() || !ends_meanwhile(expected->second)) continue;
       operation.kind = Kind::put;
       operation.expected = no_value;
-    } else {
-      operation.outcome = Outcome::unknown;
-      operation.responded_ns = never_ns;
+    } else if (operation.kind == Kind::remove) {
+      const auto of_key = ends.find(operation.key);
+      // Whether the value was there still, it does not tell; that none is afterwards, it does.
+      if (of_key != ends.end() && std::ranges::any_of(of_key->second, ends_meanwhile))
+        operation.kind = Kind::erase;
     }
   }
   return history;

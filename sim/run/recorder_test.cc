@@ -44,6 +44,44 @@ TEST(Recorder, AMortalValueIsGoneInTime) {
   EXPECT_FALSE(check_linearizability(recorder.timeless_history()).linearizable());
 }
 
+// What is there is another one's value, and that one does not end.
+TEST(Recorder, NothingElseIsGoneWithAMortalValue) {
+  Recorder recorder;
+  const ValueId mortal = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
+  recorder.make_mortal(put, 100);
+  recorder.respond(put, Outcome::ok, 20);
+  const auto next = recorder.invoke(1, Kind::put, "k", 30, recorder.new_value());
+  recorder.respond(next, Outcome::ok, 40);
+  EXPECT_TRUE(check_linearizability(recorder.timeless_history()).linearizable());
+  const auto late = recorder.invoke(2, Kind::get, "k", 110);
+  recorder.respond(late, Outcome::not_found, 120);
+  EXPECT_FALSE(check_linearizability(recorder.timeless_history()).linearizable());
+}
+
+// A remove may come before the end of the value that it met, or after.
+TEST(Recorder, ARemoveMayBeOvertakenByTheEndOfAValue) {
+  Recorder recorder;
+  const ValueId mortal = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
+  recorder.make_mortal(put, 100);
+  recorder.make_dead(put, 100);
+  recorder.respond(put, Outcome::ok, 20);
+  const auto remove = recorder.invoke(1, Kind::remove, "k", 90);
+  const auto get = recorder.invoke(2, Kind::get, "k", 105);
+  recorder.respond(get, Outcome::not_found, 107);
+  const auto again = recorder.invoke(2, Kind::remove, "k", 108);
+  recorder.respond(again, Outcome::not_found, 109);
+  recorder.respond(remove, Outcome::ok, 110);
+  EXPECT_TRUE(check_linearizability(recorder.timeless_history()).linearizable());
+  // It is over all the same: what is written later stays.
+  const auto next = recorder.invoke(1, Kind::put, "k", 120, recorder.new_value());
+  recorder.respond(next, Outcome::ok, 130);
+  const auto late = recorder.invoke(2, Kind::get, "k", 140);
+  recorder.respond(late, Outcome::not_found, 150);
+  EXPECT_FALSE(check_linearizability(recorder.timeless_history()).linearizable());
+}
+
 // A replace that is under way when the time of what it expects is over may come before that or after it. What
 // the time is the clients' clock says, which may be behind.
 class ReplaceAtTheEnd : public testing::TestWithParam<std::pair<base::Nanos, base::Nanos>> {};

@@ -52,6 +52,15 @@ std::optional<State> apply(const Done& done, State state) {
   return std::nullopt;
 }
 
+// Whether the two do the same in every state, and `first` was neither invoked nor answered later.
+bool is_first_of_two_alike(const Done& first, const Done& second) {
+  const auto does = [](const Done& done) {
+    return std::tuple(done.origin->kind, done.outcome, done.written, done.expected, done.found);
+  };
+  return does(first) == does(second) && first.origin->invoked_ns <= second.origin->invoked_ns &&
+         first.responded_ns <= second.responded_ns;
+}
+
 // The state after a write that nobody had an answer to.
 State apply(const Loose& loose, State state) {
   switch (loose.kind) {
@@ -210,9 +219,14 @@ class Preparation {
     }
     std::ranges::sort(all, {}, [](const Done& d) { return std::pair(d.origin->invoked_ns, d.responded_ns); });
     for (const Done& next : all) {
-      const auto chain = std::ranges::find_if(result_.chains, [&next](const std::vector<Done>& c) {
-        return c.back().responded_ns < next.origin->invoked_ns;
+      auto chain = std::ranges::find_if(result_.chains, [&next](const std::vector<Done>& c) {
+        return is_first_of_two_alike(c.back(), next);
       });
+      if (chain == result_.chains.end()) {
+        chain = std::ranges::find_if(result_.chains, [&next](const std::vector<Done>& c) {
+          return c.back().responded_ns < next.origin->invoked_ns;
+        });
+      }
       if (chain != result_.chains.end()) {
         chain->push_back(next);
       } else {

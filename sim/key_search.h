@@ -40,7 +40,7 @@ struct KeyHistory {
     std::vector<std::uint64_t> invoked_ns{};  // rising
   };
 
-  std::vector<std::vector<Done>> chains;  // within a chain each responded before the next was invoked
+  std::vector<std::vector<Done>> chains;  // in a chain each comes before the next, and responded no later
   std::vector<Loose> loose;
   std::vector<ValueId> named;  // the value of state_named_first + i
 

@@ -5,19 +5,23 @@
 // only if its part for each key is): linearize some operation that no other one must precede, go on from the
 // key's new state, try another one when stuck; never visit a configuration (operations linearized so far,
 // state) twice. What keeps it fast:
-// 1. The operations of a key are cut into chains, each in the order of real time, as few as were ever in
-// flight at
-//    once. What is linearized so far is then one position a chain, exactly, however long the history is.
+// 1. The operations of a key are cut into chains, each in the order of real time, no more of them than
+//    operations were ever in flight at once. What is linearized so far is then one position a chain,
+//    exactly, however long the history is.
 // 2. An operation that may come next and is answered by the present state without changing it is taken at
-// once: if any
-//    order works from here, then one that begins with it does.
-// 3. A write whose value somebody saw took effect before that one's response, whether or not its own outcome
-// is known.
-// 4. Writes of unknown outcome whose values nobody saw differ only in what they do to the state, so they are
-// counted,
-//    not told apart; and a configuration that used fewer of them covers the same one that used more. So
-//    thousands of killed clients do not make the search exponential.
+//    once: if any order works from here, then one that begins with it does.
+// 3. A write whose value somebody saw took effect before that one's response, whether or not its own
+//    outcome is known.
+// 4. Writes of unknown outcome whose values nobody saw differ only in what they do to the state, so they
+//    are counted, not told apart; and a configuration that used fewer of them covers the same one that used
+//    more. So thousands of killed clients do not make the search exponential.
 // 5. A value is written once. Nothing takes its place while an operation that saw it is not linearized.
+// 6. Of two operations that do the same in every state (put values that nobody read, say), the one that was
+//    neither invoked nor answered later comes first: where it does not, the two can change places. So they
+//    share a chain even if they were in flight together.
+// 7. A value may vanish when its time is over, once, for it is there but once; no other one does instead.
+//    So the ends of values need not be counted. But a value that may vanish is a state of its own, even if
+//    nobody read it.
 //
 // The state of a key is absent, or the id of its value:
 //   get      ok with the value, or not_found

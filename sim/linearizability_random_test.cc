@@ -118,27 +118,30 @@ class AllOrders {
   std::vector<bool> used_;
 };
 
-// Small histories of any answers, most of them wrong. Of the writes, and of the others, so many have an
-// unknown outcome or are the end of a value's time.
-struct Doubts {
-  double unknown = 0.2;
-  double expire = 0.1;
+// Small histories of any answers, most of them wrong.
+struct Draw {
+  double unknown = 0.2;  // of the outcomes
+  double expire = 0.1;   // of the operations; a value's time is over
+  double plain = 0;      // of the operations: writes and removes that are often alike
+  std::uint64_t length_ns_max = 4;
 };
 
-History arbitrary_history(Random& random, const Doubts& doubts) {
+History arbitrary_history(Random& random, const Draw& draw) {
   const std::size_t size = 1 + below(random, 7);
   History history;
   for (std::size_t i = 0; i < size; ++i) {
     Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 7))};
-    if (chance(random, doubts.expire)) o.kind = Kind::expire;
+    constexpr std::array<Kind, 4> plain = {Kind::put, Kind::insert, Kind::remove, Kind::exists};
+    if (chance(random, draw.plain)) o.kind = plain[below(random, plain.size())];
+    if (chance(random, draw.expire)) o.kind = Kind::expire;
     if (writes(o)) o.written = i + 1;
     if (expects(o)) o.expected = 1 + below(random, size);
     Value value;
     if (chance(random, 0.6)) value = 1 + below(random, size);
     execute(o, value);
     o.invoked_ns = below(random, 12);
-    o.responded_ns = o.invoked_ns + below(random, 5);
-    if (o.kind == Kind::expire || chance(random, doubts.unknown)) {
+    o.responded_ns = o.invoked_ns + below(random, draw.length_ns_max + 1);
+    if (o.kind == Kind::expire || chance(random, draw.unknown)) {
       o.outcome = Outcome::unknown;
       o.found = no_value;
       o.responded_ns = never_ns;
@@ -257,6 +260,18 @@ TEST_F(RandomHistoryTest, ShortHistoriesWithManyEndsAndUnknownOutcomesAgreeWithA
   for (std::uint64_t seed = base_seed; seed < base_seed + rounds && !HasFailure(); ++seed) {
     Random random(seed);
     if (agrees(arbitrary_history(random, {.unknown = 0.5, .expire = 0.35}), seed)) ++good;
+  }
+  EXPECT_GT(good, rounds / 20);
+  EXPECT_LT(good, rounds - (rounds / 20));
+}
+
+TEST_F(RandomHistoryTest, ShortHistoriesOfOperationsThatAreAlikeAgreeWithASearchOfAllOrders) {
+  std::size_t good = 0;
+  constexpr std::size_t rounds = 30'000;
+  for (std::uint64_t seed = base_seed; seed < base_seed + rounds && !HasFailure(); ++seed) {
+    Random random(seed);
+    const Draw draw{.unknown = 0.1, .expire = 0.05, .plain = 0.8, .length_ns_max = 1 + below(random, 12)};
+    if (agrees(arbitrary_history(random, draw), seed)) ++good;
   }
   EXPECT_GT(good, rounds / 20);
   EXPECT_LT(good, rounds - (rounds / 20));

@@ -168,6 +168,9 @@ void draw_workload(base::Random& random, Setup& setup) {
     setup.think_max_ns = 0;
     setup.mix = {40, 2, 5, 30, 2, 20, 1, 0, 0, 0};
     setup.network.delay_max_ns = one_of(random, {3'000UL, 50'000UL});
+    // Others are met in the index, not in each other's items.
+    setup.narrowing.filter_mask = 0xff;
+    if (random.below(4) != 0) setup.remote_chance = 0;
     setup.value_bytes_max = 3'000;
     setup.value_bytes_min = 2'000;
   }

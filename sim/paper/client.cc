@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace loch::sim::paper {
@@ -234,8 +235,9 @@ coro::Task<Result<Ite>> Client::write_dte(std::string_view key, std::string_view
   const Ite ite = Ite::of(data_table_, dtes_used_++);
   const auto bytes = std::make_unique<std::array<std::byte, dte_bytes>>();
   std::memcpy(bytes->data(), &header, sizeof header);
-  std::memcpy(bytes->data() + sizeof header, key.data(), key.size());
-  std::memcpy(bytes->data() + sizeof header + key.size(), value.data(), value.size());
+  const auto text = std::as_bytes(std::span(key));
+  const auto rest = std::ranges::copy(text, bytes->data() + sizeof header).out;
+  std::ranges::copy(std::as_bytes(std::span(value)), rest);
   if (auto written = co_await endpoint_.write(ite.address(), *bytes); !written)
     co_return std::unexpected(std::move(written.error()));
   co_return ite;

@@ -149,13 +149,12 @@ class SimPort final : public Port {
       const base::Nanos way = delay(random, network);
       if (simulation_.now() + way >= flight->deadline) expire(flight);
       simulation_.after(way, [this, flight, &operation, from = cut[i], to = cut[i + 1]] {
-        arrive(flight, operation, from, to);
+        if (!flight->landed) arrive(flight, operation, from, to);  // else this port may be gone
       });
     }
   }
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
-    if (flight->landed) return;
     if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
       return expire(flight);
     if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
@@ -181,7 +180,9 @@ class SimPort final : public Port {
     SimStore& sim = fabric_.sim();
     if (const auto busy = sim.busy_.find(at); busy != sim.busy_.end()) {
       if (busy->second >= flight->deadline) expire(flight);
-      simulation_.at(busy->second, [this, flight, &operation] { arrive(flight, operation, 0, word_bytes); });
+      simulation_.at(busy->second, [this, flight, &operation] {
+        if (!flight->landed) arrive(flight, operation, 0, word_bytes);
+      });
       return;
     }
     operation.result = load_word(at);

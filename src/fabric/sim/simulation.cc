@@ -31,15 +31,17 @@ void Simulation::move_to(base::Nanos time) {
 }
 
 HostClock::HostClock(Simulation& simulation, std::int64_t drift_ppm)
-    : simulation_(simulation),
-      drift_ppm_(drift_ppm),
-      set_at_(simulation.now()),
-      set_to_(simulation.now()),
-      reading_(simulation.now()) {
+    : simulation_(simulation), drift_ppm_(drift_ppm) {
+  const std::scoped_lock lock(simulation_.guard());
+  set_at_ = set_to_ = simulation_.now();
+  tell();
   simulation_.host_clocks_.push_back(this);
 }
 
-HostClock::~HostClock() { std::erase(simulation_.host_clocks_, this); }
+HostClock::~HostClock() {
+  const std::scoped_lock lock(simulation_.guard());
+  std::erase(simulation_.host_clocks_, this);
+}
 
 void HostClock::jump(std::int64_t by_ns) {
   set_to_ = now() + static_cast<base::Nanos>(by_ns);

@@ -43,9 +43,9 @@ class HostClock {
 
   Simulation& simulation_;
   std::int64_t drift_ppm_;
-  base::Nanos set_at_;  // by the simulation's time
-  base::Nanos set_to_;
-  std::atomic<base::Nanos> reading_;
+  base::Nanos set_at_ = 0;  // by the simulation's time
+  base::Nanos set_to_ = 0;
+  std::atomic<base::Nanos> reading_{0};
 };
 
 class Simulation {

@@ -74,6 +74,7 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
+    if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
     auto read = co_await read_slot(slot);
     if (!read) co_return std::unexpected(std::move(read.error()));
     const SlotWord word{*read};

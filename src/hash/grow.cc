@@ -266,6 +266,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
         here != nullptr) {
       if (is_settled({fabric::load_word(here)}, d)) continue;
     }
+    if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
     constexpr int rounds_max = 16;
     for (int round = 0;; ++round) {
       if (round == rounds_max) {

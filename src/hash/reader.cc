@@ -119,6 +119,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       co_return std::move(*answer);
     if (doubt.time_ran_out) {
       have_first = false;
+      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
     } else if (is_outdated(second) || is_damaged(second)) {
       const auto now = co_await read_directory();
       if (!now) co_return std::unexpected(now.error());
@@ -136,6 +137,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
         co_return std::move(*answer);
       if (!doubt.time_ran_out) co_return miss(key, doubt);
       have_first = false;
+      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
     } else {
       if (have_first) {
         if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
@@ -306,13 +308,15 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
 }
 
 coro::Task<Result<void>> Table::collect(Key key, KeyCollect* into) {
-  for (;;) {
+  for (unsigned retry = 0; retry < outdated_retries_max; ++retry) {
     if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
     if (auto done = co_await identify(key, into); !done) co_return done;
     const auto over = co_await outlived(into);
     if (!over) co_return std::unexpected(over.error());
     if (!*over) co_return Result<void>{};
   }
+  co_return fail(Errc::timed_out, "collect",
+                 "values of this key end faster than they can be looked at; try again", key.hash);
 }
 
 coro::Task<Result<bool>> Table::outlived(const KeyCollect* seen) {

@@ -33,13 +33,17 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
   const auto began = co_await session_.control().read_time();
   if (!began) co_return std::unexpected(began.error());
   base::Nanos start = *began;
-  Attempts waits(*this, "walk", 0);
-  while (start <= *began + memory::Session::write_lead_max_ns) {
-    co_await endpoint_.sleep_until(endpoint_.now() + memory::Session::write_lead_max_ns + 1);
+  constexpr base::Nanos lead = memory::Session::write_lead_max_ns;
+  const base::Nanos deadline = endpoint_.now() + lead + options_.timeout_ns;
+  while (start <= *began + lead) {
+    // Here the time is over after one wait; elsewhere it is if the store's host goes on telling it.
+    if (endpoint_.now() > deadline)
+      co_return fail(Errc::timed_out, "walk",
+                     "the store's time stands still; see whether the host of the store is alive");
+    co_await endpoint_.sleep_until(endpoint_.now() + lead + 1);
     const auto now = co_await session_.control().read_time();
     if (!now) co_return std::unexpected(now.error());
     start = *now;
-    if (auto more = co_await waits.again(); !more) co_return more;
   }
 
   std::vector<bool> visited;  // by unit_number

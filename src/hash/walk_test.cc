@@ -365,6 +365,16 @@ TEST(Cache, AnItemThatAWalkCameToIsNotKeptLonger) {
   EXPECT_EQ(cached.get("k").value(), "new");
 }
 
+// A walk waits before it begins, for longer than an operation may take here.
+TEST(Walk, NeedsNoMoreTimeThanAnOperationHas) {
+  const auto store = make_store();
+  Client client(*store, {.timeout_ns = base::millisecond_ns});
+  ASSERT_TRUE(client.put("k", "v").has_value());
+  const auto walked = client.walk();
+  ASSERT_TRUE(walked.has_value()) << walked.error().message();
+  EXPECT_EQ(walked->size(), 1U);
+}
+
 TEST(Cache, KeepsWithinItsBytes) {
   ItemCache cache(1'000);
   const std::vector<std::byte> bytes(300);

@@ -57,7 +57,7 @@ TEST(Blocks, ABlockThatWasBegunIsGoneOnWith) {
   const auto store = make_memory(geometry);
   for (const bool posts : {false, true}) {
     SCOPED_TRACE(posts ? "posted" : "mapped");
-    const auto join = [&] { return posts ? fake::remote(*store) : store->attach(); };
+    const auto join = [&] { return posts ? fake::posting_blocks(*store) : store->attach(); };
     ItemRef last;
     for (int session = 0; session < 5; ++session) {
       Process a(join());
@@ -387,7 +387,9 @@ TEST_P(Model, AllocationsNeverOverlapAndNothingIsLost) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   base::Random random(seed);
   const auto store = make_memory(geometry, {.free_bytes = 400 * block_bytes});
-  const auto join = [&] { return GetParam() ? fake::remote(*store, random.next()) : store->attach(); };
+  const auto join = [&] {
+    return GetParam() ? fake::posting_blocks(*store, random.next()) : store->attach();
+  };
   Intervals model(*store);
   struct Owned {
     ItemRef item;

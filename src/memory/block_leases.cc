@@ -290,6 +290,10 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   const BlockNumber count = block_count();
   for (BlockNumber block = 1; block < count; ++block) {
     if (holds_descriptors(block)) continue;
+    if (session_.refresh_due()) {
+      if (auto fresh = co_await session_.refresh(); !fresh)
+        co_return std::unexpected(std::move(fresh.error()));
+    }
     auto word = co_await lease_of(block);
     if (!word) co_return std::unexpected(std::move(word.error()));
     Result<bool> swept = false;

@@ -54,7 +54,7 @@ inline constexpr std::uint64_t index_root_offset = 1024;
 inline constexpr std::uint64_t totals_offset = 2048;
 inline constexpr std::uint64_t frees_offset = 3072;  // how often a block was freed or left; see Allocator
 inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
-inline constexpr std::uint64_t latest_offset = 3200;       // the newest time at which anybody wrote or looked
+inline constexpr std::uint64_t latest_offset = 3200;            // the store's latest time; see Session
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
 inline constexpr std::uint64_t registry_offset = 4096;
 
@@ -68,7 +68,7 @@ struct ClientEntry {
   std::uint64_t act_until_ns;  // no operation of this session acts on what was written after this; it rises
   std::uint64_t unfinished_moves;  // how many moves of this session may have left words behind
   std::uint64_t unused_0[2];
-  std::uint64_t op_start_ns;   // of the oldest operation that runs; 0: none
+  std::uint64_t op_start_ns;   // of the oldest operation that runs or, if remote, may; 0: none
   std::uint64_t pin_start_ns;  // of the oldest view or iteration; 0: none
   std::uint64_t unused_1[6];
   std::array<std::uint64_t, counter_count> counters;

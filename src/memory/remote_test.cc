@@ -160,5 +160,18 @@ TEST_F(Remote, TakesTheNumberOfADeadClientAndGoesOnWithItsNonces) {
   EXPECT_GT(second.session->next_nonce(), last);
 }
 
+// However many steps an operation has: it asks before each whether to refresh.
+TEST_F(Remote, NeverRunsOutOfNonces) {
+  Process far(elsewhere(*store_));
+  constexpr std::uint64_t wanted = std::uint64_t{1} << 25;  // more than are reserved at once
+  std::uint64_t last = 0;
+  for (std::uint64_t i = 0; i < wanted; ++i) {
+    if (far.session->refresh_due()) refresh(far);
+    const std::uint64_t nonce = far.session->next_nonce();
+    ASSERT_GT(nonce, last);
+    last = nonce;
+  }
+}
+
 }  // namespace
 }  // namespace loch::memory

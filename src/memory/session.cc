@@ -14,8 +14,6 @@ namespace loch::memory {
 namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
-// A remote session reserves them when it refreshes, for more operations than it does until the next time.
-constexpr std::uint64_t nonces_at_once_remote = std::uint64_t{1} << 24;
 constexpr std::uint64_t client_bits = 12;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
@@ -150,7 +148,7 @@ coro::Task<Result<void>> Session::refresh() {
   const fabric::Address at = control_.address_of(&entry_->op_start_ns);
   if (auto told = co_await endpoint_.write_word(at, since); !told) co_return told;
   if (auto told = co_await control_.write_counters(client_); !told) co_return told;
-  if (nonce_end_ - nonce_ < nonces_at_once_remote / 2) {
+  if (nonces_are_few()) {
     if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
   }
   refreshed_at_ns_ = endpoint_.now();

@@ -58,9 +58,10 @@ class Session {
   // The store's time; a remote session's is that of its copy, which has passed.
   [[nodiscard]] base::Nanos now() const { return remote() ? latest() : endpoint_.now(); }
   [[nodiscard]] bool remote() const { return control_.is_copy(); }
-  // Whether a remote session is to refresh before it goes on.
+  // Whether a remote session is to refresh before it goes on. To be asked before each operation, and in an
+  // operation before each of any number of steps, since the nonces that it has are for so many.
   [[nodiscard]] bool refresh_due() const {
-    return remote() && endpoint_.now() - refreshed_at_ns_ >= refresh_every_ns_;
+    return remote() && (endpoint_.now() - refreshed_at_ns_ >= refresh_every_ns_ || nonces_are_few());
   }
   // Reads a remote session's copy anew, and tells the others which operations are over. Errors: those of the
   // fabric; it stays due then.
@@ -232,6 +233,9 @@ class Session {
   void extend_act_until();
   coro::Task<Result<void>> settle_counters(std::uint32_t client);
   coro::Task<Result<void>> reserve_nonces();
+  // A remote session can not reserve any when it needs one.
+  static constexpr std::uint64_t nonces_at_once_remote = std::uint64_t{1} << 24;
+  [[nodiscard]] bool nonces_are_few() const { return nonce_end_ - nonce_ < nonces_at_once_remote / 2; }
   // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
   [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
   void raise_latest(base::Nanos time);

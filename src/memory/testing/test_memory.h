@@ -41,7 +41,8 @@ inline void tell_time(const fabric::fake::MemoryStore& store) {
 }
 
 // A process's way to a store whose blocks it does not map.
-inline std::shared_ptr<fabric::Fabric> remote(fabric::fake::MemoryStore& store, std::uint64_t seed = 1) {
+inline std::shared_ptr<fabric::Fabric> posting_blocks(fabric::fake::MemoryStore& store,
+                                                      std::uint64_t seed = 1) {
   return std::make_shared<fabric::fake::PostingFabric>(
       store.shared_from_this(),
       fabric::fake::PostingOptions{.seed = seed,

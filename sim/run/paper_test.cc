@@ -22,6 +22,9 @@ struct Case {
   bool (*finding)(const Outcomes& found);  // whether a run ended in what is looked for
 };
 
+// For lists of tests, which would show the bytes of it.
+void PrintTo(const Case& looked_for, std::ostream* out) { *out << looked_for.name; }
+
 // ---- what goes wrong
 
 void nothing_changed(struct Setup& /*setup*/) {}

@@ -110,6 +110,12 @@ struct Tooth {
   std::uint64_t seeds;  // within which it is found; docs/simulation.md has what it took
 };
 
+std::string_view name_of(const Tooth& tooth) {
+  return std::ranges::find(base::planted_names, tooth.fault, &base::PlantedName::fault)->name;
+}
+// For lists of tests, which would show the bytes of it.
+void PrintTo(const Tooth& tooth, std::ostream* out) { *out << name_of(tooth); }
+
 class Teeth : public testing::TestWithParam<Tooth> {};
 
 TEST_P(Teeth, FindWhatIsPlanted) {
@@ -133,10 +139,7 @@ constexpr std::array all_teeth = {
 };
 static_assert(all_teeth.size() == base::planted_names.size());
 
-std::string tooth_name(const testing::TestParamInfo<Tooth>& info) {
-  const auto* named = std::ranges::find(base::planted_names, info.param.fault, &base::PlantedName::fault);
-  return std::string(named->name);
-}
+std::string tooth_name(const testing::TestParamInfo<Tooth>& info) { return std::string(name_of(info.param)); }
 // Those that take many runs are left to the build without sanitizers, which has them all.
 std::vector<Tooth> teeth_for_this_build() {
   std::vector<Tooth> teeth(all_teeth.begin(), all_teeth.end());

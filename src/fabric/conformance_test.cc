@@ -37,6 +37,8 @@ struct Backend {
   const char* name;
   std::function<std::unique_ptr<World>(const Plan& plan)> make;
 };
+// For lists of tests, which would show the bytes of it.
+void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 
 class ShmWorld final : public World {
  public:
@@ -70,18 +72,22 @@ class MemoryWorld final : public World {
 
 class SimWorld final : public World {
  public:
-  explicit SimWorld(const Plan& plan)
-      : store_(
-            std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)) {
+  SimWorld(const Plan& plan, sim::SimFabric::Place place)
+      : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)),
+        place_(place) {
     store_->network = {.slow_chance = 1'000,
                        .slow_max_ns = base::millisecond_ns,
                        .tear_chance = sim::Network::always / 2,
                        .gap_chance = sim::Network::always / 2};
   }
-  std::shared_ptr<Fabric> attach() override { return std::make_shared<sim::SimFabric>(store_, ++processes_); }
+  std::shared_ptr<Fabric> attach() override {
+    constexpr std::int64_t drift_ppm = 500;
+    return std::make_shared<sim::SimFabric>(store_, ++processes_, place_, drift_ppm);
+  }
 
  private:
   std::shared_ptr<sim::SimStore> store_;
+  sim::SimFabric::Place place_;
   std::atomic<std::uint32_t> processes_{0};
 };
 
@@ -89,7 +95,9 @@ const std::vector<Backend> backends = {
     {"Shm", [](const Plan& plan) { return std::make_unique<ShmWorld>(plan); }},
     {"Memory", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, false); }},
     {"Posting", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, true); }},
-    {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan); }},
+    {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::host); }},
+    {"SimRemote",
+     [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::remote); }},
 };
 
 // ---- the operations, blocking

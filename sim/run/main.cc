@@ -88,7 +88,7 @@ double Campaign::passed_s() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-// "1:02:03"
+// "01:02:03"
 std::string clock_text(double seconds) {
   return fmt::format("{:%T}", std::chrono::seconds(std::llround(std::max(0.0, seconds))));
 }

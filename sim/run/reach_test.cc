@@ -81,5 +81,35 @@ TEST(Reach, EveryFaultOfAPlayerAtEveryFaultPoint) {
   }
 }
 
+// Receive: a run with one fault, and the same run without it. Expect: both are clean, and they differ.
+class OneFault : public testing::TestWithParam<Fault::Kind> {};
+
+TEST_P(OneFault, ChangesWhatHappens) {
+  bool differs = false;
+  for (std::uint64_t seed = 0; seed < 20 && !differs; ++seed) {
+    sim::Setup setup = draw_setup("hot", seed).value();
+    setup.remote_chance = fabric::sim::Network::always;
+    setup.nodes = 2;
+    setup.think_max_ns = 20 * base::millisecond_ns;
+    setup.faults.clear();
+    const std::uint64_t without = run(setup).trace_hash;
+    setup.faults.push_back({.kind = GetParam(),
+                            .node = 1,
+                            .jump_ns = std::int64_t{base::second_ns},
+                            .after_acts = 20,
+                            .lasts_ns = 300 * base::millisecond_ns});
+    const Outcomes outcomes = run(setup);
+    EXPECT_EQ(outcomes.violation, "") << describe(setup) << outcomes.history;
+    differs = outcomes.trace_hash != without;
+  }
+  EXPECT_TRUE(differs);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, OneFault,
+                         testing::Values(Fault::Kind::kill, Fault::Kind::pause, Fault::Kind::fail,
+                                         Fault::Kind::fence, Fault::Kind::clock, Fault::Kind::partition,
+                                         Fault::Kind::outage, Fault::Kind::cut_off, Fault::Kind::loss,
+                                         Fault::Kind::slow, Fault::Kind::shortage, Fault::Kind::flip));
+
 }  // namespace
 }  // namespace loch::sim

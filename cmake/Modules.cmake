@@ -1,10 +1,11 @@
-# loch_module(NAME DEPENDS lower... [SOURCES ...] [LIBRARIES ...])
+# loch_module(NAME [APART] DEPENDS lower... [SOURCES ...] [LIBRARIES ...])
 #
 # One module of src/. The build enforces the order of the modules: a module is compiled with an include
 # directory that holds its own folder and the headers of what it names in DEPENDS, and nothing else, so an
 # include of anything else does not compile. The folders inside a module are its own: nobody else sees them.
+# APART: it is no part of the library.
 function(loch_module name)
-  cmake_parse_arguments(arg "" "" "DEPENDS;SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "APART" "" "DEPENDS;SOURCES;LIBRARIES" ${ARGN})
   set(layer "${PROJECT_BINARY_DIR}/layers/${name}")
   file(REMOVE_RECURSE "${layer}")  # a dependency that was given up is not to be seen any longer
   file(MAKE_DIRECTORY "${layer}")
@@ -27,7 +28,9 @@ function(loch_module name)
   if(LOCH_FAULT_POINTS)
     target_compile_definitions(loch_${name} PUBLIC LOCH_FAULT_POINTS=1)
   endif()
-  set_property(GLOBAL APPEND PROPERTY LOCH_MODULES loch_${name})
+  if(NOT arg_APART)
+    set_property(GLOBAL APPEND PROPERTY LOCH_MODULES loch_${name})
+  endif()
 endfunction()
 
 # loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SERIAL] [SIM] [NO_TSAN reason])

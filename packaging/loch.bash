@@ -2,7 +2,7 @@
 
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm gc check doctor bench"
-  local globals="--directory --timeout --json --yes --quiet --help"
+  local globals="--directory --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
   local -a directory=()
@@ -21,7 +21,7 @@ _loch() {
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
-      --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
+      --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
         --candidates | --max-bytes | --expiry | --mode | --group) skip=1 ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=$word; else ((positionals++)); fi ;;
@@ -34,7 +34,7 @@ _loch() {
       mapfile -t COMPREPLY < <(compgen -d -- "$current")
       return
       ;;
-    -f | --file)
+    -f | --file | --key-file | --tls-authority | --tls-certificate | --tls-key)
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return
       ;;

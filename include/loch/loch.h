@@ -55,6 +55,12 @@ struct Options {
   std::chrono::milliseconds timeout{1000};  // of one call, 1 ms to 1 h
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
   std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
+
+  // To a store on another host.
+  std::string key_file;         // has the key of that host's lochd; empty: it has none
+  std::string tls_authority;    // PEM file of whom to trust: the connection is inside TLS; empty: it is not
+  std::string tls_certificate;  // of this client, if the host asks for one,
+  std::string tls_key;          // and its key
 };
 
 // Names one item that was read: `replace` succeeds only while that very item is the key's value.

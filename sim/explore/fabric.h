@@ -33,9 +33,9 @@ class ExploredFabric final : public fabric::fake::MemoryFabric {
   ExploredPort* last_port_ = nullptr;
 };
 
-class ExploredPort final : public fabric::Port {
+class ExploredPort final : public fabric::fake::MemoryPort {
  public:
-  explicit ExploredPort(ExploredFabric& fabric) : fabric_(fabric) {}
+  explicit ExploredPort(ExploredFabric& fabric) : MemoryPort(fabric), fabric_(fabric) {}
 
   Result<fabric::Mapping> map(fabric::RegionId region) override;
   void post(std::span<fabric::Operation> batch, base::Nanos deadline, fabric::Completion& done) override;

@@ -92,6 +92,9 @@ class Client {
   }
 
   [[nodiscard]] memory::Session& session() { return *session_; }
+  [[nodiscard]] bool is_remote() const { return session_->remote(); }
+  // Its session was broken off: the network failed, or its host took it for dead. Nothing it does succeeds.
+  [[nodiscard]] bool is_lost() const { return session_->remote() && session_->has_failed(); }
   [[nodiscard]] hash::Table& table() { return table_; }
 
  private:

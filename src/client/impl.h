@@ -17,7 +17,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  public:
   Impl(std::string url, const Options& options, std::shared_ptr<memory::StoreMemory> memory);
 
-  // The calling thread's client. Errors: as Session::open.
+  // The calling thread's client, also if its session was broken off meanwhile. Errors: as Session::open.
   Result<client::Client*> client();
   // The same if this store is the one that the thread used last; else null.
   [[nodiscard]] client::Client* client_at_hand() const;
@@ -34,6 +34,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  private:
   friend struct ThreadClients;
   Result<client::Client*> first_client_of_thread();
+  Result<client::Client*> living_client_of_thread();
+  void bury(client::Client* lost);
 
   const std::uint64_t id_;  // of no other Impl of this process
   const std::string url_;
@@ -42,6 +44,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   std::mutex mutex_;
   std::vector<std::unique_ptr<client::Client>> clients_;  // all
   std::vector<client::Client*> idle_;                     // that nobody uses now
+  std::vector<std::unique_ptr<client::Client>> lost_;     // whose sessions were broken off
+  Stats counted_by_lost_;
 };
 
 }  // namespace loch

@@ -21,7 +21,11 @@ fabric::Access access_of(const Options& options) {
   return {.directory = options.directory,
           .file_mode = options.file_mode,
           .group = options.group,
-          .huge_pages = options.huge_pages};
+          .huge_pages = options.huge_pages,
+          .key_file = options.key_file,
+          .tls = {.certificate = options.tls_certificate,
+                  .key = options.tls_key,
+                  .authority = options.tls_authority}};
 }
 
 Result<void> check_options(const Options& options) {
@@ -137,24 +141,48 @@ Store::Impl::Impl(std::string url, const Options& options, std::shared_ptr<memor
 inline Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
 
 Result<Client*> Store::Impl::client() {
-  if (last_id == id_) [[likely]]
-    return last_client;
-  for (const ThreadClients::Entry& entry : thread_clients.entries) {
-    if (entry.id != id_) continue;
+  if (last_id != id_) {
+    const auto entry = std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id);
+    if (entry == thread_clients.entries.end()) return first_client_of_thread();
     last_id = id_;
-    last_client = entry.client;
-    return entry.client;
+    last_client = entry->client;
   }
-  return first_client_of_thread();
+  if (last_client->is_remote()) [[unlikely]]
+    return living_client_of_thread();
+  return last_client;
+}
+
+// The thread's client, or another in its place if its session was broken off.
+Result<Client*> Store::Impl::living_client_of_thread() {
+  // One that was idle finds out before it does anything else.
+  if (!last_client->is_lost() && last_client->session().refresh_due()) [[maybe_unused]]
+    const auto fresh = last_client->run(last_client->session().refresh());
+  if (!last_client->is_lost()) return last_client;
+  auto next = lend_client();
+  if (!next) return next;
+  bury(last_client);
+  std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id)->client = *next;
+  last_client = *next;
+  return next;
+}
+
+// Views may still be pinned to one that is lost; it goes when none are.
+void Store::Impl::bury(Client* lost) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
+  counted_by_lost_ += lost->session().stats();
+  lost_.push_back(std::move(*found));
+  clients_.erase(found);
+  std::erase_if(lost_, [](const auto& client) { return !client->session().has_pins(); });
 }
 
 Result<Client*> Store::Impl::lend_client() {
   {
     const std::scoped_lock lock(mutex_);
-    if (!idle_.empty()) {
+    while (!idle_.empty()) {
       Client* idle = idle_.back();
       idle_.pop_back();
-      return idle;
+      if (!idle->is_lost()) return idle;
     }
   }
   auto opened = Client::open(memory_, options_);
@@ -189,7 +217,7 @@ Result<void> Store::Impl::get(std::string_view key, std::string& into) {
 
 Stats Store::Impl::stats() {
   const std::scoped_lock lock(mutex_);
-  Stats sum;
+  Stats sum = counted_by_lost_;
   for (const auto& client : clients_) sum += client->session().stats();
   return sum;
 }

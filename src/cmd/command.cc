@@ -54,6 +54,10 @@ Exit exit_of(Errc code) {
 Options Context::options(Work work) const {
   Options options;
   options.directory = globals.directory;
+  options.key_file = globals.key_file;
+  options.tls_authority = globals.tls_authority;
+  options.tls_certificate = globals.tls_certificate;
+  options.tls_key = globals.tls_key;
   options.timeout = globals.timeout.value_or(timeout_of(work));
   return options;
 }

@@ -37,6 +37,10 @@ enum class Exit : std::uint8_t {
 
 struct Globals {
   std::string directory = "/dev/shm";
+  std::string key_file;
+  std::string tls_authority;
+  std::string tls_certificate;
+  std::string tls_key;
   std::optional<std::chrono::milliseconds> timeout;
   bool json = false;
   bool yes = false;
@@ -59,7 +63,8 @@ class Context {
 
   [[nodiscard]] Options options(Work work) const;
 
-  // Opens "name", "shm://name" or "shm:///folder/name". Says what was wrong before it returns an Exit.
+  // Opens "name", "shm://name", "shm:///folder/name" or "tcp://host:port/name". Says what was wrong before it
+  // returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;
   // The same; creates the store if there is none, and says so.

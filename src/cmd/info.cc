@@ -46,7 +46,7 @@ Json info_json(const Info& info) {
 std::string info_text(const Info& info) {
   const std::uint64_t used = info.blocks - std::min(info.blocks, info.blocks_free);
   Table table("ll");
-  table.add({"store", fmt::format("{}, files in {}", info.name, info.directory)});
+  table.add({"store", fmt::format("{}, at {}", info.name, info.directory)});
   table.add({"memory", fmt::format("{} ({} data, {} index, {} control), limit {}",
                                    human_bytes(info.data_bytes + info.index_bytes + info.control_bytes),
                                    human_bytes(info.data_bytes), human_bytes(info.index_bytes),
@@ -63,7 +63,7 @@ std::string info_text(const Info& info) {
 
 std::string geometry_text(const Info& info) {
   Table table("ll");
-  table.add({"store", fmt::format("{}, files in {}", info.name, info.directory)});
+  table.add({"store", fmt::format("{}, at {}", info.name, info.directory)});
   table.add({"format", fmt::format("version {}", info.format_version)});
   table.add({"candidates", fmt::format("{} slots a key", info.candidates)});
   table.add(

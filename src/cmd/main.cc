@@ -15,7 +15,8 @@ constexpr const char* description =
     "Loch: a key-value store in memory that any number of processes share, without a server.";
 
 constexpr const char* footer =
-    "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere.\n"
+    "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere,\n"
+    "'tcp://host/sessions' or 'tcp://host:port/sessions' on another host, where lochd runs.\n"
     "Exit codes:\n"
     "  0  ok\n"
     "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
@@ -44,6 +45,19 @@ void add_globals(CLI::App& app, Context& context) {
   app.add_option("-d,--directory", context.globals.directory, "Where the stores are (/dev/shm unless told)")
       ->type_name("DIR")
       ->envname("LOCH_DIRECTORY");
+  app.add_option("--key-file", context.globals.key_file, "The key of the other host's lochd")
+      ->type_name("FILE")
+      ->envname("LOCH_KEY_FILE");
+  app.add_option("--tls-authority", context.globals.tls_authority,
+                 "Speak TLS with the other host, and trust whom this certificate vouches for")
+      ->type_name("FILE")
+      ->envname("LOCH_TLS_AUTHORITY");
+  app.add_option("--tls-certificate", context.globals.tls_certificate, "Ours, if the other host wants one")
+      ->type_name("FILE")
+      ->envname("LOCH_TLS_CERTIFICATE");
+  app.add_option("--tls-key", context.globals.tls_key, "The key of that certificate")
+      ->type_name("FILE")
+      ->envname("LOCH_TLS_KEY");
   add_duration(
       app, "--timeout", context.globals.timeout,
       "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk)");

@@ -21,10 +21,15 @@ std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
 }
 
 std::uint64_t Endpoint::length_bytes(RegionId region) {
-  auto mapping = port_->map(region);
-  if (!mapping) return 0;
-  remember(region, *mapping);
-  return mapping->length_bytes;
+  if (auto mapping = port_->map(region)) remember(region, *mapping);
+  return port_->length_bytes(region).value_or(0);
+}
+
+bool Endpoint::reaches(Address at, std::size_t length_bytes) {
+  if (mapped(at, length_bytes) != nullptr) return true;
+  const std::uint64_t end = at.offset_bytes + length_bytes;
+  const auto known = port_->map(at.region);
+  return (known && known->length_bytes >= end) || this->length_bytes(at.region) >= end;
 }
 
 void Endpoint::step() {

@@ -82,8 +82,10 @@ class Endpoint {
     return m.base + at.offset_bytes;
   }
 
-  // How long `region` is now; 0 if it does not exist.
+  // How long `region` is now; 0 if it does not exist, or nobody can be asked.
   std::uint64_t length_bytes(RegionId region);
+  // Whether the region goes as far as that; asks only if that is not known.
+  bool reaches(Address at, std::size_t length_bytes);
 
   // The words at `at` (at most batch_words_max) into `into`; one batch.
   auto read_words(std::span<const Address> at, std::uint64_t* into);
@@ -113,6 +115,7 @@ class Endpoint {
 
   [[nodiscard]] coro::RunQueue& queue() { return queue_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
+  [[nodiscard]] Port& port() { return *port_; }
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
   // Whether anything that was posted has failed, so that nobody knows whether it happened.
   [[nodiscard]] bool has_failed() const { return has_failed_; }

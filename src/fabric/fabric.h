@@ -31,6 +31,8 @@
 #include <loch/error.h>
 
 #include "base/clock.h"
+#include "net/socket.h"
+#include "net/tls_files.h"
 
 namespace loch::fabric {
 
@@ -72,16 +74,31 @@ struct Completion {
   void (*complete)(Completion& self, Result<void> outcome) = nullptr;
 };
 
-// The way of one session to memory that is not mapped here. One thread.
+// The way of one session to the store's memory. One thread.
 class Port {
  public:
   virtual ~Port() = default;
-  // Where `region` is now, after it may have been extended. Errors: not_found, io, unavailable.
+  // Where `region` is in this process, after it may have been extended. If its memory is elsewhere this asks
+  // nobody, and `length_bytes` is what is known of it. Errors: not_found, io.
   virtual Result<Mapping> map(RegionId region) = 0;
+  // How long `region` is now, which may have to be asked for. Errors: not_found, io, unavailable.
+  virtual Result<std::uint64_t> length_bytes(RegionId region) {
+    auto mapping = map(region);
+    if (!mapping) return std::unexpected(std::move(mapping.error()));
+    return mapping->length_bytes;
+  }
   // Starts a batch; `batch` and `done` live until completion.
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
+
+  // Presence: a client number is held by one living session at most, and let go of when its process ends,
+  // however it ends, or when its host is taken for dead and nothing that it posted can happen any more.
+  // `claim_presence` is false if somebody alive holds it.
+  virtual Result<bool> claim_presence(std::uint32_t client) = 0;
+  virtual void release_presence(std::uint32_t client) = 0;
+  // True also if nobody can be asked.
+  [[nodiscard]] virtual bool present(std::uint32_t client) = 0;
 };
 
 // What a new store consists of. `fill` is called once all regions are there, before anybody else can see
@@ -98,8 +115,12 @@ struct Plan {
 struct Access {
   std::string directory = "/dev/shm";
   std::uint32_t file_mode = 0600;
-  std::string group;
+  std::string group{};
   bool huge_pages = true;
+
+  // To a store on another host.
+  std::string key_file{};  // has the key of that host; empty: it has none
+  net::TlsFiles tls{};     // with an authority: inside TLS
 };
 
 class Fabric {
@@ -119,11 +140,8 @@ class Fabric {
   // Whether the fabric's atomics are atomic against the owner's processor too.
   [[nodiscard]] virtual bool atomics_coherent() const = 0;
 
-  // Presence: a client number is held by one living session at most, and let go of when its process ends,
-  // however it ends. `claim_presence` is false if somebody alive holds it.
-  virtual Result<bool> claim_presence(std::uint32_t client) = 0;
-  virtual void release_presence(std::uint32_t client) = 0;
-  [[nodiscard]] virtual bool present(std::uint32_t client) = 0;
+  // Whether whoever attaches to the store's URL now finds this one.
+  [[nodiscard]] virtual bool is_published() const = 0;
 
   // Where the store is, for people: "/dev/shm/loch.sessions".
   [[nodiscard]] virtual std::string location() const = 0;
@@ -134,18 +152,20 @@ class Fabric {
   [[nodiscard]] virtual base::Clock clock() const { return {}; }
 };
 
-// "shm://name" taken apart. Errors: invalid_argument.
+// "shm://name", "shm:///folder/name" or "tcp://host:port/name" taken apart. Errors: invalid_argument.
 struct Url {
   std::string scheme;
-  std::string directory;  // empty unless the URL names one
+  std::string directory;  // shm: empty unless the URL names one
+  net::HostPort host;     // of the others
   std::string name;
 };
 Result<Url> parse_url(std::string_view url);
+inline constexpr std::uint16_t default_port = 7457;
 
 // The store at `url`, as its scheme says. Errors: not_found, permission, invalid_argument, io.
 Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& access);
-// Publishes a new store: it is there whole, or not at all. Errors: exists, no_space, permission,
-// invalid_argument, io.
+// Publishes a new store on this host: it is there whole, or not at all. Errors: exists, no_space, permission,
+// invalid_argument (also for a URL of another host), io.
 Result<std::shared_ptr<Fabric>> create(std::string_view url, const Access& access, const Plan& plan);
 // Errors: not_found, permission, io.
 Result<void> destroy(std::string_view url, const Access& access);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "fabric/fabric.h"
+#include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
+#include "net/proof.h"
 
 namespace loch::fabric {
 namespace {
@@ -13,15 +15,13 @@ bool is_name_character(char c) {
          c == '-';
 }
 
-Result<Url> parse_shm(std::string_view url) {
+// A URL whose store is in files of this host.
+Result<Url> parse_here(std::string_view url, const char* operation, std::string_view instead) {
   Result<Url> parsed = parse_url(url);
-  if (!parsed) return parsed;
-  if (parsed->scheme != "shm") {
-    return fail(
-        Errc::invalid_argument, "open",
-        fmt::format("no fabric '{}' in this build; '{}' must begin with shm://", parsed->scheme, url));
-  }
-  return parsed;
+  if (!parsed || parsed->scheme == "shm") return parsed;
+  return fail(
+      Errc::invalid_argument, operation,
+      fmt::format("'{}' is on another host; {}", url, fmt::format(fmt::runtime(instead), parsed->name)));
 }
 
 Access with_directory(const Access& access, const Url& url) {
@@ -30,24 +30,56 @@ Access with_directory(const Access& access, const Url& url) {
   return result;
 }
 
+Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
+  remote::Target target{.host = url.host, .store = url.name};
+  if (!access.key_file.empty()) {
+    auto key = net::read_key_file(access.key_file);
+    if (!key) return std::unexpected(std::move(key.error()));
+    target.key = *key;
+  }
+  if (access.tls.any()) {
+    auto context = net::TlsContext::client(access.tls);
+    if (!context) return std::unexpected(std::move(context.error()));
+    target.tls = std::move(*context);
+  }
+  return remote::RemoteFabric::attach(target);
+}
+
 }  // namespace
 
 Result<Url> parse_url(std::string_view url) {
   const auto colon = url.find("://");
   if (colon == std::string_view::npos) {
-    return fail(Errc::invalid_argument, "open", fmt::format("'{}' is no store URL; write shm://NAME", url));
+    return fail(Errc::invalid_argument, "open",
+                fmt::format("'{}' is no store URL; write shm://NAME or tcp://HOST/NAME", url));
   }
   Url parsed;
   parsed.scheme = url.substr(0, colon);
+  if (parsed.scheme != "shm" && parsed.scheme != "tcp") {
+    return fail(Errc::invalid_argument, "open",
+                fmt::format("no fabric '{}' in this build; '{}' must begin with shm:// or tcp://",
+                            parsed.scheme, url));
+  }
   std::string_view rest = url.substr(colon + 3);
-  if (const auto slash = rest.rfind('/'); slash != std::string_view::npos) {
-    parsed.directory = rest.substr(0, slash);
-    rest = rest.substr(slash + 1);
-    if (parsed.directory.empty() || parsed.directory.front() != '/') {
+  const auto slash = rest.rfind('/');
+  const std::string_view before =
+      slash == std::string_view::npos ? std::string_view() : rest.substr(0, slash);
+  if (parsed.scheme == "tcp") {
+    if (slash == std::string_view::npos) {
+      return fail(Errc::invalid_argument, "open",
+                  fmt::format("'{}' names no store; write tcp://HOST/NAME or tcp://HOST:PORT/NAME", url));
+    }
+    auto host = net::parse_host_port(before, default_port);
+    if (!host) return std::unexpected(std::move(host.error()));
+    parsed.host = std::move(*host);
+  } else if (slash != std::string_view::npos) {
+    if (!before.starts_with('/')) {
       return fail(Errc::invalid_argument, "open",
                   fmt::format("the folder in '{}' must be absolute: shm:///folder/name", url));
     }
+    parsed.directory = before;
   }
+  if (slash != std::string_view::npos) rest = rest.substr(slash + 1);
   parsed.name = rest;
   constexpr std::size_t name_bytes_max = 64;
   if (rest.empty() || rest.size() > name_bytes_max || !std::ranges::all_of(rest, is_name_character) ||
@@ -61,19 +93,20 @@ Result<Url> parse_url(std::string_view url) {
 }
 
 Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& access) {
-  const Result<Url> parsed = parse_shm(url);
+  const Result<Url> parsed = parse_url(url);
   if (!parsed) return std::unexpected(parsed.error());
+  if (parsed->scheme == "tcp") return attach_remote(*parsed, access);
   return shm::attach(parsed->name, with_directory(access, *parsed));
 }
 
 Result<std::shared_ptr<Fabric>> create(std::string_view url, const Access& access, const Plan& plan) {
-  const Result<Url> parsed = parse_shm(url);
+  const Result<Url> parsed = parse_here(url, "create", "create it there: loch create {}");
   if (!parsed) return std::unexpected(parsed.error());
   return shm::create(parsed->name, with_directory(access, *parsed), plan);
 }
 
 Result<void> destroy(std::string_view url, const Access& access) {
-  const Result<Url> parsed = parse_shm(url);
+  const Result<Url> parsed = parse_here(url, "destroy", "remove it there: loch rm {}");
   if (!parsed) return std::unexpected(parsed.error());
   return shm::destroy(parsed->name, with_directory(access, *parsed));
 }

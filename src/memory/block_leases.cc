@@ -26,11 +26,7 @@ BlockNumber Allocator::block_count() {
   return count;
 }
 
-bool Allocator::exists(BlockNumber block) {
-  const fabric::Address at = block_address(block);
-  return endpoint_.mapped(at, block_bytes) != nullptr ||
-         endpoint_.length_bytes(at.region) >= at.offset_bytes + block_bytes;
-}
+bool Allocator::exists(BlockNumber block) { return endpoint_.reaches(block_address(block), block_bytes); }
 
 coro::Task<Result<LeaseWord>> Allocator::lease_of(BlockNumber block) {
   if (!exists(block)) co_return lease_of_nothing;

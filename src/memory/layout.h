@@ -58,7 +58,7 @@ inline constexpr std::uint64_t latest_offset = 3200;            // the store's l
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
 inline constexpr std::uint64_t registry_offset = 4096;
 
-// One session of one client process. Its owner alone writes it while it is present (fabric::Fabric::present);
+// One session of one client process. Its owner alone writes it while it is present (fabric::Port::present);
 // the next session that takes the number settles what the last one left.
 struct ClientEntry {
   std::uint64_t open;          // 1 while a session has it; 1 and not present: died

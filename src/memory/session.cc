@@ -1,6 +1,7 @@
 #include "memory/session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
 #include <limits>
 #include <unistd.h>
@@ -44,13 +45,14 @@ Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memo
 coro::Task<Result<void>> Session::enter() {
   if (remote()) {
     if (auto read = co_await control_.read(0); !read) co_return read;
+    if (auto same = is_same_store(); !same) co_return same;
   }
   // Numbers that say they are free first, then those whose sessions may have died.
   for (const bool want_free : {true, false}) {
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
       const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
       if (is_free != want_free) continue;
-      auto claimed = memory_->fabric().claim_presence(number);
+      auto claimed = endpoint_.port().claim_presence(number);
       if (!claimed) co_return std::unexpected(std::move(claimed.error()));
       if (*claimed) co_return co_await take_number(number);
     }
@@ -58,6 +60,19 @@ coro::Task<Result<void>> Session::enter() {
   co_return fail(Errc::no_space, "open",
                  fmt::format("{} clients have {} open, the most there can be; close some",
                              client_count_max - 1, memory_->fabric().location()));
+}
+
+// A host that was away may have come back with another store of that name.
+Result<void> Session::is_same_store() const {
+  Superblock superblock;
+  std::memcpy(&superblock, control_.bytes(), sizeof superblock);
+  if (superblock.magic == magic && superblock.hash_seed == geometry().hash_seed &&
+      superblock.candidates == geometry().candidates) {
+    return {};
+  }
+  return fail(
+      Errc::unavailable, "open",
+      fmt::format("another store has taken the place of {}; open it again", memory_->fabric().location()));
 }
 
 coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
@@ -103,7 +118,7 @@ Session::~Session() {
   if (entry_ == nullptr) return;
   // What can not be told now is settled as if it had died.
   [[maybe_unused]] const auto left = endpoint_.run(leave());
-  memory_->fabric().release_presence(client_);
+  endpoint_.port().release_presence(client_);
 }
 
 coro::Task<Result<void>> Session::leave() {
@@ -267,8 +282,7 @@ void Session::look_at_the_others_now(base::Nanos now) {
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
-      if (start == 0 || start > horizon_ns_ || !memory_->fabric().present(number) || !memory_rests())
-        continue;
+      if (start == 0 || start > horizon_ns_ || !endpoint_.port().present(number) || !memory_rests()) continue;
       stuck_from_ns_ = std::min(stuck_from_ns_, start);
       stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
     }
@@ -286,7 +300,7 @@ bool Session::may_still_run(std::uint16_t client, base::Nanos at) {
   ClientEntry& other = control_.entry(client);
   if (shared(other.open).load(std::memory_order_acquire) == 0) return false;
   const base::Nanos start = shared(other.op_start_ns).load(std::memory_order_acquire);
-  return start != 0 && start <= at && memory_->fabric().present(client);
+  return start != 0 && start <= at && endpoint_.port().present(client);
 }
 
 coro::Task<Result<bool>> Session::others_run_since(base::Nanos at) {
@@ -308,8 +322,7 @@ bool Session::is_gone(std::uint16_t client, base::Nanos at) {
   if (remote() && at >= latest()) return false;
   ClientEntry& other = control_.entry(client);
   return shared(other.open).load(std::memory_order_acquire) == 0 ||
-         shared(other.opened_at_ns).load(std::memory_order_acquire) > at ||
-         !memory_->fabric().present(client);
+         shared(other.opened_at_ns).load(std::memory_order_acquire) > at || !endpoint_.port().present(client);
 }
 
 coro::Task<Result<std::uint16_t>> Session::take_dead(std::uint16_t from) {
@@ -318,19 +331,19 @@ coro::Task<Result<std::uint16_t>> Session::take_dead(std::uint16_t from) {
     if (number == client_) continue;
     ClientEntry& other = control_.entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
-    const auto claimed = memory_->fabric().claim_presence(number);
+    const auto claimed = endpoint_.port().claim_presence(number);
     if (!claimed || (!*claimed && !base::planted(base::Planted::lease_without_fence))) continue;
     auto settled = co_await control_.read_entry(number);
     const bool is_open = shared(other.open).load(std::memory_order_acquire) != 0;
     if (settled && is_open) settled = co_await settle_counters(number);
     if (settled && is_open) co_return static_cast<std::uint16_t>(number);
-    memory_->fabric().release_presence(number);
+    endpoint_.port().release_presence(number);
     if (!settled) co_return std::unexpected(std::move(settled.error()));
   }
   co_return std::uint16_t{0};
 }
 
-void Session::leave_dead(std::uint16_t client) { memory_->fabric().release_presence(client); }
+void Session::leave_dead(std::uint16_t client) { endpoint_.port().release_presence(client); }
 
 coro::Task<Result<void>> Session::bury(std::uint16_t client) {
   ClientEntry& dead = control_.entry(client);
@@ -338,7 +351,7 @@ coro::Task<Result<void>> Session::bury(std::uint16_t client) {
   for (std::uint64_t* word : {&dead.op_start_ns, &dead.pin_start_ns, &dead.open}) {
     if (told) told = co_await control_.write(word, 0);
   }
-  memory_->fabric().release_presence(client);
+  endpoint_.port().release_presence(client);
   co_return told;
 }
 
@@ -347,7 +360,7 @@ std::uint64_t Session::living() {
   const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = 1; number < end; ++number) {
     if (shared(control_.entry(number).open).load(std::memory_order_acquire) != 0 &&
-        memory_->fabric().present(number))
+        endpoint_.port().present(number))
       ++living;
   }
   return living;

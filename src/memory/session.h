@@ -1,4 +1,4 @@
-// Session: one client of a store. It holds a client number (fabric::Fabric::claim_presence) and the
+// Session: one client of a store. It holds a client number (fabric::Port::claim_presence) and the
 // registry's entry of that number, in which it says since when its oldest operation runs.
 //
 // Reuse (docs/memory.md). An item that was unlinked at U may be used again when
@@ -109,6 +109,9 @@ class Session {
   // A view or an iteration begins, and ends.
   base::Nanos pin();
   void unpin(base::Nanos start);
+  [[nodiscard]] bool has_pins() const { return pins_.any(); }
+  // Whether anything that was posted has failed.
+  [[nodiscard]] bool has_failed() const { return endpoint_.has_failed(); }
 
   // A number that no session of this store was ever given before.
   std::uint64_t next_nonce();
@@ -228,6 +231,7 @@ class Session {
 
   explicit Session(std::shared_ptr<StoreMemory> memory);
   coro::Task<Result<void>> enter();
+  [[nodiscard]] Result<void> is_same_store() const;
   coro::Task<Result<void>> take_number(std::uint32_t number);
   coro::Task<Result<void>> leave();
   void extend_act_until();

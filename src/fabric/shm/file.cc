@@ -16,10 +16,6 @@ constexpr int madv_collapse = 25;  // MADV_COLLAPSE of Linux 6.1; older headers 
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<FileMapping> FileMapping::map(int fd, std::uint64_t reserved_bytes, const std::string& path) {
   // An anonymous reservation first, so that the file can be placed on a huge page's boundary.
   const std::uint64_t padded = reserved_bytes + huge_page_bytes;

@@ -5,29 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "fabric/fabric.h"
 
 namespace loch::fabric::shm {
 
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor();
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using base::FileDescriptor;
 
 // Address space for a file that grows: the whole length is mapped at the start, and pages come to life as the
 // file gets them. Aligned to a huge page.

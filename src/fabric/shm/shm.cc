@@ -76,7 +76,7 @@ class ShmFabric final : public Fabric {
 
   [[nodiscard]] bool atomics_coherent() const override { return true; }
 
-  Result<bool> claim_presence(std::uint32_t client) override {
+  Result<bool> claim_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
     // The description's own locks do not stand against itself.
     if (std::ranges::find(held_, client) != held_.end()) return false;
@@ -88,7 +88,7 @@ class ShmFabric final : public Fabric {
     return true;
   }
 
-  void release_presence(std::uint32_t client) override {
+  void release_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
     std::erase(held_, client);
     struct flock unlock{};
@@ -99,11 +99,17 @@ class ShmFabric final : public Fabric {
     ::fcntl(present_.get(), F_OFD_SETLK, &unlock);
   }
 
-  bool present(std::uint32_t client) override {
+  bool present(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
     return std::ranges::find(held_, client) != held_.end() || !lock_byte(present_.get(), client, false);
   }
 
+  [[nodiscard]] bool is_published() const override {
+    struct stat ours{};
+    struct stat found{};
+    return ::fstat(present_.get(), &ours) == 0 && ::stat((folder_ + "/present").c_str(), &found) == 0 &&
+           ours.st_dev == found.st_dev && ours.st_ino == found.st_ino;
+  }
   [[nodiscard]] std::string location() const override { return folder_; }
   [[nodiscard]] std::uint64_t free_bytes() const override { return free_bytes_at(folder_); }
   [[nodiscard]] std::uint64_t huge_page_bytes() const override;
@@ -138,6 +144,9 @@ class ShmPort final : public Port {
     for (Operation& operation : batch) operation.bad_address = true;
     done.complete(done, {});
   }
+  Result<bool> claim_presence(std::uint32_t client) override { return fabric_.claim_presence(client); }
+  void release_presence(std::uint32_t client) override { fabric_.release_presence(client); }
+  bool present(std::uint32_t client) override { return fabric_.present(client); }
   void poll(base::Nanos wait_ns) override {
     const timespec wait{.tv_sec = static_cast<time_t>(wait_ns / base::second_ns),
                         .tv_nsec = static_cast<long>(wait_ns % base::second_ns)};

@@ -294,7 +294,7 @@ TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
     const auto attached = shm::attach("store", access_);
     if (!attached) return outcome(attached);
     if (!is_whole(*attached)) return "not whole";
-    if (!(*attached)->claim_presence(3).value_or(false)) return "no presence";
+    if (!(*attached)->connect()->claim_presence(3).value_or(false)) return "no presence";
     if (const auto grown = (*attached)->extend(1, 2 * region_bytes); !grown) return outcome(grown);
     return outcome((*attached)->extend(9, 4'096));
   });
@@ -393,17 +393,21 @@ TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {
   Endpoint endpoint(attached, attached->connect());
   ASSERT_NE(endpoint.mapped({0, 0}, 8), nullptr);
   ASSERT_NE(endpoint.mapped({1, 0}, 8), nullptr);
+  EXPECT_TRUE(attached->is_published());
   ASSERT_TRUE(shm::destroy("store", access_).has_value());
+  EXPECT_FALSE(attached->is_published());
   EXPECT_TRUE(files_in_folder().empty());
   EXPECT_EQ(load_word(endpoint.mapped({0, 0}, 8)), mark);
   store_word(endpoint.mapped({1, 64}, 8), 5);
   EXPECT_EQ(load_word(endpoint.mapped({1, 64}, 8)), 5U);
-  EXPECT_TRUE(attached->claim_presence(3).value());
+  EXPECT_TRUE(endpoint.port().claim_presence(3).value());
   EXPECT_EQ(shm::attach("store", access_).error().code, Errc::not_found);
   EXPECT_EQ(shm::destroy("store", access_).error().code, Errc::not_found);
   // One of the same name is another.
   ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
-  EXPECT_FALSE(shm::attach("store", access_).value()->present(3));
+  EXPECT_FALSE(attached->is_published());
+  const auto other = shm::attach("store", access_).value();
+  EXPECT_FALSE(other->connect()->present(3));
 }
 
 // ---- presence
@@ -411,31 +415,32 @@ TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {
 
 TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
   const auto attached = shm::create("store", access_, plan()).value();
+  const auto port = attached->connect();
   for (int round = 0; round < 5; ++round) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
     const pid_t child = ::fork();
     if (child == 0) {
       const auto mine = shm::attach("store", access_);
-      const char said = mine && (*mine)->claim_presence(5).value_or(false) ? 'y' : 'n';
+      const char said = mine && (*mine)->connect()->claim_presence(5).value_or(false) ? 'y' : 'n';
       if (::write(ends[1], &said, 1) != 1) ::_exit(1);
       for (;;) ::pause();
     }
     char said = 0;
     ASSERT_EQ(::read(ends[0], &said, 1), 1);
     EXPECT_EQ(said, 'y');
-    EXPECT_TRUE(attached->present(5));
-    EXPECT_FALSE(attached->claim_presence(5).value());
+    EXPECT_TRUE(port->present(5));
+    EXPECT_FALSE(port->claim_presence(5).value());
     ::kill(child, SIGSTOP);
-    EXPECT_TRUE(attached->present(5)) << "one that is stopped is present";
+    EXPECT_TRUE(port->present(5)) << "one that is stopped is present";
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_FALSE(attached->present(5));
+    EXPECT_FALSE(port->present(5));
     ::close(ends[0]);
     ::close(ends[1]);
   }
-  EXPECT_TRUE(attached->claim_presence(5).value());
+  EXPECT_TRUE(port->claim_presence(5).value());
 }
 
 TEST_F(ShmTest, HugePagesOrNotTheBytesAreTheSame) {

@@ -34,9 +34,11 @@ struct Flight {
   bool landed = false;
 };
 
-class SimPort final : public Port {
+class SimPort final : public fake::MemoryPort {
  public:
-  explicit SimPort(SimFabric& fabric) : fabric_(fabric), simulation_(fabric.sim().simulation()) {
+  explicit SimPort(SimFabric& fabric)
+      : MemoryPort(fabric), fabric_(fabric), simulation_(fabric.sim().simulation()) {
+    const std::scoped_lock lock(simulation_.guard());
     fabric_.ports_.push_back(this);
   }
   ~SimPort() override {

@@ -11,9 +11,9 @@ namespace {
 
 // All memory is mapped: nothing is ever posted but what has a bad address. Waiting lets the simulated time
 // pass.
-class MappedPort final : public Port {
+class MappedPort final : public MemoryPort {
  public:
-  explicit MappedPort(MemoryFabric& fabric) : fabric_(fabric) {}
+  explicit MappedPort(MemoryFabric& fabric) : MemoryPort(fabric), fabric_(fabric) {}
   Result<Mapping> map(RegionId region) override { return fabric_.map(region); }
   void post(std::span<Operation> batch, base::Nanos /*deadline*/, Completion& done) override {
     for (Operation& operation : batch) operation.bad_address = true;

@@ -81,11 +81,12 @@ class MemoryFabric : public Fabric {
   }
   void prepare(RegionId /*region*/, std::uint64_t /*from_bytes*/, std::uint64_t /*to_bytes*/) override {}
   [[nodiscard]] bool atomics_coherent() const override { return true; }
-  Result<bool> claim_presence(std::uint32_t client) override;
-  void release_presence(std::uint32_t client) override;
+  Result<bool> claim_presence(std::uint32_t client);
+  void release_presence(std::uint32_t client);
   // Of all numbers that this process holds.
   void release_all_presence();
-  [[nodiscard]] bool present(std::uint32_t client) override;
+  [[nodiscard]] bool present(std::uint32_t client);
+  [[nodiscard]] bool is_published() const override { return true; }
   [[nodiscard]] std::string location() const override { return "memory of a test"; }
   [[nodiscard]] std::uint64_t free_bytes() const override { return store_->free_bytes_; }
   [[nodiscard]] std::uint64_t huge_page_bytes() const override { return 0; }
@@ -96,6 +97,18 @@ class MemoryFabric : public Fabric {
 
  private:
   std::shared_ptr<MemoryStore> store_;
+};
+
+// What the ports of all these have in common: presence is of the fabric, that is of the process.
+class MemoryPort : public Port {
+ public:
+  explicit MemoryPort(MemoryFabric& memory) : memory_(memory) {}
+  Result<bool> claim_presence(std::uint32_t client) override { return memory_.claim_presence(client); }
+  void release_presence(std::uint32_t client) override { memory_.release_presence(client); }
+  [[nodiscard]] bool present(std::uint32_t client) override { return memory_.present(client); }
+
+ private:
+  MemoryFabric& memory_;
 };
 
 }  // namespace loch::fabric::fake

@@ -2,50 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <vector>
 
 #include "base/random.h"
+#include "fabric/words.h"
 
 namespace loch::fabric::fake {
 namespace {
 
-// Between two places of which neither need be aligned; a word of the store that is touched whole is touched
-// as one.
-void copy_from_store(std::byte* to, std::byte* from, std::size_t length) {
-  std::size_t i = 0;
-  while (i < length) {
-    if (reinterpret_cast<std::uintptr_t>(from + i) % 8 == 0 && length - i >= 8) {
-      const std::uint64_t word =
-          std::atomic_ref(*reinterpret_cast<std::uint64_t*>(from + i)).load(std::memory_order_acquire);
-      std::memcpy(to + i, &word, sizeof word);
-      i += 8;
-    } else {
-      to[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);
-      ++i;
-    }
-  }
-}
-
-void copy_to_store(std::byte* to, const std::byte* from, std::size_t length) {
-  std::size_t i = 0;
-  while (i < length) {
-    if (reinterpret_cast<std::uintptr_t>(to + i) % 8 == 0 && length - i >= 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, from + i, sizeof word);
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + i)).store(word, std::memory_order_release);
-      i += 8;
-    } else {
-      std::atomic_ref(to[i]).store(from[i], std::memory_order_relaxed);
-      ++i;
-    }
-  }
-}
-
-class PostingPort final : public Port {
+class PostingPort final : public MemoryPort {
  public:
   PostingPort(MemoryFabric& fabric, const PostingOptions& options, std::uint64_t seed)
-      : fabric_(fabric), options_(options), random_(seed) {}
+      : MemoryPort(fabric), fabric_(fabric), options_(options), random_(seed) {}
 
   Result<Mapping> map(RegionId region) override {
     auto mapping = fabric_.map(region);
@@ -98,10 +66,10 @@ class PostingPort final : public Port {
     std::byte* at = mapping->base + operation.at.offset_bytes;
     switch (operation.kind) {
       case Operation::Kind::read:
-        copy_from_store(operation.local, at, operation.length_bytes);
+        copy_from_region(operation.local, at, operation.length_bytes);
         break;
       case Operation::Kind::write:
-        copy_to_store(at, operation.local, operation.length_bytes);
+        copy_to_region(at, operation.local, operation.length_bytes);
         break;
       case Operation::Kind::compare_swap: {
         std::uint64_t seen = operation.compare;

@@ -1,0 +1,65 @@
+// Host: lends the stores of this host to clients on others. What lochd is made of, besides its configuration
+// and its logs.
+//
+// It listens for connections (remote/protocol.h). Whoever proves that he knows the key may open a store, and
+// then begin sessions, whose operations the agent (tcp/agent.h) carries out. A session's presence ends when
+// its connections do, when its host does not answer any more, or when it has been silent for too long; the
+// agent has broken off its connection by then, so that nothing it posted happens any more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace loch::fabric {
+
+class Host {
+ public:
+  enum class Level : std::uint8_t { debug, info, warning };
+
+  struct Options {
+    std::vector<net::HostPort> listen{};
+    std::string key_file{};  // empty: everybody may open every store
+    net::TlsFiles tls{};     // with a certificate: inside TLS
+    // Finds a store by its name, mapped here. Called by the host's thread.
+    std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
+    // How long a session may be silent before others stop waiting for it.
+    base::Nanos silence_max_ns = 10 * base::second_ns;
+    std::size_t connections_max = 4'096;
+    std::function<void(Level, const std::string&)> log{};
+  };
+
+  struct Counts {
+    std::uint64_t clients = 0;   // processes with a store open now
+    std::uint64_t sessions = 0;  // of theirs
+    std::uint64_t refused = 0;   // that did not know the key, or spoke something else
+    std::uint64_t fenced = 0;    // sessions that were taken for dead
+    std::uint64_t reads = 0;     // of the agent: one-sided operations
+    std::uint64_t writes = 0;
+    std::uint64_t atomics = 0;
+    std::uint64_t bad_addresses = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+    std::uint64_t sends = 0;
+  };
+
+  // Listens. Errors: invalid_argument, io, permission (addresses, key and certificates).
+  static Result<std::unique_ptr<Host>> start(Options options);
+  // Breaks off all sessions.
+  virtual ~Host() = default;
+
+  // Those that it listens at, in the order of the options.
+  [[nodiscard]] virtual std::vector<std::uint16_t> ports() const = 0;
+  // Any thread.
+  [[nodiscard]] virtual Counts counts() const = 0;
+  // Reads the key and the certificates again; those who are connected stay. Errors: as start; then the old
+  // ones are kept.
+  virtual Result<void> reload() = 0;
+};
+
+}  // namespace loch::fabric

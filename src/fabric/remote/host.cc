@@ -1,0 +1,497 @@
+#include "fabric/host.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <poll.h>
+#include <set>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "base/check.h"
+#include "fabric/remote/protocol.h"
+#include "fabric/tcp/agent.h"
+#include "net/message.h"
+#include "net/proof.h"
+
+namespace loch::fabric {
+namespace {
+
+using net::Message;
+using Id = std::uint64_t;
+
+std::string id_text(Id id) { return fmt::format("{}", id); }
+
+Message refusal(Errc code, std::string detail) {
+  return net::error_message({.code = code, .detail = std::move(detail)});
+}
+
+// What the key and the certificates of a host are; read anew when it is told to.
+struct Credentials {
+  net::Secret key = net::no_key();
+  std::optional<net::TlsContext> tls;
+
+  static Result<Credentials> read(const Host::Options& options) {
+    Credentials credentials;
+    if (!options.key_file.empty()) {
+      auto key = net::read_key_file(options.key_file);
+      if (!key) return std::unexpected(std::move(key.error()));
+      credentials.key = *key;
+    }
+    if (options.tls.any()) {
+      auto context = net::TlsContext::server(options.tls);
+      if (!context) return std::unexpected(std::move(context.error()));
+      credentials.tls = std::move(*context);
+    }
+    return credentials;
+  }
+};
+
+// A session's data connection, while the agent has it.
+struct DataPort {
+  Id link = 0;
+  std::set<std::uint32_t> clients;  // whose presence it holds
+};
+
+// A connection that speaks messages: a client that greets, or a link.
+struct Peer {
+  enum class Stage : std::uint8_t { tls, greets, proves, is_linked };
+
+  Peer(std::unique_ptr<net::Stream> stream, base::Nanos until)
+      : name(net::peer_of(stream->socket())), messages(std::move(stream)), deadline(until) {}
+
+  std::string name;
+  net::Messages messages;
+  Stage stage = Stage::tls;
+  base::Nanos deadline;  // until it is linked
+  std::string mine;      // the nonces
+  std::string theirs;
+
+  // Of a link.
+  std::string store;
+  net::Secret secret{};
+  std::shared_ptr<Fabric> fabric;
+  std::unique_ptr<Port> way;  // to the store, for presence
+};
+
+class HostThread final : public Host {
+ public:
+  HostThread(Options options, Credentials credentials, std::vector<net::Listener> listeners)
+      : options_(std::move(options)),
+        credentials_(std::move(credentials)),
+        listeners_(std::move(listeners)),
+        woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        agent_({.gone = [this](Id port) { note_gone(port); }}) {
+    LOCH_CHECK(woken_.is_open());
+    thread_ = std::thread([this] { run(); });
+  }
+  ~HostThread() override {
+    stop_ = true;
+    wake();
+    thread_.join();
+  }
+  HostThread(const HostThread&) = delete;
+  HostThread& operator=(const HostThread&) = delete;
+
+  [[nodiscard]] std::vector<std::uint16_t> ports() const override {
+    std::vector<std::uint16_t> ports;
+    for (const net::Listener& listener : listeners_) ports.push_back(listener.port);
+    return ports;
+  }
+
+  [[nodiscard]] Counts counts() const override {
+    const tcp::Agent::Counts agent = agent_.counts();
+    return {.clients = clients_,
+            .sessions = sessions_,
+            .refused = refused_,
+            .fenced = fenced_,
+            .reads = agent.reads,
+            .writes = agent.writes,
+            .atomics = agent.atomics,
+            .bad_addresses = agent.refused,
+            .bytes_in = agent.bytes_in,
+            .bytes_out = agent.bytes_out,
+            .sends = agent.sends};
+  }
+
+  Result<void> reload() override {
+    auto credentials = Credentials::read(options_);
+    if (!credentials) return std::unexpected(std::move(credentials.error()));
+    const std::scoped_lock lock(mutex_);
+    credentials_ = std::move(*credentials);
+    return {};
+  }
+
+ private:
+  void run();
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(woken_.get(), &one, sizeof one);
+  }
+  void log(Level level, const std::string& text) const {
+    if (options_.log) options_.log(level, text);
+  }
+  Credentials credentials() const {
+    const std::scoped_lock lock(mutex_);
+    return credentials_;
+  }
+
+  // Of the agent's thread.
+  void note_gone(Id port) {
+    {
+      const std::scoped_lock lock(mutex_);
+      gone_.push_back(port);
+    }
+    wake();
+  }
+
+  void accept_all(const net::Listener& listener);
+  // False if the peer is done with.
+  bool serve(Id id, Peer& peer);
+  bool serve_messages(Id id, Peer& peer);
+  Message greet(Peer& peer, const Message& said);
+  Message open(Id id, Peer& peer, const Message& said);
+  std::optional<Message> join(Peer& peer, const Message& said);
+  Message answer(Id id, Peer& peer, const Message& asked);
+  Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
+  Message refuse(Peer& peer, Errc code, const std::string& why);
+  DataPort* port_of(Id link, const Message& asked, Id* id);
+  void end_peer(Id id);
+  void end_port(Id id);
+  void release(Id id);
+  void end_silent_ports();
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  Credentials credentials_;
+  std::vector<Id> gone_;  // ports whose connection ended
+  const std::vector<net::Listener> listeners_;
+  const base::FileDescriptor woken_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<std::uint64_t> clients_ = 0;
+  std::atomic<std::uint64_t> sessions_ = 0;
+  std::atomic<std::uint64_t> refused_ = 0;
+  std::atomic<std::uint64_t> fenced_ = 0;
+
+  // Of the thread alone.
+  std::map<Id, Peer> peers_;
+  std::map<Id, DataPort> ports_;
+  Id next_id_ = 1;
+  base::Nanos looked_at_ports_ns_ = 0;
+
+  tcp::Agent agent_;
+  std::thread thread_;
+};
+
+void HostThread::run() {
+  std::vector<pollfd> waits;
+  std::vector<Id> order;
+  while (!stop_) {
+    waits.clear();
+    order.clear();
+    waits.push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
+    for (const net::Listener& listener : listeners_)
+      waits.push_back({.fd = listener.socket.get(), .events = POLLIN, .revents = 0});
+    bool some_greet = false;
+    for (auto& [id, peer] : peers_) {
+      short events = POLLIN;
+      if (peer.stage == Peer::Stage::tls) events = peer.messages.stream().awaited();
+      if (peer.messages.has_unsent()) events = POLLIN | POLLOUT;
+      waits.push_back({.fd = peer.messages.stream().socket(), .events = events, .revents = 0});
+      order.push_back(id);
+      some_greet = some_greet || peer.stage != Peer::Stage::is_linked;
+    }
+    // Asleep as long as nobody is there.
+    constexpr int look_every_ms = 500;
+    const int wait_ms = some_greet || !ports_.empty() ? look_every_ms : -1;
+    if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
+
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
+    std::vector<Id> gone;
+    {
+      const std::scoped_lock lock(mutex_);
+      gone = std::exchange(gone_, {});
+    }
+    for (const Id port : gone) release(port);
+    const base::Nanos now = base::Clock().now();
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const pollfd& ready = waits[1 + listeners_.size() + i];
+      Peer& peer = peers_.at(order[i]);
+      const bool is_late = peer.stage != Peer::Stage::is_linked && now > peer.deadline;
+      if (is_late) refuse(peer, Errc::timed_out, "it did not greet in time");
+      if (is_late || (ready.revents != 0 && !serve(order[i], peer))) end_peer(order[i]);
+    }
+    for (std::size_t i = 0; i < listeners_.size(); ++i) {
+      if (waits[1 + i].revents != 0) accept_all(listeners_[i]);
+    }
+    end_silent_ports();
+  }
+  while (!peers_.empty()) end_peer(peers_.begin()->first);
+}
+
+void HostThread::accept_all(const net::Listener& listener) {
+  constexpr int at_once_max = 64;
+  for (int i = 0; i < at_once_max; ++i) {
+    base::FileDescriptor socket = net::accept(listener);
+    if (!socket.is_open()) return;
+    if (peers_.size() + ports_.size() >= options_.connections_max) {
+      refused_.fetch_add(1);
+      log(Level::warning, fmt::format("{}: refused, there are {} connections already",
+                                      net::peer_of(socket.get()), options_.connections_max));
+      continue;
+    }
+    const auto& tls = credentials().tls;
+    auto stream = tls ? tls->accept(std::move(socket)) : std::make_unique<net::Stream>(std::move(socket));
+    peers_.try_emplace(next_id_++, std::move(stream), base::Clock().now() + remote::greeting_max_ns);
+  }
+}
+
+bool HostThread::serve(Id id, Peer& peer) {
+  if (peer.stage == Peer::Stage::tls) {
+    const auto established = peer.messages.stream().establish();
+    if (!established) {
+      refuse(peer, established.error().code, established.error().detail);
+      return false;
+    }
+    if (!*established) return true;
+    peer.stage = Peer::Stage::greets;
+  }
+  if (auto flushed = peer.messages.flush(); !flushed) return false;
+  return serve_messages(id, peer);
+}
+
+bool HostThread::serve_messages(Id id, Peer& peer) {
+  for (;;) {
+    const auto said = peer.messages.next();
+    if (!said) {
+      if (peer.stage != Peer::Stage::is_linked) refuse(peer, said.error().code, said.error().detail);
+      return false;
+    }
+    if (!*said) return true;
+    Message told;
+    bool goes_on = true;
+    switch (peer.stage) {
+      case Peer::Stage::tls:
+      case Peer::Stage::greets:
+        told = greet(peer, **said);
+        goes_on = peer.stage == Peer::Stage::proves;
+        break;
+      case Peer::Stage::proves: {
+        if (!(**said).contains("join")) {
+          told = open(id, peer, **said);
+          goes_on = peer.stage == Peer::Stage::is_linked;
+          break;
+        }
+        const auto refused = join(peer, **said);
+        if (!refused) return false;  // the agent has it now
+        told = *refused;
+        goes_on = false;
+        break;
+      }
+      case Peer::Stage::is_linked:
+        told = answer(id, peer, **said);
+        break;
+    }
+    if (auto sent = peer.messages.say(told); !sent || !goes_on) return false;
+  }
+}
+
+Message HostThread::refuse(Peer& peer, Errc code, const std::string& why) {
+  refused_.fetch_add(1);
+  log(Level::warning, fmt::format("{}: refused: {}", peer.name, why));
+  return refusal(code, why);
+}
+
+Message HostThread::greet(Peer& peer, const Message& said) {
+  const auto version = net::number_of(said, "protocol");
+  peer.theirs = net::text_of(said, "nonce");
+  if (version != remote::protocol_version || peer.theirs.size() != 2 * remote::nonce_bytes) {
+    return refuse(peer, Errc::incompatible,
+                  fmt::format("the client speaks protocol {}, this host {}", version.value_or(0),
+                              remote::protocol_version));
+  }
+  peer.mine = net::random_hex(remote::nonce_bytes);
+  peer.stage = Peer::Stage::proves;
+  return {{"protocol", remote::protocol_version}, {"nonce", peer.mine}};
+}
+
+Message HostThread::open(Id id, Peer& peer, const Message& said) {
+  const std::string store = net::text_of(said, "open");
+  const net::Secret key = credentials().key;
+  if (!net::same(net::text_of(said, "proof"), net::proof(key, {"open", peer.mine, peer.theirs, store}))) {
+    return refuse(peer, Errc::permission,
+                  options_.key_file.empty() ? "the client has a key, and this host has none"
+                                            : "the client does not know this host's key");
+  }
+  auto fabric = options_.open_store(store);
+  if (!fabric) {
+    log(Level::info, fmt::format("{}: {}", peer.name, fabric.error().message()));
+    return net::error_message(fabric.error());
+  }
+  peer.store = store;
+  peer.fabric = std::move(*fabric);
+  peer.way = peer.fabric->connect();
+  peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
+  peer.stage = Peer::Stage::is_linked;
+  clients_.fetch_add(1);
+  log(Level::info, fmt::format("{}: opened {}", peer.name, store));
+  return {{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})}, {"link", id_text(id)}};
+}
+
+// Hands the connection on to the agent, or says why not.
+std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
+  const std::string wanted = net::text_of(said, "join");
+  const auto link = std::ranges::find_if(peers_, [&](const auto& each) {
+    return each.second.stage == Peer::Stage::is_linked && id_text(each.first) == wanted;
+  });
+  if (link == peers_.end() || !net::same(net::text_of(said, "proof"),
+                                         net::proof(link->second.secret, {"join", peer.mine, peer.theirs}))) {
+    return refuse(peer, Errc::permission, "it belongs to no client that is known here");
+  }
+  const Id port = next_id_++;
+  if (!peer.messages.say({{"port", port}}) || peer.messages.has_unsent()) {
+    return refuse(peer, Errc::unavailable, "it does not take what it asked for");
+  }
+  ports_[port] = {.link = link->first, .clients = {}};
+  sessions_.fetch_add(1);
+  agent_.add(port, std::move(peer.messages).take_stream(), link->second.fabric);
+  return std::nullopt;
+}
+
+Message HostThread::answer(Id id, Peer& peer, const Message& asked) {
+  auto done = carry_out(id, peer, asked);
+  return done ? std::move(*done) : net::error_message(done.error());
+}
+
+DataPort* HostThread::port_of(Id link, const Message& asked, Id* id) {
+  *id = net::number_of(asked, "port").value_or(0);
+  const auto found = ports_.find(*id);
+  return found != ports_.end() && found->second.link == link ? &found->second : nullptr;
+}
+
+Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
+  const std::string what = net::text_of(asked, "do");
+  const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
+  const auto client = static_cast<std::uint32_t>(net::number_of(asked, "client").value_or(0));
+  const auto about_region = [&](const char* field) {
+    return net::number_of(asked, field).value_or(region_bytes_max + 1);
+  };
+  if (what == "length" || what == "extend" || what == "prepare") {
+    if (region >= region_count_max)
+      return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
+    const auto name = static_cast<RegionId>(region);
+    if (what == "prepare") {
+      const std::uint64_t to = about_region("to");
+      const std::uint64_t from = about_region("from");
+      if (from <= to && to <= region_bytes_max) peer.fabric->prepare(name, from, to);
+      return Message::object();
+    }
+    if (what == "extend") {
+      const std::uint64_t bytes = about_region("bytes");
+      if (bytes > region_bytes_max)
+        return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
+      if (auto extended = peer.fabric->extend(name, bytes); !extended)
+        return std::unexpected(std::move(extended.error()));
+    }
+    const auto bytes = peer.way->length_bytes(name);
+    if (!bytes) return std::unexpected(bytes.error());
+    return Message{{"bytes", *bytes}};
+  }
+  if (what == "free") return Message{{"bytes", peer.fabric->free_bytes()}};
+  if (what == "present") return Message{{"present", peer.way->present(client)}};
+  Id port_id = 0;
+  DataPort* port = port_of(id, asked, &port_id);
+  if (port == nullptr) {
+    return fail(what == "leave" ? Errc::not_found : Errc::unavailable, "host",
+                "the session was broken off, because it was silent or gone");
+  }
+  if (what == "leave") {
+    end_port(port_id);
+    return Message::object();
+  }
+  if (what == "claim") {
+    auto claimed = peer.way->claim_presence(client);
+    if (!claimed) return std::unexpected(std::move(claimed.error()));
+    if (*claimed) port->clients.insert(client);
+    return Message{{"claimed", *claimed}};
+  }
+  if (what == "release") {
+    if (port->clients.erase(client) != 0) peer.way->release_presence(client);
+    return Message::object();
+  }
+  return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
+}
+
+// ---- ends
+
+void HostThread::end_peer(Id id) {
+  const auto found = peers_.find(id);
+  if (found->second.stage == Peer::Stage::is_linked) {
+    std::vector<Id> its_ports;
+    for (const auto& [port, data] : ports_) {
+      if (data.link == id) its_ports.push_back(port);
+    }
+    for (const Id port : its_ports) end_port(port);
+    clients_.fetch_sub(1);
+    log(Level::info, fmt::format("{}: left {}", found->second.name, found->second.store));
+  }
+  peers_.erase(found);
+}
+
+void HostThread::end_port(Id id) {
+  agent_.remove(id);  // from here on nothing that it posted happens
+  release(id);
+}
+
+// Of a port whose connection the agent has dropped.
+void HostThread::release(Id id) {
+  const auto found = ports_.find(id);
+  if (found == ports_.end()) return;
+  const auto link = peers_.find(found->second.link);
+  if (link != peers_.end()) {
+    for (const std::uint32_t client : found->second.clients) link->second.way->release_presence(client);
+  }
+  ports_.erase(found);
+  sessions_.fetch_sub(1);
+}
+
+void HostThread::end_silent_ports() {
+  const base::Nanos now = base::Clock().now();
+  if (now - looked_at_ports_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
+  looked_at_ports_ns_ = now;
+  std::vector<Id> silent;
+  for (const auto& [id, port] : ports_) {
+    if (port.clients.empty()) continue;  // it holds nobody up
+    const base::Nanos heard = agent_.last_heard(id);
+    if (heard != 0 && now - heard > options_.silence_max_ns) silent.push_back(id);
+  }
+  for (const Id id : silent) {
+    fenced_.fetch_add(1);
+    log(Level::debug, fmt::format("session {} was silent for too long", id));
+    end_port(id);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Host>> Host::start(Options options) {
+  auto credentials = Credentials::read(options);
+  if (!credentials) return std::unexpected(std::move(credentials.error()));
+  if (options.listen.empty())
+    return fail(Errc::invalid_argument, "listen", "an address to listen at is needed");
+  std::vector<net::Listener> listeners;
+  for (const net::HostPort& address : options.listen) {
+    auto listener = net::listen(address);
+    if (!listener) return std::unexpected(std::move(listener.error()));
+    listeners.push_back(std::move(*listener));
+  }
+  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(listeners));
+}
+
+}  // namespace loch::fabric

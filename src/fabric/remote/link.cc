@@ -1,0 +1,108 @@
+#include "fabric/remote/link.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "fabric/remote/protocol.h"
+
+namespace loch::fabric::remote {
+
+std::string Target::text() const { return fmt::format("tcp://{}/{}", host.text(), store); }
+
+// The same, with the host and the step.
+Error Link::explained(Error error, const char* step) const {
+  error.operation = "open";
+  error.detail = fmt::format("{}: {}: {}", target_.text(), step, error.detail);
+  return error;
+}
+
+Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
+  auto socket = net::connect(target_.host, deadline);
+  if (!socket) {
+    socket.error().operation = "open";
+    return std::unexpected(std::move(socket.error()));
+  }
+  Greeting greeting;
+  greeting.messages = std::make_unique<net::Messages>(
+      target_.tls ? target_.tls->connect(std::move(*socket), target_.host.host)
+                  : std::make_unique<net::Stream>(std::move(*socket)));
+  if (auto done = greeting.messages->establish(deadline); !done)
+    return std::unexpected(explained(std::move(done.error()), "TLS (does the host have a certificate?)"));
+  greeting.mine = net::random_hex(nonce_bytes);
+  auto answer = greeting.messages->ask({{"protocol", protocol_version}, {"nonce", greeting.mine}}, deadline);
+  if (!answer) {
+    return std::unexpected(explained(std::move(answer.error()),
+                                     "greeting (is that lochd, and does it want TLS or want it not?)"));
+  }
+  if (auto error = net::error_of(*answer, "open")) return std::unexpected(explained(*error, "greeting"));
+  const auto version = net::number_of(*answer, "protocol");
+  greeting.theirs = net::text_of(*answer, "nonce");
+  if (version != protocol_version || greeting.theirs.size() != 2 * nonce_bytes) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{}: it speaks protocol {}, this program {}", target_.text(), version.value_or(0),
+                            protocol_version));
+  }
+  return greeting;
+}
+
+Result<std::shared_ptr<Link>> Link::open(const Target& target) {
+  const std::shared_ptr<Link> link(new Link(target));
+  const base::Nanos deadline = base::Clock().now() + greeting_max_ns;
+  auto greeting = link->greet(deadline);
+  if (!greeting) return std::unexpected(std::move(greeting.error()));
+  const std::string_view mine = greeting->mine;
+  const std::string_view theirs = greeting->theirs;
+  const std::string proof = net::proof(target.key, {"open", theirs, mine, target.store});
+  auto answer = greeting->messages->ask({{"open", target.store}, {"proof", proof}}, deadline);
+  if (!answer) return std::unexpected(link->explained(std::move(answer.error()), "opening"));
+  if (auto error = net::error_of(*answer, "open")) return std::unexpected(link->explained(*error, "opening"));
+  if (!net::same(net::text_of(*answer, "proof"),
+                 net::proof(target.key, {"host", theirs, mine, target.store}))) {
+    return fail(Errc::permission, "open",
+                fmt::format("{}: whoever answers there does not know the key", target.text()));
+  }
+  link->id_ = net::text_of(*answer, "link");
+  link->secret_ = net::digest(target.key, {"link", theirs, mine});
+  link->messages_ = std::move(greeting->messages);
+  return link;
+}
+
+Result<Link::Joined> Link::join() {
+  const base::Nanos deadline = base::Clock().now() + greeting_max_ns;
+  auto greeting = greet(deadline);
+  if (!greeting) return std::unexpected(std::move(greeting.error()));
+  const std::string proof = net::proof(secret_, {"join", greeting->theirs, greeting->mine});
+  auto answer = greeting->messages->ask({{"join", id_}, {"proof", proof}}, deadline);
+  if (!answer) return std::unexpected(explained(std::move(answer.error()), "joining"));
+  if (auto error = net::error_of(*answer, "open")) return std::unexpected(explained(*error, "joining"));
+  return Joined{.stream = std::move(*greeting->messages).take_stream(),
+                .port = net::number_of(*answer, "port").value_or(0)};
+}
+
+Result<net::Message> Link::ask(const net::Message& message) {
+  const std::scoped_lock lock(mutex_);
+  if (messages_ == nullptr) {
+    return fail(Errc::unavailable, "fabric",
+                fmt::format("{}: the connection was lost; it is made anew by the next call", target_.text()));
+  }
+  auto answer = messages_->ask(message, base::Clock().now() + answer_max_ns);
+  if (!answer) {
+    messages_ = nullptr;
+    answer.error().detail = fmt::format("{}: {}", target_.text(), answer.error().detail);
+    return answer;
+  }
+  if (auto error = net::error_of(*answer, "fabric")) return std::unexpected(std::move(*error));
+  return answer;
+}
+
+bool Link::is_alive() {
+  const std::scoped_lock lock(mutex_);
+  if (messages_ == nullptr) return false;
+  // Nothing is said unasked, so what there is to read is the end.
+  const auto said = messages_->next();
+  if (said && !*said) return true;
+  messages_ = nullptr;
+  return false;
+}
+
+}  // namespace loch::fabric::remote

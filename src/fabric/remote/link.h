@@ -1,0 +1,62 @@
+// Link: the control connection of one process to the Host of another machine, for one store. When it ends,
+// the host takes all of the process's sessions of that store for dead. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "fabric/fabric.h"
+#include "net/message.h"
+#include "net/proof.h"
+
+namespace loch::fabric::remote {
+
+// Where a store is, and what it takes to get there.
+struct Target {
+  net::HostPort host;
+  std::string store;
+  net::Secret key = net::no_key();
+  std::optional<net::TlsContext> tls{};
+
+  [[nodiscard]] std::string text() const;  // "tcp://host:port/store"
+};
+
+class Link {
+ public:
+  // Errors: unavailable, timed_out, permission (another key), incompatible (another protocol), not_found (no
+  // such store there), those of the store.
+  static Result<std::shared_ptr<Link>> open(const Target& target);
+
+  // A data connection; `port` is what the host calls it. Errors: as open.
+  struct Joined {
+    std::unique_ptr<net::Stream> stream;
+    std::uint64_t port = 0;
+  };
+  Result<Joined> join();
+
+  // Asks, and waits for the answer. Errors: what the host answers; unavailable, timed_out, after which the
+  // link is of no more use.
+  Result<net::Message> ask(const net::Message& message);
+  [[nodiscard]] bool is_alive();
+
+ private:
+  explicit Link(const Target& target) : target_(target) {}
+  struct Greeting {
+    std::unique_ptr<net::Messages> messages;
+    std::string mine;  // the nonces
+    std::string theirs;
+  };
+  Result<Greeting> greet(base::Nanos deadline) const;
+  [[nodiscard]] Error explained(Error error, const char* step) const;
+
+  const Target target_;
+  std::mutex mutex_;
+  std::unique_ptr<net::Messages> messages_;  // null: it has ended
+  std::string id_;
+  net::Secret secret_{};
+};
+
+}  // namespace loch::fabric::remote

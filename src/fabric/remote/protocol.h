@@ -1,0 +1,41 @@
+// What a client and the Host of another machine say to each other over a control connection (net/message.h).
+//
+// Greeting, by both, so that each proves to the other that it knows the host's key, and neither says it:
+//
+//   client  {"protocol": 1, "nonce": C}
+//   host    {"protocol": 1, "nonce": H}
+//   client  {"open": store, "proof": proof(key; "open", H, C, store)}
+//   host    {"proof": proof(key; "host", H, C, store), "link": id}
+//
+// Both now share a secret, digest(key; "link", H, C). With it the client joins data connections, one for each
+// session, which greet alike and then carry operations (tcp/wire.h) and no messages any more:
+//
+//   client  {"join": link, "proof": proof(secret; "join", H, C)}
+//   host    {"port": id}
+//
+// What is asked for afterwards is answered in turn, by what stands here or by {"error": ...}:
+//
+//   {"do": "length", "region": R}                   {"bytes": N}
+//   {"do": "extend", "region": R, "bytes": N}       {"bytes": N}
+//   {"do": "prepare", "region": R, "from": N, "to": N}   {}
+//   {"do": "free"}                                  {"bytes": N}
+//   {"do": "claim", "port": P, "client": N}         {"claimed": true}
+//   {"do": "release", "port": P, "client": N}       {}
+//   {"do": "present", "client": N}                  {"present": true}
+//   {"do": "leave", "port": P}                      {}
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace loch::fabric::remote {
+
+inline constexpr std::uint64_t protocol_version = 1;
+inline constexpr std::size_t nonce_bytes = 16;
+
+// How long a greeting may take, and an answer.
+inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;
+inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
+
+}  // namespace loch::fabric::remote

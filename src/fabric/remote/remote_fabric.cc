@@ -1,0 +1,66 @@
+#include "fabric/remote/remote_fabric.h"
+
+#include "fabric/tcp/tcp_port.h"
+
+namespace loch::fabric::remote {
+
+Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target) {
+  auto link = Link::open(target);
+  if (!link) return std::unexpected(std::move(link.error()));
+  return std::shared_ptr<RemoteFabric>(new RemoteFabric(target, std::move(*link)));
+}
+
+Result<std::shared_ptr<Link>> RemoteFabric::link() const {
+  const std::scoped_lock lock(mutex_);
+  if (!link_->is_alive()) {
+    auto link = Link::open(target_);
+    if (!link) return link;
+    link_ = std::move(*link);
+  }
+  return link_;
+}
+
+std::unique_ptr<Port> RemoteFabric::connect() {
+  auto link = this->link();
+  if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
+  auto joined = (*link)->join();
+  return std::make_unique<tcp::TcpPort>(*this, std::move(*link), std::move(joined));
+}
+
+void RemoteFabric::learn_length(RegionId region, std::uint64_t length_bytes) {
+  std::uint64_t known = lengths_[region];
+  while (known < length_bytes && !lengths_[region].compare_exchange_weak(known, length_bytes)) {
+  }
+}
+
+Result<std::uint64_t> RemoteFabric::ask_length(Link& link, RegionId region) {
+  const auto answer = link.ask({{"do", "length"}, {"region", region}});
+  if (!answer) return std::unexpected(answer.error());
+  learn_length(region, net::number_of(*answer, "bytes").value_or(0));
+  return known_length(region);
+}
+
+Result<void> RemoteFabric::extend(RegionId region, std::uint64_t length_bytes) {
+  auto link = this->link();
+  if (!link) return std::unexpected(std::move(link.error()));
+  auto answer = (*link)->ask({{"do", "extend"}, {"region", region}, {"bytes", length_bytes}});
+  if (!answer) return std::unexpected(std::move(answer.error()));
+  learn_length(region, net::number_of(*answer, "bytes").value_or(0));
+  return {};
+}
+
+void RemoteFabric::prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) {
+  if (auto link = this->link()) {
+    [[maybe_unused]] const auto prepared =
+        (*link)->ask({{"do", "prepare"}, {"region", region}, {"from", from_bytes}, {"to", to_bytes}});
+  }
+}
+
+std::uint64_t RemoteFabric::free_bytes() const {
+  const auto link = this->link();
+  if (!link) return 0;
+  const auto answer = (*link)->ask({{"do", "free"}});
+  return answer ? net::number_of(*answer, "bytes").value_or(0) : 0;
+}
+
+}  // namespace loch::fabric::remote

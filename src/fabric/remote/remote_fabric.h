@@ -1,0 +1,48 @@
+// RemoteFabric: the way of one process to a store on another host. What concerns the store goes over a
+// Link; operations over a data connection for each session.
+//
+// A link that is lost is made anew when the next session begins; those that there were are over.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "fabric/fabric.h"
+#include "fabric/remote/link.h"
+
+namespace loch::fabric::remote {
+
+class RemoteFabric final : public Fabric {
+ public:
+  static Result<std::shared_ptr<RemoteFabric>> attach(const Target& target);
+
+  std::unique_ptr<Port> connect() override;
+  Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
+  void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
+  // The host's agent uses the processor's own.
+  [[nodiscard]] bool atomics_coherent() const override { return true; }
+  // Nobody knows better than the host, which says so when a session begins.
+  [[nodiscard]] bool is_published() const override { return true; }
+  [[nodiscard]] std::string location() const override { return target_.text(); }
+  [[nodiscard]] std::uint64_t free_bytes() const override;
+  [[nodiscard]] std::uint64_t huge_page_bytes() const override { return 0; }
+
+  // What is known of a region's length; it only grows.
+  [[nodiscard]] std::uint64_t known_length(RegionId region) const { return lengths_[region]; }
+  Result<std::uint64_t> ask_length(Link& link, RegionId region);
+
+ private:
+  RemoteFabric(const Target& target, std::shared_ptr<Link> link) : target_(target), link_(std::move(link)) {}
+  // The link, or a new one. Errors: as Link::open.
+  Result<std::shared_ptr<Link>> link() const;
+  void learn_length(RegionId region, std::uint64_t length_bytes);
+
+  const Target target_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<Link> link_;
+  std::array<std::atomic<std::uint64_t>, 256> lengths_{};  // any RegionId, since addresses are input
+};
+
+}  // namespace loch::fabric::remote

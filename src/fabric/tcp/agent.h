@@ -1,0 +1,102 @@
+// Agent: a thread that carries out what clients on other hosts ask for over `tcp`, on memory that is mapped
+// here and with the processor's atomics, so that those of local clients and of all others are atomic
+// together. It knows nothing of the stores above it.
+//
+// It takes what has come of a connection in one call, carries all of it out in order, and answers in one
+// call. It looks for more for a short while after its last work, and then sleeps. A connection that does
+// not take its answers is not read from until it does, so that it costs a bounded amount of memory.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fabric/endpoint.h"
+#include "fabric/fabric.h"
+#include "net/stream.h"
+
+namespace loch::fabric::tcp {
+
+class Agent {
+ public:
+  using Id = std::uint64_t;
+
+  struct Options {
+    base::Nanos spin_ns = 50 * base::microsecond_ns;  // how long it looks for more before it sleeps
+    // Told by the agent's thread when a connection was closed by its other end; remove is not needed then.
+    std::function<void(Id)> gone;
+  };
+  struct Counts {
+    std::uint64_t reads = 0;
+    std::uint64_t writes = 0;
+    std::uint64_t atomics = 0;
+    std::uint64_t refused = 0;  // outside their region
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+    std::uint64_t sends = 0;  // calls of the kernel that sent answers
+  };
+
+  explicit Agent(Options options);
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  // Takes on a connection to `memory`, all of whose regions are mapped here. Any thread.
+  void add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory);
+  // When it returns, the connection is closed, and nothing that came over it happens any more. Any thread
+  // but the agent's.
+  void remove(Id id);
+  // When something last came over the connection, by base::Clock; 0 if there is none. Any thread.
+  [[nodiscard]] base::Nanos last_heard(Id id);
+
+  [[nodiscard]] Counts counts() const;
+
+ private:
+  struct Connection;
+  enum class After : std::uint8_t { waits, goes_on, is_gone };
+
+  void run();
+  void take_commands();
+  void wake() const;
+  void watch(Connection& connection, std::uint32_t events) const;
+  After serve(Connection& connection);
+  After answer_all(Connection& connection, std::size_t have);
+  bool send(Connection& connection);
+  std::size_t execute(Connection& connection, const std::byte* operation, std::byte* answer);
+  void drop(Id id);
+
+  const Options options_;
+  base::FileDescriptor epoll_;
+  base::FileDescriptor woken_;
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::vector<std::shared_ptr<Connection>> added_;
+  std::vector<Id> removed_;
+  std::uint64_t commands_given_ = 0;
+  std::uint64_t commands_done_ = 0;
+  std::map<Id, std::shared_ptr<Connection>> known_;
+  bool stop_ = false;
+
+  // Of the thread alone.
+  std::map<Id, std::shared_ptr<Connection>> connections_;
+  std::map<Fabric*, std::weak_ptr<Endpoint>> memories_;
+  std::vector<Id> unfinished_;  // with more to do
+  std::unique_ptr<std::uint64_t[]> in_;
+  std::unique_ptr<std::uint64_t[]> out_;
+  std::size_t out_bytes_ = 0;
+
+  struct {
+    std::atomic<std::uint64_t> reads, writes, atomics, refused, bytes_in, bytes_out, sends;
+  } counts_{};
+  std::thread thread_;
+};
+
+}  // namespace loch::fabric::tcp

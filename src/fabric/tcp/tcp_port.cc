@@ -1,0 +1,324 @@
+#include "fabric/tcp/tcp_port.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <fmt/format.h>
+#include <poll.h>
+#include <utility>
+
+namespace loch::fabric::tcp {
+namespace {
+
+constexpr std::size_t out_bytes_max = 4 * operation_bytes_max;
+constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
+// An answer of which so much is missing is not read by way of a buffer.
+constexpr std::size_t direct_bytes_min = 4'096;
+// How long it looks for answers before it sleeps: a little longer than a quick host takes.
+constexpr base::Nanos spin_ns = 50 * base::microsecond_ns;
+
+// Finer than base::Clock, for waits that are shorter than its ticks.
+base::Nanos precise_now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<base::Nanos>(time.tv_sec) * base::second_ns + static_cast<base::Nanos>(time.tv_nsec);
+}
+
+timespec timespec_of(base::Nanos time) {
+  return {.tv_sec = static_cast<time_t>(time / base::second_ns),
+          .tv_nsec = static_cast<long>(time % base::second_ns)};
+}
+
+}  // namespace
+
+TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
+                 Result<remote::Link::Joined> joined)
+    : fabric_(fabric), link_(std::move(link)) {
+  if (!joined) {
+    severed_ = std::move(joined.error());
+    return;
+  }
+  stream_ = std::move(joined->stream);
+  id_ = joined->port;
+  out_ = std::make_unique_for_overwrite<std::byte[]>(out_bytes_max);
+  in_ = std::make_unique_for_overwrite<std::byte[]>(in_bytes_max);
+}
+
+TcpPort::~TcpPort() {
+  if (stream_ == nullptr) return;
+  // A host that can not be told finds out by itself.
+  [[maybe_unused]] const auto left = link_->ask({{"do", "leave"}, {"port", id_}});
+}
+
+Result<Mapping> TcpPort::map(RegionId region) {
+  return Mapping{.base = nullptr, .length_bytes = fabric_.known_length(region)};
+}
+
+Result<std::uint64_t> TcpPort::length_bytes(RegionId region) {
+  if (severed_) return std::unexpected(*severed_);
+  return fabric_.ask_length(*link_, region);
+}
+
+Result<bool> TcpPort::claim_presence(std::uint32_t client) {
+  if (severed_) return std::unexpected(*severed_);
+  const auto answer = link_->ask({{"do", "claim"}, {"port", id_}, {"client", client}});
+  if (!answer) return std::unexpected(answer.error());
+  return net::flag_of(*answer, "claimed");
+}
+
+void TcpPort::release_presence(std::uint32_t client) {
+  if (severed_) return;  // the host does it
+  [[maybe_unused]] const auto done = link_->ask({{"do", "release"}, {"port", id_}, {"client", client}});
+}
+
+bool TcpPort::present(std::uint32_t client) {
+  if (severed_) return true;
+  const auto answer = link_->ask({{"do", "present"}, {"client", client}});
+  return !answer || net::flag_of(*answer, "present");
+}
+
+void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
+  if (severed_) return done.complete(done, std::unexpected(*severed_));
+  if (batch.empty()) return done.complete(done, {});
+  auto flight = std::make_unique<Flight>();
+  flight->batch = batch;
+  flight->deadline = deadline;
+  flight->done = &done;
+  flights_.push_back(std::move(flight));
+}
+
+void TcpPort::poll(base::Nanos wait_ns) {
+  const base::Nanos start = precise_now();
+  for (;;) {
+    if (severed_) return wait(wait_ns);
+    encode();
+    send();
+    const bool has_come = !severed_ && receive();
+    if (severed_ || settle_flights() || check_deadlines()) return;
+    if (has_come) continue;
+    const base::Nanos passed = precise_now() - start;
+    if (passed >= wait_ns) return;
+    if (flights_.empty() || passed > spin_ns) wait(wait_ns - passed);
+  }
+}
+
+// ---- what is asked
+
+// Encodes what was posted, as long as there is room.
+void TcpPort::encode() {
+  if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
+  while (next_flight_ < flights_.size()) {
+    Flight& flight = *flights_[next_flight_];
+    if (next_operation_ == 0 && next_from_ == 0 && base::Clock().now() > flight.deadline) {
+      flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
+      next_operation_ = flight.batch.size();
+    }
+    for (; next_operation_ < flight.batch.size(); ++next_operation_) {
+      Operation& operation = flight.batch[next_operation_];
+      operation.bad_address = operation.bad_address && next_from_ != 0;
+      do {
+        const std::size_t length = std::min(operation.length_bytes - next_from_, piece_bytes_max);
+        if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes) return;
+        encode_piece(flight, operation, next_from_, length);
+        next_from_ += length;
+      } while (next_from_ < operation.length_bytes);
+      next_from_ = 0;
+    }
+    flight.is_encoded = true;
+    ++next_flight_;
+    next_operation_ = 0;
+  }
+}
+
+void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
+  const OperationHead head{.kind = static_cast<std::uint8_t>(operation.kind),
+                           .region = operation.at.region,
+                           .number = next_number_++,
+                           .length_bytes = static_cast<std::uint32_t>(length),
+                           .offset_bytes = operation.at.offset_bytes + from};
+  std::byte* to = out_.get() + out_end_;
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  switch (operation.kind) {
+    case Operation::Kind::read:
+      break;
+    case Operation::Kind::write:
+      if (length != 0) std::memcpy(to, operation.local + from, length);
+      std::memset(to + length, 0, whole_words(length) - length);
+      break;
+    case Operation::Kind::compare_swap:
+      std::memcpy(to, &operation.compare, word_bytes);
+      std::memcpy(to + word_bytes, &operation.operand, word_bytes);
+      break;
+    case Operation::Kind::fetch_add:
+      std::memcpy(to, &operation.operand, word_bytes);
+      break;
+  }
+  out_end_ += sizeof head + bytes_after(head);
+  ++flight.pieces;
+  asked_.push_back({.flight = &flight,
+                    .operation = &operation,
+                    .from = from,
+                    .length = static_cast<std::uint32_t>(length),
+                    .number = head.number});
+}
+
+void TcpPort::send() {
+  while (out_begin_ < out_end_) {
+    const iovec rest{.iov_base = out_.get() + out_begin_, .iov_len = out_end_ - out_begin_};
+    const auto sent = stream_->write({&rest, 1});
+    if (!sent) return sever(sent.error());
+    if (*sent == 0) return;
+    out_begin_ += *sent;
+  }
+}
+
+// ---- what is answered
+
+bool TcpPort::receive() {
+  std::array<iovec, 2> parts;
+  std::size_t count = 0;
+  const bool direct = filling_bytes_ >= direct_bytes_min;  // in_ is empty then
+  if (direct) parts[count++] = {.iov_base = filling_, .iov_len = filling_bytes_};
+  parts[count++] = {.iov_base = in_.get() + in_end_, .iov_len = in_bytes_max - in_end_};
+  const auto got = stream_->read(std::span(parts).first(count));
+  if (!got) {
+    sever(got.error());
+    return true;
+  }
+  std::size_t to_in = *got;
+  if (direct) {
+    const std::size_t filled = std::min(filling_bytes_, to_in);
+    filling_ += filled;
+    filling_bytes_ -= filled;
+    to_in -= filled;
+  }
+  in_end_ += to_in;
+  take_answers();
+  return *got != 0;
+}
+
+void TcpPort::take_answers() {
+  while (!severed_) {
+    if (const std::size_t here = std::min(filling_bytes_, in_end_ - in_begin_); here != 0) {
+      std::memcpy(filling_, in_.get() + in_begin_, here);
+      filling_ += here;
+      filling_bytes_ -= here;
+      in_begin_ += here;
+    }
+    if (filling_bytes_ != 0) break;
+    const std::size_t skipped = std::min(skip_bytes_, in_end_ - in_begin_);
+    skip_bytes_ -= skipped;
+    in_begin_ += skipped;
+    if (skip_bytes_ != 0) break;
+    if (is_answering_) finish_piece();
+    if (in_end_ - in_begin_ < sizeof(AnswerHead) || !take_answer_head()) break;
+  }
+  std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
+  in_end_ -= in_begin_;
+  in_begin_ = 0;
+}
+
+bool TcpPort::take_answer_head() {
+  AnswerHead head;
+  std::memcpy(&head, in_.get() + in_begin_, sizeof head);
+  in_begin_ += sizeof head;
+  const Piece* piece = asked_.empty() ? nullptr : &asked_.front();
+  const bool is_bad = head.status == static_cast<std::uint8_t>(Status::bad_address);
+  std::size_t expected = 0;
+  if (piece != nullptr && !is_bad) {
+    const Operation::Kind kind = piece->operation->kind;
+    if (kind == Operation::Kind::read) expected = piece->length;
+    if (kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add) expected = word_bytes;
+  }
+  if (piece == nullptr || (!is_bad && head.status != static_cast<std::uint8_t>(Status::done)) ||
+      head.kind != static_cast<std::uint8_t>(piece->operation->kind) || head.number != piece->number ||
+      head.length_bytes != expected) {
+    sever({.code = Errc::unavailable,
+           .operation = "fabric",
+           .detail = fmt::format("{}: an answer that nobody asked for", fabric_.location())});
+    return false;
+  }
+  if (is_bad) piece->operation->bad_address = true;
+  const bool is_read = piece->operation->kind == Operation::Kind::read;
+  filling_ = is_read ? piece->operation->local + piece->from : reinterpret_cast<std::byte*>(&result_);
+  filling_bytes_ = expected;
+  skip_bytes_ = whole_words(expected) - expected;
+  is_answering_ = true;
+  return true;
+}
+
+void TcpPort::finish_piece() {
+  const Piece piece = asked_.front();
+  asked_.pop_front();
+  is_answering_ = false;
+  if (piece.operation->kind == Operation::Kind::compare_swap ||
+      piece.operation->kind == Operation::Kind::fetch_add) {
+    piece.operation->result = result_;
+  }
+  --piece.flight->pieces;
+}
+
+// Tells of the flights that are over, in the order in which they were posted; whether there were any.
+bool TcpPort::settle_flights() {
+  bool any = false;
+  while (!flights_.empty() && flights_.front()->is_encoded && flights_.front()->pieces == 0) {
+    const std::unique_ptr<Flight> flight = std::move(flights_.front());
+    flights_.pop_front();
+    --next_flight_;
+    flight->done->complete(*flight->done, std::move(flight->outcome));
+    any = true;
+  }
+  return any;
+}
+
+bool TcpPort::check_deadlines() {
+  const base::Nanos now = base::Clock().now();
+  const bool is_late = std::ranges::any_of(
+      flights_, [now](const auto& flight) { return flight->outcome.has_value() && now > flight->deadline; });
+  if (is_late) {
+    sever({.code = Errc::timed_out,
+           .operation = "fabric",
+           .detail =
+               fmt::format("{}: no answer in time; it may or may not have happened", fabric_.location())});
+  }
+  return is_late;
+}
+
+void TcpPort::wait(base::Nanos wait_ns) const {
+  constexpr base::Nanos at_once_max = 10 * base::millisecond_ns;  // then the deadlines are looked at again
+  const timespec time = timespec_of(std::min(wait_ns, at_once_max));
+  if (severed_) {
+    ::nanosleep(&time, nullptr);
+    return;
+  }
+  // An idle port is not woken by its end; the next post finds out.
+  const bool sends = out_begin_ < out_end_;
+  pollfd one{.fd = flights_.empty() ? -1 : stream_->socket(),
+             .events = static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN),
+             .revents = 0};
+  ::ppoll(&one, 1, &time, nullptr);
+}
+
+void TcpPort::sever(Error why) {
+  if (why.code != Errc::timed_out) {
+    why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
+  }
+  why.operation = "fabric";
+  severed_ = Error{.code = Errc::unavailable,
+                   .operation = "fabric",
+                   .detail = fmt::format("{}: the session was broken off", fabric_.location())};
+  asked_.clear();
+  next_flight_ = 0;
+  filling_bytes_ = skip_bytes_ = 0;
+  is_answering_ = false;
+  out_begin_ = out_end_ = 0;
+  for (const auto& flight : std::exchange(flights_, {})) {
+    const bool was_done = flight->is_encoded && flight->pieces == 0;
+    flight->done->complete(*flight->done,
+                           was_done ? std::move(flight->outcome) : Result<void>(std::unexpected(why)));
+  }
+}
+
+}  // namespace loch::fabric::tcp

@@ -1,0 +1,96 @@
+// TcpPort: the way of one session to a store on another host, over a data connection (wire.h).
+//
+// What was posted is sent when the session waits, all of it in one call, and its answers come back in the
+// same order. A read goes right to where it is wanted as soon as it is known to be long.
+//
+// An answer that does not come in time ends the port: nobody knows whether what was asked for still happens,
+// until the host has broken the connection off. So the port never posts again, and its session's presence
+// is the host's to end.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "fabric/fabric.h"
+#include "fabric/remote/link.h"
+#include "fabric/remote/remote_fabric.h"
+#include "fabric/tcp/wire.h"
+
+namespace loch::fabric::tcp {
+
+class TcpPort final : public Port {
+ public:
+  // `link` is null, or `joined` an error, if there is no way there: then everything ends with that error.
+  TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
+          Result<remote::Link::Joined> joined);
+  ~TcpPort() override;
+
+  Result<Mapping> map(RegionId region) override;
+  Result<std::uint64_t> length_bytes(RegionId region) override;
+  void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
+  void poll(base::Nanos wait_ns) override;
+
+  Result<bool> claim_presence(std::uint32_t client) override;
+  void release_presence(std::uint32_t client) override;
+  [[nodiscard]] bool present(std::uint32_t client) override;
+
+ private:
+  struct Flight {
+    std::span<Operation> batch;
+    base::Nanos deadline = 0;
+    Completion* done = nullptr;
+    std::size_t pieces = 0;  // that are not answered
+    bool is_encoded = false;
+    Result<void> outcome{};
+  };
+  // An operation, or a part of a long one.
+  struct Piece {
+    Flight* flight = nullptr;
+    Operation* operation = nullptr;
+    std::size_t from = 0;
+    std::uint32_t length = 0;
+    std::uint16_t number = 0;
+  };
+
+  void encode();
+  void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
+  void send();
+  bool receive();  // whether anything came
+  void take_answers();
+  bool take_answer_head();
+  void finish_piece();
+  bool settle_flights();
+  bool check_deadlines();
+  void wait(base::Nanos wait_ns) const;
+  // The port is over: all that is under way, and all that will be posted, ends with `why`.
+  void sever(Error why);
+
+  remote::RemoteFabric& fabric_;
+  std::shared_ptr<remote::Link> link_;
+  std::unique_ptr<net::Stream> stream_;
+  std::uint64_t id_ = 0;
+  std::optional<Error> severed_;
+
+  std::deque<std::unique_ptr<Flight>> flights_;  // in the order in which they were posted
+  std::size_t next_flight_ = 0;                  // the first of them that is not encoded whole,
+  std::size_t next_operation_ = 0;               // and where in it to go on
+  std::size_t next_from_ = 0;
+  std::deque<Piece> asked_;  // that are encoded and not answered
+
+  std::unique_ptr<std::byte[]> out_;
+  std::size_t out_begin_ = 0;
+  std::size_t out_end_ = 0;
+  std::uint16_t next_number_ = 0;
+
+  std::unique_ptr<std::byte[]> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+  bool is_answering_ = false;      // the head of an answer was taken
+  std::byte* filling_ = nullptr;   // where the answer to the first piece goes, while it comes
+  std::size_t filling_bytes_ = 0;  // and how much of it is still to come
+  std::size_t skip_bytes_ = 0;     // of what fills it up to whole words
+  std::uint64_t result_ = 0;       // of an atomic
+};
+
+}  // namespace loch::fabric::tcp

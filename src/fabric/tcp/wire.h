@@ -1,0 +1,85 @@
+// What goes over a data connection of `tcp`, in both directions: operations, and their answers in the same
+// order. Each is a head and what belongs to it, all of it filled up to whole words, least byte first.
+//
+//   operation  | kind 1 | region 1 | number 2 | length 4 | offset 8 |   and then, by kind:
+//       read           nothing
+//       write          `length` bytes
+//       compare_swap   | compare 8 | desired 8 |
+//       fetch_add      | added 8 |
+//   answer     | status 1 | kind 1 | number 2 | length 4 |   and then, if it was done:
+//       read           `length` bytes
+//       an atomic      | the word as it was before 8 |
+//
+// `number` counts the operations of a connection, so that two ends that do not agree notice. There are no
+// frames: an end sends what it has in one call, and takes what has come in one call.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "fabric/fabric.h"
+#include "fabric/words.h"
+
+namespace loch::fabric::tcp {
+
+static_assert(std::endian::native == std::endian::little);
+
+// A longer read or write is sent in pieces.
+inline constexpr std::size_t piece_bytes_max = 65'536;
+
+struct OperationHead {
+  std::uint8_t kind;  // Operation::Kind
+  std::uint8_t region;
+  std::uint16_t number;
+  std::uint32_t length_bytes;  // read, write; of an atomic: 8
+  std::uint64_t offset_bytes;
+};
+static_assert(sizeof(OperationHead) == 16 && std::has_unique_object_representations_v<OperationHead>);
+
+enum class Status : std::uint8_t { done = 0, bad_address = 1 };
+
+struct AnswerHead {
+  std::uint8_t status;
+  std::uint8_t kind;  // of the operation
+  std::uint16_t number;
+  std::uint32_t length_bytes;  // of what follows, without what fills it up
+};
+static_assert(sizeof(AnswerHead) == 8 && std::has_unique_object_representations_v<AnswerHead>);
+
+constexpr std::size_t whole_words(std::size_t bytes) {
+  return (bytes + word_bytes - 1) / word_bytes * word_bytes;
+}
+
+// How many bytes follow the head of an operation, or nothing if there is no such operation.
+constexpr bool is_operation(const OperationHead& head) {
+  switch (static_cast<Operation::Kind>(head.kind)) {
+    case Operation::Kind::read:
+    case Operation::Kind::write:
+      return head.length_bytes <= piece_bytes_max;
+    case Operation::Kind::compare_swap:
+    case Operation::Kind::fetch_add:
+      return head.length_bytes == word_bytes;
+  }
+  return false;
+}
+constexpr std::size_t bytes_after(const OperationHead& head) {
+  switch (static_cast<Operation::Kind>(head.kind)) {
+    case Operation::Kind::read:
+      return 0;
+    case Operation::Kind::write:
+      return whole_words(head.length_bytes);
+    case Operation::Kind::compare_swap:
+      return 2 * word_bytes;
+    case Operation::Kind::fetch_add:
+      return word_bytes;
+  }
+  return 0;
+}
+
+// The longest operation, and the longest answer.
+inline constexpr std::size_t operation_bytes_max = sizeof(OperationHead) + piece_bytes_max;
+inline constexpr std::size_t answer_bytes_max = sizeof(AnswerHead) + piece_bytes_max;
+
+}  // namespace loch::fabric::tcp

@@ -1,0 +1,143 @@
+#include "net/message.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+
+namespace loch::net {
+namespace {
+
+constexpr std::size_t length_bytes = sizeof(std::uint32_t);
+
+std::unexpected<Error> timed_out(const char* step) {
+  return fail(Errc::timed_out, step, "the other end did not answer in time");
+}
+
+}  // namespace
+
+Result<std::optional<Message>> Messages::next() {
+  for (;;) {
+    const std::size_t there = in_.size() - taken_;
+    std::uint32_t length = 0;
+    if (there >= length_bytes) {
+      std::memcpy(&length, in_.data() + taken_, length_bytes);
+      if (length > bytes_max)
+        return fail(Errc::corrupt, "message",
+                    fmt::format("a message of {} bytes; the other end speaks something else", length));
+      if (there - length_bytes >= length) {
+        Message message = Message::parse(in_.data() + taken_ + length_bytes,
+                                         in_.data() + taken_ + length_bytes + length, nullptr, false);
+        taken_ += length_bytes + length;
+        if (taken_ == in_.size()) {
+          in_.clear();
+          taken_ = 0;
+        }
+        if (!message.is_object()) return fail(Errc::corrupt, "message", "what was sent is no JSON object");
+        return message;
+      }
+    }
+    // No more than what is missing: what follows may be no message.
+    const std::size_t missing = there < length_bytes ? length_bytes - there : length_bytes + length - there;
+    const std::size_t before = in_.size();
+    in_.resize(before + missing);
+    const iovec part{.iov_base = in_.data() + before, .iov_len = missing};
+    auto got = stream_->read({&part, 1});
+    in_.resize(before + got.value_or(0));
+    if (!got) return std::unexpected(std::move(got.error()));
+    if (*got == 0) return std::nullopt;
+  }
+}
+
+Result<void> Messages::say(const Message& message) {
+  const std::string text = message.dump(-1, ' ', false, Message::error_handler_t::replace);
+  const auto length = static_cast<std::uint32_t>(text.size());
+  std::array<char, length_bytes> head{};
+  std::memcpy(head.data(), &length, length_bytes);
+  out_.append(head.data(), head.size());
+  out_ += text;
+  if (auto sent = flush(); !sent) return std::unexpected(std::move(sent.error()));
+  return {};
+}
+
+Result<bool> Messages::flush() {
+  while (has_unsent()) {
+    const iovec part{.iov_base = out_.data() + sent_, .iov_len = out_.size() - sent_};
+    auto sent = stream_->write({&part, 1});
+    if (!sent) return std::unexpected(std::move(sent.error()));
+    if (*sent == 0) return false;
+    sent_ += *sent;
+  }
+  out_.clear();
+  sent_ = 0;
+  return true;
+}
+
+Result<void> Messages::establish(base::Nanos deadline) {
+  for (;;) {
+    auto done = stream_->establish();
+    if (!done) return std::unexpected(std::move(done.error()));
+    if (*done) return {};
+    if (!wait_for(stream_->socket(), stream_->awaited(), deadline)) return timed_out("TLS");
+  }
+}
+
+Result<void> Messages::wait_flush(base::Nanos deadline) {
+  for (;;) {
+    auto done = flush();
+    if (!done) return std::unexpected(std::move(done.error()));
+    if (*done) return {};
+    if (!wait_for(stream_->socket(), POLLOUT, deadline)) return timed_out("message");
+  }
+}
+
+Result<Message> Messages::wait_next(base::Nanos deadline) {
+  for (;;) {
+    auto message = next();
+    if (!message) return std::unexpected(std::move(message.error()));
+    if (*message) return std::move(**message);
+    if (!wait_for(stream_->socket(), POLLIN, deadline)) return timed_out("message");
+  }
+}
+
+Result<Message> Messages::ask(const Message& message, base::Nanos deadline) {
+  if (auto said = say(message); !said) return std::unexpected(std::move(said.error()));
+  if (auto flushed = wait_flush(deadline); !flushed) return std::unexpected(std::move(flushed.error()));
+  return wait_next(deadline);
+}
+
+std::string text_of(const Message& message, const char* field) {
+  const auto found = message.find(field);
+  return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::optional<std::uint64_t> number_of(const Message& message, const char* field) {
+  const auto found = message.find(field);
+  if (found == message.end() || !found->is_number_unsigned()) return std::nullopt;
+  return found->get<std::uint64_t>();
+}
+
+bool flag_of(const Message& message, const char* field) {
+  const auto found = message.find(field);
+  return found != message.end() && found->is_boolean() && found->get<bool>();
+}
+
+Message error_message(const Error& error) {
+  return {{"error", {{"code", static_cast<unsigned>(error.code)}, {"detail", error.detail}}}};
+}
+
+std::optional<Error> error_of(const Message& message, const char* operation) {
+  const auto found = message.find("error");
+  if (found == message.end()) return std::nullopt;
+  if (!found->is_object())
+    return Error{.code = Errc::corrupt, .operation = operation, .detail = "an error that says nothing"};
+  const std::uint64_t code = number_of(*found, "code").value_or(0);
+  const bool is_known =
+      code >= static_cast<std::uint64_t>(Errc::not_found) && code <= static_cast<std::uint64_t>(Errc::io);
+  return Error{.code = is_known ? static_cast<Errc>(code) : Errc::io,
+               .operation = operation,
+               .detail = text_of(*found, "detail")};
+}
+
+}  // namespace loch::net

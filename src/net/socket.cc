@@ -1,0 +1,191 @@
+#include "net/socket.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace loch::net {
+namespace {
+
+using base::FileDescriptor;
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+bool is_port(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+Result<Addresses> resolve(const HostPort& at, int flags, const char* operation) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV | AI_ADDRCONFIG;
+  addrinfo* found = nullptr;
+  const char* host = at.host.empty() || at.host == "*" ? nullptr : at.host.c_str();
+  int error = ::getaddrinfo(host, at.port.c_str(), &hints, &found);
+  if (error == EAI_NONAME || error == EAI_ADDRFAMILY) {
+    // An address of a host whose only interface is the loopback.
+    hints.ai_flags &= ~AI_ADDRCONFIG;
+    error = ::getaddrinfo(host, at.port.c_str(), &hints, &found);
+  }
+  if (error != 0) {
+    return fail(error == EAI_AGAIN ? Errc::unavailable : Errc::invalid_argument, operation,
+                fmt::format("{}: {}", at.text(), ::gai_strerror(error)));
+  }
+  return Addresses(found, &::freeaddrinfo);
+}
+
+void set_option(int socket, int level, int option, int value) {
+  ::setsockopt(socket, level, option, &value, sizeof value);
+}
+
+// Without delay for small frames. A host that is gone is noticed while nothing is sent, too.
+void prepare(int socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  constexpr int idle_s = 2;
+  constexpr int between_s = 1;
+  constexpr int probes = 3;
+  constexpr int unacknowledged_ms = 5'000;
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, between_s);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_ms);
+}
+
+// 0, or the error of connecting to one address.
+int connect_one(int socket, const addrinfo& to, base::Nanos deadline) {
+  if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  return error;
+}
+
+}  // namespace
+
+std::string HostPort::text() const {
+  return host.contains(':') ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port) {
+  const auto wrong = [text] {
+    return fail(Errc::invalid_argument, "open",
+                fmt::format("'{}' is no address; write HOST, HOST:PORT or [IPv6]:PORT", text));
+  };
+  HostPort result{.host = std::string(text), .port = std::to_string(default_port)};
+  if (text.starts_with('[')) {
+    const auto close = text.find(']');
+    if (close == std::string_view::npos) return wrong();
+    result.host = text.substr(1, close - 1);
+    text = text.substr(close + 1);
+    if (!text.empty() && !text.starts_with(':')) return wrong();
+    if (!text.empty()) result.port = text.substr(1);
+  } else if (const auto colon = text.find(':'); colon != std::string_view::npos) {
+    if (text.find(':', colon + 1) != std::string_view::npos) return wrong();
+    result.host = text.substr(0, colon);
+    result.port = text.substr(colon + 1);
+  }
+  if (result.host.empty() || !is_port(result.port)) return wrong();
+  return result;
+}
+
+bool wait_for(int socket, short events, base::Nanos deadline) {
+  const base::Clock clock;
+  for (;;) {
+    const base::Nanos now = clock.now();
+    const base::Nanos left = deadline > now ? deadline - now : 0;
+    // Rounded up, so that it is not asked again and again in the last millisecond.
+    const base::Nanos wait_ms =
+        std::min<base::Nanos>((left + base::millisecond_ns - 1) / base::millisecond_ns, 60'000);
+    pollfd one{.fd = socket, .events = events, .revents = 0};
+    const int ready = ::poll(&one, 1, static_cast<int>(wait_ms));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;  // the next call on the socket says what is wrong
+    if (left == 0) return false;
+  }
+}
+
+Result<FileDescriptor> connect(const HostPort& to, base::Nanos deadline) {
+  const base::Clock clock;
+  const base::Nanos start = clock.now();
+  auto addresses = resolve(to, 0, "connect");
+  if (!addresses) return std::unexpected(std::move(addresses.error()));
+  int error = 0;
+  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
+    FileDescriptor socket(
+        ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
+    error = socket.is_open() ? connect_one(socket.get(), *each, deadline) : errno;
+    if (error != 0) continue;
+    prepare(socket.get());
+    return socket;
+  }
+  const base::Nanos took_ms = (clock.now() - start) / base::millisecond_ns;
+  return fail(Errc::unavailable, "connect",
+              fmt::format("{}: {} (after {} ms); is lochd running there, and does a firewall let it through?",
+                          to.text(), std::strerror(error), took_ms));
+}
+
+Result<Listener> listen(const HostPort& at) {
+  auto addresses = resolve(at, AI_PASSIVE, "listen");
+  if (!addresses) return std::unexpected(std::move(addresses.error()));
+  int error = 0;
+  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
+    FileDescriptor socket(
+        ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
+    if (!socket.is_open()) {
+      error = errno;
+      continue;
+    }
+    set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (each->ai_family == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    constexpr int backlog = 1'024;
+    if (::bind(socket.get(), each->ai_addr, each->ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
+      error = errno;
+      continue;
+    }
+    sockaddr_storage bound{};
+    socklen_t length = sizeof bound;
+    ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
+    const std::uint16_t port = bound.ss_family == AF_INET6
+                                   ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                   : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+    return Listener{.socket = std::move(socket), .port = ntohs(port)};
+  }
+  return fail(error == EACCES ? Errc::permission : Errc::io, "listen",
+              fmt::format("{}: {}", at.text(), std::strerror(error)));
+}
+
+FileDescriptor accept(const Listener& listener) {
+  FileDescriptor socket(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket.is_open()) prepare(socket.get());
+  return socket;
+}
+
+std::string peer_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(), host.size(),
+                    port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "somebody who is gone";
+  }
+  return HostPort{.host = host.data(), .port = port.data()}.text();
+}
+
+}  // namespace loch::net

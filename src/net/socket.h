@@ -1,0 +1,45 @@
+// TCP sockets, not blocking. Every wait has a deadline by base::Clock; errors name the address, the step and
+// how long it took. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <loch/error.h>
+
+#include "base/clock.h"
+#include "base/file_descriptor.h"
+
+namespace loch::net {
+
+struct HostPort {
+  std::string host;
+  std::string port;
+
+  [[nodiscard]] std::string text() const;  // "host:port", "[::1]:port"
+};
+
+// "host:port", "host", "[::1]:port". Errors: invalid_argument.
+Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
+
+// Errors: unavailable (nobody answers there, or not in time), invalid_argument (no such host).
+Result<base::FileDescriptor> connect(const HostPort& to, base::Nanos deadline);
+
+struct Listener {
+  base::FileDescriptor socket;
+  std::uint16_t port = 0;  // as the kernel chose it, if 0 was asked for
+};
+// Errors: io (the address is taken, or not of this host), invalid_argument, permission.
+Result<Listener> listen(const HostPort& at);
+
+// The next connection that waits; not open if there is none.
+base::FileDescriptor accept(const Listener& listener);
+
+// "192.0.2.7:40312", for people.
+std::string peer_of(int socket);
+
+// Waits until `events` of poll(2) are there; false if the deadline passed.
+bool wait_for(int socket, short events, base::Nanos deadline);
+
+}  // namespace loch::net

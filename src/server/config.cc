@@ -1,0 +1,226 @@
+#include "server/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <toml++/toml.h>
+
+namespace loch::server {
+namespace {
+
+constexpr std::uint16_t default_metrics_port = 9'457;
+
+// Reads the settings of one table, and notices those that nobody asked for.
+class Settings {
+ public:
+  Settings(const toml::table& table, std::string path) : table_(table), path_(std::move(path)) {}
+
+  void text(const char* name, std::string& into) {
+    if (const auto* node = find(name); node != nullptr) {
+      if (const auto value = node->value_exact<std::string>()) {
+        into = *value;
+      } else {
+        complain(*node, fmt::format("'{}' is to be a text in quotes", name));
+      }
+    }
+  }
+  void flag(const char* name, bool& into) {
+    if (const auto* node = find(name); node != nullptr) {
+      if (const auto value = node->value_exact<bool>()) {
+        into = *value;
+      } else {
+        complain(*node, fmt::format("'{}' is true or false", name));
+      }
+    }
+  }
+  void number(const char* name, std::int64_t min, std::int64_t max,
+              const std::function<void(std::int64_t)>& take) {
+    if (const auto* node = find(name); node != nullptr) {
+      const auto value = node->value_exact<std::int64_t>();
+      if (value && *value >= min && *value <= max) {
+        take(*value);
+      } else {
+        complain(*node, fmt::format("'{}' is a whole number, {} to {}", name, min, max));
+      }
+    }
+  }
+  void address(const char* name, std::uint16_t default_port, const std::function<void(net::HostPort)>& take) {
+    if (const auto* node = find(name); node != nullptr) take_address(*node, default_port, take);
+  }
+  void addresses(const char* name, std::uint16_t default_port,
+                 const std::function<void(net::HostPort)>& take) {
+    const auto* node = find(name);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr || list->empty()) {
+      complain(*node, fmt::format("'{}' is a list of one address or more, as [\"127.0.0.1:{}\"]", name,
+                                  default_port));
+      return;
+    }
+    for (const toml::node& each : *list) take_address(each, default_port, take);
+  }
+  // Of the table `name`, if there is one.
+  void table(const char* name, const std::function<void(Settings&)>& read) {
+    const auto* node = find(name);
+    if (node == nullptr) return;
+    if (node->as_table() == nullptr) return complain(*node, fmt::format("'{}' is a table: [{}]", name, name));
+    read_table(*node->as_table(), read);
+  }
+  void tables(const char* name, const std::function<void(Settings&)>& read) {
+    const auto* node = find(name);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr || !list->is_homogeneous(toml::node_type::table))
+      return complain(*node, fmt::format("'{}' is a list of tables: [[{}]]", name, name));
+    for (const toml::node& each : *list) read_table(*each.as_table(), read);
+  }
+
+  void complain(const toml::node& node, const std::string& what) {
+    if (!error_) error_ = fmt::format("{}:{}: {}", path_, node.source().begin.line, what);
+  }
+  void complain(const std::string& what) { complain(table_, what); }
+
+  // What was wrong first.
+  Result<void> done() {
+    for (const auto& [key, node] : table_) {
+      if (!asked_.contains(std::string(key.str())))
+        complain(node,
+                 fmt::format("there is no setting '{}'; there are: {}", key.str(), fmt::join(asked_, ", ")));
+    }
+    if (error_) return fail(Errc::invalid_argument, "configuration", *error_);
+    return {};
+  }
+
+ private:
+  const toml::node* find(const char* name) {
+    asked_.insert(name);
+    return table_.get(name);
+  }
+  void take_address(const toml::node& node, std::uint16_t default_port,
+                    const std::function<void(net::HostPort)>& take) {
+    const auto value = node.value_exact<std::string>();
+    if (!value) return complain(node, "an address is a text in quotes, as \"127.0.0.1:7457\"");
+    auto address = net::parse_host_port(*value, default_port);
+    if (!address) return complain(node, address.error().detail);
+    take(std::move(*address));
+  }
+  void read_table(const toml::table& table, const std::function<void(Settings&)>& read) {
+    Settings inner(table, path_);
+    read(inner);
+    if (auto done = inner.done(); !done && !error_) error_ = done.error().detail;
+  }
+
+  const toml::table& table_;
+  const std::string path_;
+  std::set<std::string> asked_;
+  std::optional<std::string> error_;
+};
+
+void read_store(Settings& settings, Config& config) {
+  constexpr std::int64_t mib = std::int64_t{1} << 20;
+  Config::Store store;
+  settings.text("name", store.name);
+  if (store.name.empty()) settings.complain("a store needs a 'name'");
+  settings.number("candidates", 2, 4, [&](auto n) { store.candidates = static_cast<std::uint32_t>(n); });
+  settings.number("max_mib", 4, std::numeric_limits<std::int64_t>::max() / mib,
+                  [&](auto n) { store.max_bytes = static_cast<std::uint64_t>(n * mib); });
+  settings.number("expiry_ms", 50, 60'000, [&](auto n) { store.expiry = std::chrono::milliseconds(n); });
+  config.stores.push_back(std::move(store));
+}
+
+Result<Config> interpret(const toml::table& file, const std::string& path) {
+  Config config = default_config();
+  Settings settings(file, path);
+  std::vector<net::HostPort> listen;
+  settings.addresses("listen", fabric::default_port, [&](auto address) { listen.push_back(address); });
+  if (!listen.empty()) config.listen = std::move(listen);
+  settings.text("directory", config.directory);
+  settings.text("key_file", config.key_file);
+  settings.flag("open_to_all", config.open_to_all);
+  settings.number("silence_s", 1, 3'600, [&](auto n) { config.silence_max = std::chrono::seconds(n); });
+  settings.number("connections_max", 2, 1'000'000,
+                  [&](auto n) { config.connections_max = static_cast<std::size_t>(n); });
+  settings.flag("huge_pages", config.huge_pages);
+  settings.table("tls", [&](Settings& tls) {
+    tls.text("certificate", config.tls.certificate);
+    tls.text("key", config.tls.key);
+    tls.text("authority", config.tls.authority);
+  });
+  settings.table("log", [&](Settings& log) { log.text("level", config.log_level); });
+  settings.table("metrics", [&](Settings& metrics) {
+    metrics.address("listen", default_metrics_port, [&](auto address) { config.metrics = address; });
+  });
+  settings.tables("store", [&](Settings& store) { read_store(store, config); });
+  if (auto done = settings.done(); !done) return std::unexpected(std::move(done.error()));
+  if (auto fits = check_config(config); !fits) {
+    fits.error().detail = fmt::format("{}: {}", path, fits.error().detail);
+    return std::unexpected(std::move(fits.error()));
+  }
+  return config;
+}
+
+bool is_of_this_host(const net::HostPort& address) {
+  return address.host.starts_with("127.") || address.host == "::1" || address.host == "localhost";
+}
+
+}  // namespace
+
+Config default_config() {
+  Config config;
+  config.listen = {{.host = "127.0.0.1", .port = std::to_string(fabric::default_port)}};
+  return config;
+}
+
+Result<void> check_config(const Config& config) {
+  const auto wrong = [](std::string what) {
+    return fail(Errc::invalid_argument, "configuration", std::move(what));
+  };
+  constexpr std::array levels{"trace", "debug", "info", "warning", "error", "critical", "off"};
+  if (std::ranges::find(levels, config.log_level) == levels.end())
+    return wrong(
+        fmt::format("there is no log level '{}'; there are: {}", config.log_level, fmt::join(levels, ", ")));
+  if (config.tls.certificate.empty() != config.tls.key.empty())
+    return wrong("TLS needs a certificate and its key, both or neither");
+  if (!config.tls.authority.empty() && config.tls.certificate.empty())
+    return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
+  for (const net::HostPort& address : config.listen) {
+    if (is_of_this_host(address) || config.open_to_all || !config.key_file.empty() ||
+        !config.tls.authority.empty()) {
+      continue;
+    }
+    return wrong(
+        fmt::format("{} is reached from other hosts, and everybody there could change every store; set "
+                    "key_file (make one: head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE), or "
+                    "tls.authority, or open_to_all = true if the network lets nobody else through",
+                    address.text()));
+  }
+  return {};
+}
+
+Result<Config> read_config(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    const Errc code = errno == ENOENT ? Errc::not_found : errno == EACCES ? Errc::permission : Errc::io;
+    return fail(code, "configuration", fmt::format("{}: {}", path, std::strerror(errno)));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  toml::table table;
+  // What toml++ throws stays here.
+  try {
+    table = toml::parse(text.str(), path);
+  } catch (const toml::parse_error& error) {
+    return fail(Errc::invalid_argument, "configuration",
+                fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+  }
+  return interpret(table, path);
+}
+
+}  // namespace loch::server

@@ -1,0 +1,47 @@
+// The configuration of lochd: a TOML file, all of whose settings have a default (packaging/lochd.toml
+// documents them). A setting that is not known, of another type, or out of its range is an error that names
+// the file and the line.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <loch/error.h>
+
+#include "fabric/fabric.h"
+
+namespace loch::server {
+
+struct Config {
+  std::vector<net::HostPort> listen;
+  std::string directory = "/dev/shm";
+  std::string key_file;
+  bool open_to_all = false;  // listens beyond this host with neither key nor certificates
+  std::chrono::seconds silence_max{10};
+  std::size_t connections_max = 4'096;
+  bool huge_pages = true;
+  net::TlsFiles tls;
+  std::string log_level = "info";
+  std::optional<net::HostPort> metrics;  // none: nobody is told
+
+  // Made when lochd starts, unless they are there.
+  struct Store {
+    std::string name;
+    std::optional<std::uint32_t> candidates{};
+    std::optional<std::uint64_t> max_bytes{};
+    std::optional<std::chrono::milliseconds> expiry{};
+  };
+  std::vector<Store> stores;
+};
+
+// Errors: invalid_argument ("lochd.toml:7: ..."), not_found, permission, io.
+Result<Config> read_config(const std::string& path);
+// What holds without a file.
+Config default_config();
+// Whether the settings fit together. Errors: invalid_argument.
+Result<void> check_config(const Config& config);
+
+}  // namespace loch::server

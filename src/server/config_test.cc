@@ -1,0 +1,132 @@
+#include "server/config.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <unistd.h>
+
+namespace loch::server {
+namespace {
+
+class ConfigTest : public testing::Test {
+ protected:
+  ~ConfigTest() override { ::unlink(path_.c_str()); }
+  Result<Config> read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return read_config(path_);
+  }
+  std::string error_of(const std::string& text) {
+    const auto config = read(text);
+    return config ? "no error" : config.error().message();
+  }
+
+  std::string path_ = testing::TempDir() + "/lochd." + std::to_string(::getpid()) + ".toml";
+};
+
+TEST_F(ConfigTest, AnEmptyFileIsTheDefaultWhichListensOnThisHostAlone) {
+  const auto config = read("");
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  ASSERT_EQ(config->listen.size(), 1U);
+  EXPECT_EQ(config->listen[0].text(), "127.0.0.1:7457");
+  EXPECT_EQ(config->directory, "/dev/shm");
+  EXPECT_FALSE(config->metrics.has_value());
+  EXPECT_TRUE(check_config(default_config()).has_value());
+}
+
+// Receive: the file that is installed as an example. Expect: it says what the defaults are.
+TEST_F(ConfigTest, TheDocumentedFileIsTheDefault) {
+  const auto config = read_config(LOCH_SOURCE_DIR "/packaging/lochd.toml");
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  const Config defaults = default_config();
+  EXPECT_EQ(config->listen.at(0).text(), defaults.listen.at(0).text());
+  EXPECT_EQ(config->directory, defaults.directory);
+  EXPECT_EQ(config->key_file, defaults.key_file);
+  EXPECT_EQ(config->open_to_all, defaults.open_to_all);
+  EXPECT_EQ(config->silence_max, defaults.silence_max);
+  EXPECT_EQ(config->connections_max, defaults.connections_max);
+  EXPECT_EQ(config->huge_pages, defaults.huge_pages);
+  EXPECT_FALSE(config->tls.any());
+  EXPECT_EQ(config->log_level, defaults.log_level);
+  EXPECT_FALSE(config->metrics.has_value());
+  EXPECT_TRUE(config->stores.empty());
+}
+
+TEST_F(ConfigTest, EverySettingIsRead) {
+  const auto config = read(R"(
+listen = ["127.0.0.1:1", "[::1]:2", "10.0.0.7"]
+directory = "/stores"
+key_file = "/etc/loch/key"
+silence_s = 30
+connections_max = 100
+huge_pages = false
+[tls]
+certificate = "c.pem"
+key = "k.pem"
+authority = "a.pem"
+[log]
+level = "debug"
+[metrics]
+listen = "127.0.0.1"
+[[store]]
+name = "sessions"
+candidates = 2
+max_mib = 64
+expiry_ms = 500
+[[store]]
+name = "other"
+)");
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  EXPECT_EQ(config->listen.at(1).text(), "[::1]:2");
+  EXPECT_EQ(config->listen.at(2).text(), "10.0.0.7:7457");
+  EXPECT_EQ(config->directory, "/stores");
+  EXPECT_EQ(config->key_file, "/etc/loch/key");
+  EXPECT_EQ(config->silence_max.count(), 30);
+  EXPECT_EQ(config->connections_max, 100U);
+  EXPECT_FALSE(config->huge_pages);
+  EXPECT_EQ(config->tls.certificate + config->tls.key + config->tls.authority, "c.pemk.pema.pem");
+  EXPECT_EQ(config->log_level, "debug");
+  EXPECT_EQ(config->metrics->text(), "127.0.0.1:9457");
+  ASSERT_EQ(config->stores.size(), 2U);
+  EXPECT_EQ(config->stores[0].candidates, 2U);
+  EXPECT_EQ(config->stores[0].max_bytes, std::uint64_t{64} << 20);
+  EXPECT_EQ(config->stores[0].expiry->count(), 500);
+  EXPECT_EQ(config->stores[1].name, "other");
+  EXPECT_FALSE(config->stores[1].max_bytes.has_value());
+}
+
+TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
+  const struct {
+    const char* text;
+    const char* says;
+  } cases[] = {
+      {"\nlisten = \"127.0.0.1\"", ":2: 'listen' is a list"},
+      {"listen = []", ":1: 'listen' is a list"},
+      {"listen = [\"a:b:c\"]", "'a:b:c' is no address"},
+      {"listen = [7]", "an address is a text"},
+      {"directory = 3", ":1: 'directory' is to be a text"},
+      {"silence_s = 0", "'silence_s' is a whole number, 1 to 3600"},
+      {"silence_s = \"10s\"", "'silence_s' is a whole number"},
+      {"huge_pages = 1", "'huge_pages' is true or false"},
+      {"\n\nlisen = [\"127.0.0.1\"]", ":3: there is no setting 'lisen'"},
+      {"[log]\nlevel = \"loud\"", "no log level 'loud'"},
+      {"[log]\ncolour = \"blue\"", ":2: there is no setting 'colour'"},
+      {"tls = 5", "'tls' is a table"},
+      {"[tls]\ncertificate = \"c.pem\"", "both or neither"},
+      {"[store]\nname = \"a\"", "'store' is a list of tables"},
+      {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
+      {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
+      {"listen = [\"0.0.0.0\"]", "everybody there could change every store"},
+      {"this is no toml", ":1: "},
+  };
+  for (const auto& each : cases) {
+    const std::string error = error_of(each.text);
+    EXPECT_NE(error.find(each.says), std::string::npos) << each.text << "\n" << error;
+    EXPECT_NE(error.find(path_), std::string::npos) << error;
+  }
+  EXPECT_TRUE(read("listen = [\"0.0.0.0\"]\nopen_to_all = true").has_value());
+  EXPECT_TRUE(read("listen = [\"0.0.0.0\"]\nkey_file = \"k\"").has_value());
+  EXPECT_EQ(read_config("/no/such/file").error().code, Errc::not_found);
+}
+
+}  // namespace
+}  // namespace loch::server

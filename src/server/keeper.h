@@ -1,0 +1,55 @@
+// Keeper: opens the stores of this host for the Host, and keeps their time while clients on other hosts have
+// them open: those go by the store's latest time (docs/memory.md, "Remote sessions"), which stands still
+// where nobody raises it.
+//
+// With no store open its thread sleeps. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "fabric/fabric.h"
+#include "memory/session.h"
+
+namespace loch::server {
+
+class Keeper {
+ public:
+  // How far the time of a store is behind its host's at most.
+  static constexpr base::Nanos tick_ns = 20 * base::millisecond_ns;
+
+  explicit Keeper(fabric::Access access);
+  ~Keeper();
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  // The store `name` of the directory that `access` names; it is kept for as long as the pointer is held.
+  // Errors: not_found, permission, incompatible, corrupt, no_space (too many clients), io.
+  Result<std::shared_ptr<fabric::Fabric>> open(const std::string& name);
+
+  // What all clients of the stores that are open have counted since the stores were made.
+  std::map<std::string, Stats> totals();
+  [[nodiscard]] std::uint64_t count();
+
+ private:
+  struct Kept {
+    std::shared_ptr<fabric::Fabric> fabric;
+    std::unique_ptr<memory::Session> session;  // of the thread, under the mutex
+  };
+
+  void run();
+  void tick();
+
+  const fabric::Access access_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::weak_ptr<Kept>> kept_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace loch::server

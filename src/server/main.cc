@@ -1,0 +1,207 @@
+// lochd: lends the stores of this host to clients on others. One a host.
+//
+// It takes no part in what processes of this host do with their stores, and may be started and ended at any
+// time: only clients on other hosts notice.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <systemd/sd-daemon.h>
+
+#include <loch/loch.h>
+
+#include "fabric/host.h"
+#include "server/config.h"
+#include "server/keeper.h"
+#include "server/metrics.h"
+
+namespace loch::server {
+namespace {
+
+constexpr const char* usual_config = "/etc/loch/lochd.toml";
+
+enum Exit : int { ok = 0, failed = 1, usage = 2 };
+
+struct Arguments {
+  std::string config_path;
+  bool check_only = false;
+  std::vector<std::string> listen;
+  std::string directory;
+  std::string key_file;
+};
+
+// The file, and what the command line says instead.
+Result<Config> configuration(const Arguments& arguments) {
+  std::string path = arguments.config_path;
+  std::error_code none;
+  if (path.empty() && std::filesystem::exists(usual_config, none)) path = usual_config;
+  Result<Config> config = path.empty() ? default_config() : read_config(path);
+  if (!config) return config;
+  if (!arguments.listen.empty()) config->listen.clear();
+  for (const std::string& each : arguments.listen) {
+    auto address = net::parse_host_port(each, fabric::default_port);
+    if (!address) return std::unexpected(std::move(address.error()));
+    config->listen.push_back(std::move(*address));
+  }
+  if (!arguments.directory.empty()) config->directory = arguments.directory;
+  if (!arguments.key_file.empty()) config->key_file = arguments.key_file;
+  if (auto fits = check_config(*config); !fits) return std::unexpected(std::move(fits.error()));
+  return config;
+}
+
+void start_log() {
+  // To standard error, where systemd and containers look for it.
+  const auto log = spdlog::stderr_logger_mt("lochd");
+  log->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  log->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(log);
+}
+
+void log_of_host(fabric::Host::Level level, const std::string& text) {
+  switch (level) {
+    case fabric::Host::Level::debug:
+      return spdlog::debug(text);
+    case fabric::Host::Level::info:
+      return spdlog::info(text);
+    case fabric::Host::Level::warning:
+      return spdlog::warn(text);
+  }
+}
+
+fabric::Access access_of(const Config& config) {
+  return {.directory = config.directory, .huge_pages = config.huge_pages};
+}
+
+Result<void> make_stores(const Config& config) {
+  for (const Config::Store& wanted : config.stores) {
+    Options options;
+    options.candidates = wanted.candidates;
+    options.max_bytes = wanted.max_bytes;
+    options.expiry = wanted.expiry;
+    options.directory = config.directory;
+    options.huge_pages = config.huge_pages;
+    if (auto store = Store::open("shm://" + wanted.name, options); !store)
+      return std::unexpected(std::move(store.error()));
+  }
+  return {};
+}
+
+Exit complain(const Error& error, Exit exit) {
+  spdlog::error(error.message());
+  return exit;
+}
+
+// Waits for the signals that lochd heeds.
+class Signals {
+ public:
+  // Before any other thread begins, so that none of them takes one.
+  Signals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  int wait() const {
+    int signal = 0;
+    return sigwait(&set_, &signal) == 0 ? signal : SIGTERM;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+void reload(const Arguments& arguments, fabric::Host& host) {
+  sd_notify(0, "RELOADING=1");
+  const auto config = configuration(arguments);
+  Result<void> done;
+  if (!config) {
+    done = std::unexpected(config.error());
+  } else {
+    spdlog::set_level(spdlog::level::from_str(config->log_level));
+    done = host.reload();
+    if (done) done = make_stores(*config);
+  }
+  if (done) {
+    spdlog::info(
+        "read the configuration again: key, certificates, log level and stores; addresses and the "
+        "directory need a restart");
+  } else {
+    spdlog::error("goes on with what was before: {}", done.error().message());
+  }
+  sd_notify(0, "READY=1");
+}
+
+Exit run(const Arguments& arguments) {
+  const Signals signals;
+  start_log();
+  const auto config = configuration(arguments);
+  if (!config) return complain(config.error(), usage);
+  if (arguments.check_only) {
+    fmt::print("the configuration is sound\n");
+    return ok;
+  }
+  spdlog::set_level(spdlog::level::from_str(config->log_level));
+  if (auto made = make_stores(*config); !made) return complain(made.error(), failed);
+
+  Keeper keeper(access_of(*config));
+  auto host = fabric::Host::start(
+      {.listen = config->listen,
+       .key_file = config->key_file,
+       .tls = config->tls,
+       .open_store = [&](const std::string& name) { return keeper.open(name); },
+       .silence_max_ns = static_cast<base::Nanos>(config->silence_max.count()) * base::second_ns,
+       .connections_max = config->connections_max,
+       .log = log_of_host});
+  if (!host) return complain(host.error(), failed);
+  std::unique_ptr<Metrics> metrics;
+  if (config->metrics) {
+    auto started = Metrics::start(*config->metrics, **host, keeper);
+    if (!started) return complain(started.error(), failed);
+    metrics = std::move(*started);
+    spdlog::info("metrics at http://{}/metrics", config->metrics->text());
+  }
+  const auto ports = (*host)->ports();
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    spdlog::info(
+        "lends the stores in {} at tcp://{}{}", config->directory,
+        net::HostPort{config->listen[i].host, std::to_string(ports[i])}.text(),
+        config->key_file.empty() && config->tls.authority.empty() ? ", to everybody who gets there" : "");
+  }
+  sd_notify(0, "READY=1");
+  while (signals.wait() == SIGHUP) reload(arguments, **host);
+  sd_notify(0, "STOPPING=1");
+  spdlog::info("ends");
+  return ok;
+}
+
+}  // namespace
+}  // namespace loch::server
+
+int main(int argc, char** argv) {
+  loch::server::Arguments arguments;
+  CLI::App app("Lends the stores of this host to clients on others, over TCP.", "lochd");
+  app.set_version_flag("-V,--version", "lochd " LOCH_VERSION);
+  app.add_option("-c,--config", arguments.config_path,
+                 "the configuration; unless told, " + std::string(loch::server::usual_config) +
+                     " if it is there, else the defaults")
+      ->type_name("FILE");
+  app.add_flag("--check-config", arguments.check_only, "say whether the configuration is sound, and end");
+  app.add_option("-l,--listen", arguments.listen, "where to listen, instead of what the configuration says")
+      ->type_name("HOST[:PORT]");
+  app.add_option("-d,--directory", arguments.directory, "where the stores are")->type_name("DIR");
+  app.add_option("-k,--key-file", arguments.key_file, "the key that clients have to know")->type_name("FILE");
+  app.footer(
+      "Signals: SIGHUP reads the configuration again, SIGTERM and SIGINT end.\n"
+      "Exit codes: 0 ended as told, 1 failed, 2 the command line or the configuration is wrong.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? loch::server::ok : loch::server::usage;
+  }
+  return loch::server::run(arguments);
+}

@@ -10,8 +10,10 @@
 namespace loch::client {
 namespace {
 
-// How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work.
+// How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work, or a
+// round trip behind the others' round trips.
 constexpr std::size_t turns_max = 16;
+constexpr std::size_t turns_max_remote = 64;  // of which nothing is ever done `here`
 
 bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
 bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
@@ -210,7 +212,7 @@ bool Client::get_here(std::string_view key, std::string& into) {
 }
 
 bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
-  const Assignment one{.key = key, .value = value, .options = options, .result = {}};
+  Assignment one{.key = key, .value = value, .options = options, .result = {}};
   bool done = false;
   multi_put_here({&one, 1}, {&done, 1});
   return done;
@@ -241,7 +243,6 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     } else {
       done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);
     }
-    if (done[i]) lookups[i].result = {};
   }
   if (session_->may_act()) {
     session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
@@ -250,7 +251,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
   }
 }
 
-void Client::multi_put_here(std::span<const Assignment> assignments, std::span<bool> done) {
+void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
   if (!table_.works_here()) return;
   const DuringOperation during(*session_);
   const base::Nanos start = during.start();
@@ -284,48 +285,38 @@ void Client::multi_put_here(std::span<const Assignment> assignments, std::span<b
   }
 }
 
-// What a batch could not do at once, as coroutines that take turns.
-coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
+// Some at a time: what `here` could not do at once, as coroutines that take turns.
+template <std::size_t at_once, class Request>
+coro::Task<void> Client::in_turns(std::span<Request> requests,
+                                  void (Client::*here)(std::span<Request>, std::span<bool>),
+                                  coro::Task<Result<void>> (Client::*one)(Request*)) {
   const fabric::Endpoint::Turns turns(session_->endpoint());
-  std::array<coro::Task<Result<void>>, turns_max> tasks;
-  for (std::size_t first = 0; first < lookups.size(); first += turns_max) {
-    const auto group = lookups.subspan(first, std::min(turns_max, lookups.size() - first));
-    std::array<bool, turns_max> done{};
-    multi_get_here(group, std::span(done).first(group.size()));
+  std::array<coro::Task<Result<void>>, at_once> tasks;
+  for (std::size_t first = 0; first < requests.size(); first += at_once) {
+    const auto group = requests.subspan(first, std::min(at_once, requests.size() - first));
+    std::array<bool, at_once> done{};
+    (this->*here)(group, std::span(done).first(group.size()));
     coro::Scope scope(session_->endpoint().queue());
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (done[i]) continue;
-      tasks[i] = get_one(&group[i]);
+      tasks[i] = (this->*one)(&group[i]);
       scope.start(tasks[i]);
     }
     co_await scope.join();
     for (std::size_t i = 0; i < group.size(); ++i) {
-      if (!done[i]) group[i].result = tasks[i].take();
+      group[i].result = done[i] ? Result<void>{} : tasks[i].take();
     }
   }
 }
 
+coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
+  if (is_remote()) return in_turns<turns_max_remote>(lookups, &Client::multi_get_here, &Client::get_one);
+  return in_turns<turns_max>(lookups, &Client::multi_get_here, &Client::get_one);
+}
+
 coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
-  const fabric::Endpoint::Turns turns(session_->endpoint());
-  std::array<coro::Task<Result<void>>, turns_max> tasks;
-  for (std::size_t first = 0; first < assignments.size(); first += turns_max) {
-    const auto group = assignments.subspan(first, std::min(turns_max, assignments.size() - first));
-    std::array<bool, turns_max> done{};
-    multi_put_here(group, std::span(done).first(group.size()));
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (done[i]) group[i].result = {};
-    }
-    coro::Scope scope(session_->endpoint().queue());
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (done[i]) continue;
-      tasks[i] = put_one(&group[i]);
-      scope.start(tasks[i]);
-    }
-    co_await scope.join();
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (!done[i]) group[i].result = tasks[i].take();
-    }
-  }
+  if (is_remote()) return in_turns<turns_max_remote>(assignments, &Client::multi_put_here, &Client::put_one);
+  return in_turns<turns_max>(assignments, &Client::multi_put_here, &Client::put_one);
 }
 
 coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {

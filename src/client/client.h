@@ -103,8 +103,12 @@ class Client {
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
   // slots were read.
   bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
+  template <std::size_t at_once, class Request>
+  coro::Task<void> in_turns(std::span<Request> requests,
+                            void (Client::*here)(std::span<Request>, std::span<bool>),
+                            coro::Task<Result<void>> (Client::*one)(Request*));
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
-  void multi_put_here(std::span<const Assignment> assignments, std::span<bool> done);
+  void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation) const;
   coro::Task<Result<void>> know_time(PutOptions options);

@@ -5,6 +5,7 @@
 
 #include <loch/coro/task.h>
 
+#include "coro/background.h"
 #include "coro/event.h"
 #include "coro/run_queue.h"
 #include "coro/scope.h"
@@ -157,6 +158,33 @@ TEST_F(CoroTest, SleepersWakeInTheOrderOfTheirTimes) {
   early.start();
   run();
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+Task<> drains(Background* background, bool* drained) {
+  co_await background->drain();
+  *drained = true;
+}
+
+TEST_F(CoroTest, WhatGoesOnInTheBackgroundIsDrained) {
+  std::vector<int> order;
+  Background background(queue_);
+  background.start(sleeps(&queue_, 0, &order, 1));
+  EXPECT_EQ(background.running(), 0U) << "it never waited";
+  const base::Nanos start = time_;
+  background.start(sleeps(&queue_, start + 20 * base::millisecond_ns, &order, 3));
+  background.start(sleeps(&queue_, start + 10 * base::millisecond_ns, &order, 2));
+  EXPECT_EQ(background.running(), 2U);
+  bool drained = false;
+  Task<> drain = drains(&background, &drained);
+  drain.start();
+  EXPECT_FALSE(drained);
+  run();
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(background.running(), 0U);
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+  Task<> at_once = drains(&background, &drained);
+  at_once.start();
+  EXPECT_TRUE(at_once.done()) << "there is nothing to wait for";
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ class Endpoint {
     task.start();
     if (!task.done()) [[unlikely]] {
       while (!task.done()) step();
+      port_->flush();  // for those that nobody waits for
     }
     return task.take();
   }

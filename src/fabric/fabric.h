@@ -91,6 +91,8 @@ class Port {
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
+  // Sends what was posted, if that waits for the next poll.
+  virtual void flush() {}
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
   // however it ends, or when its host is taken for dead and nothing that it posted can happen any more.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/planted.h"
+#include "coro/scope.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -38,6 +39,7 @@ Table::Table(memory::Session& session, memory::Allocator& allocator, const Table
       options_(options),
       candidates_(session.geometry().candidates),
       hash_seed_(session.geometry().hash_seed),
+      works_here_(options.cache_bytes == 0 && !session.remote()),
       directory_word_(session.control().bytes() + directory_address.offset_bytes),
       here_(endpoint_, directory_word_, candidates_) {
   allocator.set_guard(this);
@@ -84,6 +86,10 @@ coro::Task<Result<Found>> Table::get(Key key) {
   if (session_.refresh_due()) [[unlikely]] {
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
+  if (!cache_) {
+    if (const auto pointer = pointer_of(key)) [[unlikely]]
+      co_return co_await get_by_pointer(key, *pointer);
+  }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
   if (auto read = co_await read_slots(key.hash, &seen); !read) [[unlikely]]
@@ -104,6 +110,28 @@ coro::Task<Result<Found>> Table::get(Key key) {
       }
       co_return found;
     }
+  }
+  co_return co_await get_by_snapshot(key, seen);
+}
+
+// The slots, and the item that they probably name, at once (nessie.txt 4.1.3). The item's memory has not been
+// reused since it was seen to be the key's, so if a slot names it now, it is what was read.
+coro::Task<Result<Found>> Table::get_by_pointer(Key key, memory::ItemRef item) {
+  Collect seen;
+  auto fetching = fetch_item(item);
+  auto reading = read_slots(key.hash, &seen);
+  coro::Scope scope(endpoint_.queue());
+  scope.start(fetching);
+  scope.start(reading);
+  co_await scope.join();
+  auto found = fetching.take();
+  if (auto read = reading.take(); !read) co_return std::unexpected(std::move(read.error()));
+  for (unsigned j = 0; found && j < seen.at.count; ++j) {
+    const SlotWord word = seen.word[j];
+    if (!word.is(SlotType::committed) || word.filter() != key.filter() || word.item() != item) continue;
+    if (found->view.key() != key.bytes || found->view.expires_at_ns() != 0) break;
+    note_pointer(key, item);
+    co_return found;
   }
   co_return co_await get_by_snapshot(key, seen);
 }
@@ -169,7 +197,10 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     if (found->view.key() != key.bytes) continue;
     const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
-    if (*left == TimeLeft::some) co_return std::move(found);
+    if (*left == TimeLeft::some) {
+      if (words == Words::committed) note_pointer(key, word.item());
+      co_return std::move(found);
+    }
     doubt->time_ran_out = *left == TimeLeft::look_again;
     if (doubt->time_ran_out) co_return std::nullopt;
     session_.count(Counter::expired_reads);
@@ -293,10 +324,16 @@ bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, K
 
 // Finds out which words name items of the key, by reading those whose filter says that they may.
 coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
+  const auto pointer = into->headers_wanted ? std::nullopt : pointer_of(key);
   for (unsigned j = 0; j < into->at.count; ++j) {
     const SlotWord word = into->word[j];
     if (!word.names_item() || word.filter() != key.filter()) continue;
     const memory::ItemRef ref = word.item();
+    if (pointer == ref && word.is(SlotType::committed)) {
+      into->mine |= static_cast<std::uint8_t>(1U << j);
+      into->header[j] = {};
+      continue;
+    }
     const std::uint64_t room =
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
     auto item = co_await endpoint_.fetch(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));

@@ -26,6 +26,7 @@
 #include "hash/index.h"
 #include "hash/item.h"
 #include "hash/item_cache.h"
+#include "hash/pointer_cache.h"
 #include "hash/rules.h"
 #include "memory/allocator.h"
 #include "memory/session.h"
@@ -69,7 +70,7 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<void>> remove(Key key);
 
   // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do
-  [[nodiscard]] bool works_here() const { return !cache_; }
+  [[nodiscard]] bool works_here() const { return works_here_; }
   [[nodiscard]] Here& here() { return here_; }
   // After here's steps: takes the item apart. False if its lengths do not fit.
   [[nodiscard]] bool parse_here(ItemView& item);
@@ -131,6 +132,7 @@ class Table final : public memory::ReuseGuard {
 
   struct KeyCollect : Collect {
     std::array<memory::ItemHeader, locations_max> header;  // of the words that are mine
+    bool headers_wanted = true;  // else one whose item is known to be the key's is not read, and zero
   };
 
   // An item that this operation wrote and has not linked for good.
@@ -148,6 +150,7 @@ class Table final : public memory::ReuseGuard {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
+  coro::Task<Result<Found>> get_by_pointer(Key key, memory::ItemRef item);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
@@ -176,10 +179,24 @@ class Table final : public memory::ReuseGuard {
 
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
+  // The same of a remote session, which collects the key while the item is on its way.
+  coro::Task<Result<NewItem>> compose_and_collect(const WriteRequest* request, KeyCollect* seen,
+                                                  Result<void>* collected);
+  coro::Task<Result<void>> write_item_out(const WriteRequest* request, NewItem* item);
+  // What a remote session knows of where a key's item is.
+  [[nodiscard]] std::optional<memory::ItemRef> pointer_of(Key key) const {
+    if (!session_.remote()) return std::nullopt;
+    return pointers_.find(key.bytes, key.hash, session_.kept_since());
+  }
+  void note_pointer(Key key, memory::ItemRef item) {
+    if (session_.remote()) pointers_.note(key.bytes, key.hash, item, session_.oldest_operation());
+  }
   memory::ItemHeader header_of(const WriteRequest& request);
   // Whether the item that is committed at location `j` lets the request be.
   static Result<void> check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j);
-  coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item);
+  // `is_collected`: `seen` is of this operation.
+  coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item,
+                                       bool is_collected);
   coro::Task<Result<Outcome>> put_step_of_absent(const WriteRequest* request, KeyCollect* seen,
                                                  NewItem* item);
   coro::Task<Result<Outcome>> put_step2_update(const WriteRequest* request, KeyCollect* seen, NewItem* item);
@@ -242,7 +259,9 @@ class Table final : public memory::ReuseGuard {
   TableOptions options_;
   unsigned candidates_;
   std::uint64_t hash_seed_;
+  const bool works_here_;  // the store is mapped, and nothing is cached
   std::optional<ItemCache> cache_;
+  PointerCache pointers_;  // of a remote session
   std::byte* directory_word_;
   Here here_;
   unsigned displacing_share_ = 0;  // of the last inserts: how many had to displace, of displacing_always

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/planted.h"
+#include "coro/scope.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -13,11 +14,15 @@ namespace {
 constexpr unsigned displacing_window = 64;
 constexpr unsigned displacing_always = displacing_window * 256;
 
+std::uint64_t length_of(const WriteRequest& request) {
+  return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
+}
+
 }  // namespace
 
 // The item, whole, before anything names it.
 coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
-  const std::uint64_t length = item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
+  const std::uint64_t length = length_of(request);
   auto ref = co_await allocator_.allocate(length);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
@@ -27,12 +32,34 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
     LOCH_FAULT_POINT("put.item_written");
     co_return item;
   }
+  if (auto written = co_await write_item_out(&request, &item); !written)
+    co_return std::unexpected(std::move(written.error()));
+  LOCH_FAULT_POINT("put.item_written");
+  co_return item;
+}
+
+coro::Task<Result<void>> Table::write_item_out(const WriteRequest* request, NewItem* item) {
+  const std::uint64_t length = length_of(*request);
   const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
   auto* start = reinterpret_cast<std::byte*>(bytes.get());
-  item.version = write_item(start, *ref, header_of(request), request.key.bytes, request.value);
+  item->version = write_item(start, item->ref, header_of(*request), request->key.bytes, request->value);
   write_tail(start, length);
-  auto written = co_await endpoint_.write(ref->address(), {start, length});
-  if (!written) co_return std::unexpected(std::move(written.error()));
+  co_return co_await endpoint_.write(item->ref.address(), {start, length});
+}
+
+coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest* request, KeyCollect* seen,
+                                                              Result<void>* collected) {
+  auto ref = co_await allocator_.allocate(length_of(*request));
+  if (!ref) co_return std::unexpected(std::move(ref.error()));
+  NewItem item{.ref = *ref};
+  auto writing = write_item_out(request, &item);
+  auto collecting = collect(request->key, seen);
+  coro::Scope scope(endpoint_.queue());
+  scope.start(writing);
+  scope.start(collecting);
+  co_await scope.join();
+  *collected = collecting.take();
+  if (auto written = writing.take(); !written) co_return std::unexpected(std::move(written.error()));
   LOCH_FAULT_POINT("put.item_written");
   co_return item;
 }
@@ -51,18 +78,32 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   if (directory().growing) [[unlikely]] {
     if (auto helped = co_await help_growth(); !helped) co_return std::unexpected(std::move(helped.error()));
   }
-  auto composed = co_await compose(request);
+  KeyCollect seen;
+  seen.headers_wanted = request.condition != Condition::none;
+  bool is_collected = session_.remote();
+  Result<void> collected{};
+  auto composed =
+      is_collected ? co_await compose_and_collect(&request, &seen, &collected) : co_await compose(request);
   if (!composed) {
     composed.error().key_hash = request.key.hash;
     co_return std::unexpected(std::move(composed.error()));
   }
   NewItem item = *composed;
   Attempts attempts(*this, "put", request.key.hash);
-  KeyCollect seen;
   for (;;) {
-    auto step = item.pending_at >= 0 ? co_await put_step5_settle(request.key, &item)
-                                     : co_await put_step(&request, &seen, &item);
-    if (step && *step == Outcome::done) co_return item.version;
+    Result<Outcome> step;
+    if (!collected) {
+      step = std::unexpected(std::move(collected.error()));
+    } else if (item.pending_at >= 0) {
+      step = co_await put_step5_settle(request.key, &item);
+    } else {
+      step = co_await put_step(&request, &seen, &item, is_collected);
+    }
+    is_collected = false;
+    if (step && *step == Outcome::done) {
+      note_pointer(request.key, item.ref);
+      co_return item.version;
+    }
     Result<void> more{};
     if (step) more = co_await attempts.again();
     if (step && more) continue;
@@ -119,10 +160,12 @@ void Table::retire_here(SlotWord unlinked, base::Nanos now) {
 
 // One round of PUT with nothing pending.
 coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, KeyCollect* seen,
-                                                   NewItem* item) {
+                                                   NewItem* item, bool is_collected) {
   // Step 1: collect.
-  if (auto read = co_await collect(request->key, seen); !read)
-    co_return std::unexpected(std::move(read.error()));
+  if (!is_collected) {
+    if (auto read = co_await collect(request->key, seen); !read)
+      co_return std::unexpected(std::move(read.error()));
+  }
   if (committed_location(*seen) >= 0) co_return co_await put_step2_update(request, seen, item);
   co_return co_await put_step_of_absent(request, seen, item);
 }
@@ -146,7 +189,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   if (!*won) co_return Outcome::again;
   LOCH_FAULT_POINT("put.after_update");
   session_.count(request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
-  co_await allocator_.retire(old.item(), old.tag() != 0);
+  co_await allocator_.retire_soon(old.item(), old.tag() != 0);
   co_return Outcome::done;
 }
 
@@ -388,7 +431,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
       if (!won) co_return std::unexpected(std::move(won.error()));
       if (*won) {
         LOCH_FAULT_POINT("remove.after_unlink");
-        co_await allocator_.retire(old.item(), old.tag() != 0);
+        co_await allocator_.retire_soon(old.item(), old.tag() != 0);
         if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
         co_return Result<void>{};
       }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/fault.h"
+#include "coro/scope.h"
 
 namespace loch::memory {
 namespace {
@@ -12,6 +13,13 @@ namespace {
 constexpr std::size_t notes_kept_max = std::size_t{1} << 22;
 constexpr base::Nanos note_age_max_in_expiries = 4;
 constexpr std::size_t prefetch_distance = 32;
+
+// How many items of a class a remote session claims before it needs them: some, of few bytes together.
+constexpr std::size_t spares_max = 16;
+constexpr std::size_t spares_wanted(std::uint8_t size_class) {
+  constexpr std::size_t bytes_max = 65'536;
+  return std::min<std::size_t>(spares_max, bytes_max / class_bytes[size_class]);
+}
 
 }  // namespace
 
@@ -22,8 +30,10 @@ coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
   if (auto& spares = spares_[size_class]; !spares.empty()) {
     const ItemRef item = spares.back();
     spares.pop_back();
+    refill_soon(size_class);
     co_return item;
   }
+  refill_soon(size_class);
   Note note;
   while (take_rested(size_class, note, session_.now())) {
     if (co_await claim(note)) {
@@ -88,6 +98,42 @@ bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
   fabric::store_word(state, ItemState{.kind = ItemKind::retired, .moved = moved, .value = now}.encode());
   notes.push_back({item, now, moved});
   return true;
+}
+
+// A remote session claims items before it needs them, many at once.
+void Allocator::refill_soon(std::uint8_t size_class) {
+  const std::size_t wanted = spares_wanted(size_class);
+  if (!session_.remote() || wanted == 0 || refilling_[size_class] || spares_[size_class].size() > wanted / 2)
+    return;
+  refilling_[size_class] = true;
+  background_.start(refill(size_class));
+}
+
+coro::Task<void> Allocator::refill(std::uint8_t size_class) {
+  const base::Nanos start = session_.begin_operation();
+  std::array<coro::Task<void>, spares_max> claims;
+  coro::Scope scope(endpoint_.queue());
+  const std::size_t missing = spares_wanted(size_class) - spares_[size_class].size();
+  for (std::size_t i = 0; i < missing; ++i) {
+    claims[i] = claim_spare(size_class);
+    scope.start(claims[i]);
+  }
+  co_await scope.join();
+  session_.end_operation(start);
+  refilling_[size_class] = false;
+}
+
+// Of what is at hand; what else there is takes longer, and is for those who need it.
+coro::Task<void> Allocator::claim_spare(std::uint8_t size_class) {
+  Note note;
+  while (take_rested(size_class, note, session_.now())) {
+    if (!co_await claim(note)) continue;
+    session_.count(Counter::items_reused);
+    spares_[size_class].push_back(note.item);
+    co_return;
+  }
+  if (!can_carve(size_class)) co_return;
+  if (const auto item = co_await carve(size_class)) spares_[size_class].push_back(*item);
 }
 
 // The slow half of allocate: neither notes nor a block at hand.
@@ -214,6 +260,21 @@ coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
   co_return Result<void>{};
 }
 
+coro::Task<void> Allocator::retire_soon(ItemRef item, bool moved) {
+  if (session_.remote()) {
+    background_.start(retire_later(item, moved));
+  } else {
+    co_await retire(item, moved);
+  }
+}
+
+// Counts as a part of the operation that unlinked the item.
+coro::Task<void> Allocator::retire_later(ItemRef item, bool moved) {
+  const base::Nanos start = session_.begin_operation();
+  co_await retire(item, moved);
+  session_.end_operation(start);
+}
+
 coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {
   const ItemState state{.kind = ItemKind::retired, .moved = moved, .value = time};
   co_return co_await endpoint_.write_word(item.address(), state.encode());
@@ -252,6 +313,7 @@ void Allocator::discard_here(const Place& place) {
 
 // What can not be written now is found by a collection, as if this session had died.
 coro::Task<void> Allocator::close() {
+  while (background_.running() != 0) co_await background_.drain();
   for (std::size_t c = 0; c < size_class_count; ++c) {
     for (const ItemRef& item : spares_[c]) {
       if (!co_await retire_at(item, 1, false)) co_return;

@@ -22,6 +22,7 @@
 
 #include <loch/coro/task.h>
 
+#include "coro/background.h"
 #include "memory/blocks.h"
 #include "memory/session.h"
 
@@ -40,7 +41,8 @@ class ReuseGuard {
 
 class Allocator {
  public:
-  explicit Allocator(Session& session) : session_(session), endpoint_(session.endpoint()) {}
+  explicit Allocator(Session& session)
+      : session_(session), endpoint_(session.endpoint()), background_(endpoint_.queue()) {}
   ~Allocator() { endpoint_.run(close()); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -62,6 +64,8 @@ class Allocator {
   void discard_here(const Place& place);
   // Says that `item` was unlinked just now. `moved`: words of unfinished moves may still name it.
   coro::Task<Result<void>> retire(ItemRef item, bool moved);
+  // The same; a remote session does not wait until it is done.
+  coro::Task<void> retire_soon(ItemRef item, bool moved);
 
   // The same, if its memory is mapped and nothing else is to be done; else false, and nothing was. `now` was
   // read after the item was unlinked.
@@ -142,6 +146,10 @@ class Allocator {
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
+  coro::Task<void> retire_later(ItemRef item, bool moved);
+  void refill_soon(std::uint8_t size_class);
+  coro::Task<void> refill(std::uint8_t size_class);
+  coro::Task<void> claim_spare(std::uint8_t size_class);
   coro::Task<Result<void>> close_carving(std::uint8_t size_class);
 
   Session& session_;
@@ -150,12 +158,14 @@ class Allocator {
   std::array<std::shared_ptr<Carving>, size_class_count> carvings_;
   std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
   std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
-  BlockNumber next_block_ = 1;                                 // where the search for a free one goes on
+  std::array<bool, size_class_count> refilling_{};
+  BlockNumber next_block_ = 1;  // where the search for a free one goes on
   BlockNumber known_blocks_ = 0;
   std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing
   BlockNumber blocks_seen_ = 0;                   // and how many blocks there were then
   base::Nanos searched_released_at_ = 0;
   base::Nanos left_notes_at_ = 0;
+  coro::Background background_;  // what a remote session does without waiting for it
 };
 
 }  // namespace loch::memory

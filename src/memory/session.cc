@@ -1,6 +1,8 @@
 #include "memory/session.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
@@ -88,10 +90,10 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
   auto time = co_await control_.read_time();
   if (!time) co_return std::unexpected(std::move(time.error()));
   if (!remote()) extend_act_until();
-  since_ns_ = *time;
+  since_ns_ = kept_since_ns_ = *time;
   const std::pair<std::uint64_t*, std::uint64_t> words[] = {
       {&entry_->op_start_ns, remote() ? *time : 0},
-      {&entry_->pin_start_ns, 0},
+      {&entry_->pin_start_ns, remote() ? *time : 0},
       // What a predecessor wrote carries a time before this one, also if it wrote in the same tick.
       {&entry_->opened_at_ns, *time},
       {&entry_->process, static_cast<std::uint64_t>(::getpid())},
@@ -109,6 +111,7 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
   if (!remote()) co_return Result<void>{};
   // From here on the words in the copy are what is true, and the store is told of them later.
   entry_->op_start_ns = 0;
+  entry_->pin_start_ns = 0;
   entry_->unfinished_moves = 0;
   if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
   co_return co_await refresh();
@@ -157,11 +160,18 @@ coro::Task<Result<void>> Session::refresh() {
   if (auto read = co_await control_.read(client_); !read) co_return read;
   base::Nanos since = now();
   if (operations_.any()) since = std::min(since, operations_.oldest());
-  if (pins_.any()) since = std::min(since, pins_.oldest());
   since_ns_ = std::max(since_ns_, since);
-  // Not by way of the copy, whose word says what runs now.
+  // What was unlinked rests for an expiry anyway, so it costs little to hold on to all that was seen in one.
+  base::Nanos kept = since_ns_ - std::min(since_ns_, geometry().expiry_ns);
+  if (pins_.any()) kept = std::min(kept, pins_.oldest());
+  kept_since_ns_ = std::max(kept_since_ns_, kept);
+  // Not by way of the copy, whose words say what runs now.
+  static_assert(offsetof(ClientEntry, pin_start_ns) ==
+                offsetof(ClientEntry, op_start_ns) + sizeof(base::Nanos));
+  const std::array starts{since_ns_, kept_since_ns_};
   const fabric::Address at = control_.address_of(&entry_->op_start_ns);
-  if (auto told = co_await endpoint_.write_word(at, since); !told) co_return told;
+  if (auto written = co_await endpoint_.write(at, std::as_bytes(std::span(starts))); !written)
+    co_return written;
   if (auto told = co_await control_.write_counters(client_); !told) co_return told;
   if (nonces_are_few()) {
     if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
@@ -270,9 +280,9 @@ void Session::look_at_the_others_now(base::Nanos now) {
   horizon_ns_ = now > expiry ? now - expiry : 0;
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
-  if (remote() && since_ns_ <= horizon_ns_ && memory_rests()) {
+  if (remote() && kept_since_ns_ <= horizon_ns_ && memory_rests()) {
     // It holds on to what it has seen since then also between its operations (kept_since).
-    stuck_from_ns_ = since_ns_;
+    stuck_from_ns_ = kept_since_ns_;
     stuck_until_ns_ = for_ever;
   }
   moves_linger_ = false;

@@ -72,7 +72,7 @@ class Session {
   }
   // What a slot was seen to name by an operation that began then or later is there still.
   [[nodiscard]] base::Nanos kept_since() const {
-    if (remote()) return since_ns_;
+    if (remote()) return kept_since_ns_;
     const base::Nanos time = endpoint_.now();
     return time - std::min(time, geometry().expiry_ns - 1);
   }
@@ -270,7 +270,8 @@ class Session {
   base::Nanos last_write_ns_ = 0;
 
   // Of a remote session.
-  base::Nanos since_ns_ = 0;         // the newest time since when others may think that it runs
+  base::Nanos since_ns_ = 0;         // the newest time since when others may think that it runs,
+  base::Nanos kept_since_ns_ = 0;    // and that it holds on to what was unlinked
   base::Nanos refreshed_at_ns_ = 0;  // by the clock here
   base::Nanos refresh_every_ns_ = 0;
 

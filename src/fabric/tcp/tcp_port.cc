@@ -103,6 +103,12 @@ void TcpPort::poll(base::Nanos wait_ns) {
   }
 }
 
+void TcpPort::flush() {
+  if (severed_) return;
+  encode();
+  send();
+}
+
 // ---- what is asked
 
 // Encodes what was posted, as long as there is room.

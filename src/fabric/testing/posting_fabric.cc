@@ -30,7 +30,28 @@ class PostingPort final : public MemoryPort {
       fabric_.store().advance(wait_ns);
       return;
     }
+    if (options_.round_trips == nullptr) return carry_out_one();
+    ++*options_.round_trips;
+    for (std::size_t left = posted_.size(); left > 0; --left) {
+      std::swap(posted_[random_.below(left)], posted_[left - 1]);
+      std::swap(posted_[left - 1], posted_.back());  // what is posted meanwhile is of the next one
+      carry_out_last();
+    }
+  }
+
+ private:
+  struct Posted {
+    std::span<Operation> batch;
+    base::Nanos deadline = 0;
+    Completion* done = nullptr;
+  };
+
+  void carry_out_one() {
     std::swap(posted_[random_.below(posted_.size())], posted_.back());
+    carry_out_last();
+  }
+
+  void carry_out_last() {
     const Posted taken = posted_.back();
     posted_.pop_back();
     const bool held = options_.held && options_.held(taken.batch);
@@ -49,13 +70,6 @@ class PostingPort final : public MemoryPort {
     for (const std::size_t i : order) execute(taken.batch[i]);
     taken.done->complete(*taken.done, {});
   }
-
- private:
-  struct Posted {
-    std::span<Operation> batch;
-    base::Nanos deadline = 0;
-    Completion* done = nullptr;
-  };
 
   void execute(Operation& operation) {
     if (options_.before) options_.before(operation);

@@ -17,6 +17,8 @@ struct PostingOptions {
   std::function<bool(RegionId)> mapped{};
   // Called before each operation is carried out, by the thread that polls.
   std::function<void(const Operation&)> before{};
+  // Counts round trips: all that is posted is carried out at each poll that finds any.
+  std::uint64_t* round_trips = nullptr;
   // Asked before each batch is carried out; while it returns true, the batch waits and time passes.
   std::function<bool(std::span<const Operation>)> held{};
 };

@@ -1,0 +1,51 @@
+// PointerCache: where the items of keys that a remote session used lately are, so that it can ask for an item
+// and for the slots that name it at once. Whoever uses a pointer makes sure that a slot still names the item.
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "memory/size_class.h"
+
+namespace loch::hash {
+
+class PointerCache {
+ public:
+  // The item that was the key's when a slot was seen to name it, at `kept_since` or later: since then its
+  // memory has not been reused (memory::Session).
+  [[nodiscard]] std::optional<memory::ItemRef> find(std::string_view key, std::uint64_t key_hash,
+                                                    base::Nanos kept_since) const {
+    if (entries_.empty()) return std::nullopt;
+    const Entry& entry = entries_[key_hash % entries_max];
+    if (entry.seen_at < kept_since || entry.key != key) return std::nullopt;
+    return entry.item;
+  }
+
+  // A slot was seen to name `item` as the key's at `seen_at`. A key that shares its place is forgotten.
+  void note(std::string_view key, std::uint64_t key_hash, const memory::ItemRef& item, base::Nanos seen_at) {
+    if (key.size() > key_bytes_max) return;
+    if (entries_.empty()) entries_.resize(entries_max);
+    Entry& entry = entries_[key_hash % entries_max];
+    if (entry.key != key) entry.key.assign(key);
+    entry.item = item;
+    entry.seen_at = seen_at;
+  }
+
+ private:
+  static constexpr std::size_t entries_max = std::size_t{1} << 14;
+  static constexpr std::size_t key_bytes_max = 64;
+  struct Entry {
+    std::string key;  // no key is empty, so an entry that was never used is none's
+    memory::ItemRef item;
+    base::Nanos seen_at = 0;
+  };
+  std::vector<Entry> entries_;  // made when first needed
+};
+
+}  // namespace loch::hash

@@ -1,0 +1,118 @@
+// What each operation costs a client on another host: round trips, that is how often it waits, and bytes.
+#include <gtest/gtest.h>
+#include <string>
+
+#include "hash/testing/scenes.h"
+#include "hash/testing/test_table.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::hash {
+namespace {
+
+using fake::Client;
+using fake::make_store;
+using fake::MemoryStore;
+using memory::fake::tell_time;
+
+class RoundTrips : public testing::Test {
+ protected:
+  RoundTrips() {
+    tell_time(*store_);
+    // So that its first items are claimed, and its block is leased.
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(warm_.put("warm" + std::to_string(i), value).has_value());
+  }
+
+  std::shared_ptr<fabric::Fabric> counting() {
+    return std::make_shared<fabric::fake::PostingFabric>(
+        store_,
+        fabric::fake::PostingOptions{
+            .seed = 3,
+            .mapped = {},
+            .before = [this](const fabric::Operation& operation) { bytes_ += operation.length_bytes; },
+            .round_trips = &round_trips_,
+            .held = {}});
+  }
+
+  struct Cost {
+    std::uint64_t round_trips = 0;
+    std::uint64_t bytes = 0;
+  };
+  // Of what the warm client does in `act`.
+  template <class Act>
+  Cost cost(Act act) {
+    const std::uint64_t round_trips = round_trips_;
+    const std::uint64_t bytes = bytes_;
+    EXPECT_TRUE(act());
+    return {.round_trips = round_trips_ - round_trips, .bytes = bytes_ - bytes};
+  }
+
+  const std::string value = std::string(64, 'v');
+  std::uint64_t round_trips_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::shared_ptr<MemoryStore> store_ = make_store();
+  Client near_{*store_};
+  Client warm_{*store_, counting(), {}};
+};
+
+TEST_F(RoundTrips, AGetTakesTwoAndOneWithAPointer) {
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  const auto get = [this] { return warm_.get("key") == value; };
+  const Cost first = cost(get);
+  EXPECT_EQ(first.round_trips, 2U);
+  // Three slots, the directory, and the item.
+  EXPECT_LE(first.bytes, 4 * 8 + item_bytes(3, value.size()) + 64);
+  const Cost second = cost(get);
+  EXPECT_EQ(second.round_trips, 1U);
+  EXPECT_EQ(second.bytes, first.bytes);
+  // A pointer to what is not there any more costs what it costs without.
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  EXPECT_EQ(cost(get).round_trips, 2U);
+  EXPECT_EQ(cost(get).round_trips, 1U);
+}
+
+TEST_F(RoundTrips, AMissTakesTwo) {
+  const Cost miss = cost([this] { return warm_.get("none").error().code == Errc::not_found; });
+  EXPECT_EQ(miss.round_trips, 2U);
+  EXPECT_EQ(miss.bytes, 2 * 4 * 8U);
+}
+
+TEST_F(RoundTrips, AnUpdateTakesThreeAndTwoWithAPointer) {
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  const auto put = [this] { return warm_.put("key", value).has_value(); };
+  EXPECT_LE(cost(put).round_trips, 3U);
+  for (int i = 0; i < 100; ++i) EXPECT_LE(cost(put).round_trips, 2U) << i;
+}
+
+TEST_F(RoundTrips, AnInsertTakesFiveAtMost) {
+  for (int i = 0; i < 100; ++i) {
+    const std::string key = "new" + std::to_string(i);
+    EXPECT_LE(cost([&] { return warm_.insert(key, value).has_value(); }).round_trips, 5U) << i;
+  }
+}
+
+TEST_F(RoundTrips, ARemoveTakesThree) {
+  for (int i = 0; i < 50; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_TRUE(near_.put(key, value).has_value());
+    EXPECT_LE(cost([&] { return warm_.remove(key).has_value(); }).round_trips, 3U) << i;
+  }
+}
+
+// Receive: an index of which eight slots in ten are in use. Expect: a get takes hardly more than two, though
+// its filter bits are those of other keys' items now and then.
+TEST_F(RoundTrips, AGetTakesHardlyMoreThanTwoInAnIndexThatIsNearlyFull) {
+  const std::uint64_t slots = Table::initial_index_bytes(3) / sizeof(std::uint64_t);
+  const std::uint64_t keys = slots * 8 / 10;
+  const auto key = [](std::uint64_t i) { return "key" + std::to_string(i); };
+  for (std::uint64_t i = 20; i < keys; ++i) ASSERT_TRUE(near_.put(key(i), value).has_value());
+  ASSERT_EQ(fake::directory_of(*store_).level, first_level) << "it has not grown";
+  Client reader(*store_, counting(), {});
+  const std::uint64_t before = round_trips_;
+  for (std::uint64_t i = 20; i < keys; ++i) ASSERT_EQ(reader.get(key(i)).value(), value);
+  const double mean = static_cast<double>(round_trips_ - before) / static_cast<double>(keys - 20);
+  EXPECT_LT(mean, 2.15);
+  EXPECT_GE(mean, 2.0);
+}
+
+}  // namespace
+}  // namespace loch::hash

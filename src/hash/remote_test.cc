@@ -116,6 +116,30 @@ TEST_P(RemoteClient, GivesUpAWalkWhenNobodyTellsTheTime) {
   EXPECT_EQ(walked.error().code, Errc::timed_out);
 }
 
+// Receive: a pointer to an item whose memory, long since, is another key's, with the same filter and in one of
+// the key's slots. Expect: the pointer is of no use any more.
+TEST_P(RemoteClient, APointerIsGoodForAsLongAsItsItemCanNotHaveBeenReused) {
+  const std::string key = "key";
+  const std::string value(60, 'v');
+  ASSERT_TRUE(near_.put(key, value).has_value());
+  ASSERT_EQ(far_.get(key).value(), value);
+  const Locations at = locations(near_, key);
+  const memory::ItemRef place = slot(*store_, at.slot[0]).item();
+  const std::string other = find_key(near_, "other", [&](const Locations& its, std::uint64_t hash) {
+    return its.slot[0] == at.slot[0] && filter_of(hash) == near_.key_of(key).filter();
+  });
+  ASSERT_TRUE(near_.remove(key).has_value());
+  store_->advance(3 * base::second_ns);
+  tell_time(*store_);
+  ASSERT_FALSE(far_.get("none").has_value()) << "it learns of the time";
+  const std::string another(key.size() + value.size() - other.size(), 'a');
+  ASSERT_TRUE(near_.put(other, another).has_value());
+  ASSERT_EQ(slot(*store_, at.slot[0]).item().place(), place.place()) << "it was reused";
+  ASSERT_TRUE(far_.put(key, "again").has_value());
+  EXPECT_EQ(near_.get(other).value(), another);
+  EXPECT_EQ(far_.get(key).value(), "again");
+}
+
 INSTANTIATE_TEST_SUITE_P(CacheBytes, RemoteClient, testing::Values(0, 100'000));
 
 }  // namespace

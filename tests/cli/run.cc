@@ -168,9 +168,9 @@ Outcome run(const Arguments& arguments, const RunOptions& options) {
   return outcome;
 }
 
-Running::Running(const Arguments& arguments, bool on_terminal) {
+Running::Running(const Arguments& arguments, bool on_terminal, const std::string& program) {
   ::signal(SIGPIPE, SIG_IGN);
-  const Launch launch(loch_program(), arguments, {});
+  const Launch launch(program.empty() ? loch_program() : program, arguments, {});
   if (on_terminal) {
     int terminal = -1;
     process_ = ::forkpty(&terminal, nullptr, nullptr, nullptr);

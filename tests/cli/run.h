@@ -38,11 +38,11 @@ std::string loch_program();
 
 Outcome run(const Arguments& arguments, const RunOptions& options = {});
 
-// A loch whose standard streams the test holds in its hands.
+// A loch, or another program, whose standard streams the test holds in its hands.
 class Running {
  public:
   // `on_terminal`: all three streams are one new terminal; else pipes.
-  Running(const Arguments& arguments, bool on_terminal);
+  Running(const Arguments& arguments, bool on_terminal, const std::string& program = {});
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running();

@@ -1,0 +1,165 @@
+// The real lochd as a process, and the real loch as its client.
+#include <csignal>
+#include <gmock/gmock.h>
+#include <memory>
+#include <sys/stat.h>
+
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class Lochd : public CliTest {
+ protected:
+  // Starts lochd at `address`, and waits until it lends.
+  void start(const std::string& address, Arguments more = {}) {
+    Arguments arguments{"--listen", address, "--directory", folder()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    lochd_ = std::make_unique<Running>(arguments, true, LOCHD_PROGRAM);
+    const std::string before = "lends the stores in " + folder() + " at tcp://127.0.0.1:";
+    ASSERT_TRUE(lochd_->await(before)) << lochd_->output();
+    ASSERT_TRUE(lochd_->await("\n"));
+    const std::size_t at = lochd_->output().find(before) + before.size();
+    port_ = lochd_->output().substr(at, lochd_->output().find_first_not_of("0123456789", at) - at);
+  }
+  [[nodiscard]] std::string url(const std::string& store) const {
+    return "tcp://127.0.0.1:" + port_ + "/" + store;
+  }
+  std::string key_file(const std::string& name, const std::string& key) const {
+    const std::string path = write_file(name, key);
+    ::chmod(path.c_str(), 0600);
+    return path;
+  }
+  static Outcome lochd(Arguments arguments) { return run(arguments, {.program = LOCHD_PROGRAM}); }
+
+  std::unique_ptr<Running> lochd_;
+  std::string port_;
+};
+
+TEST_F(Lochd, LendsTheStoresOfItsDirectory) {
+  ok({"put", "sessions", "near", "1"});
+  start("127.0.0.1:0");
+  EXPECT_EQ(ok({"get", url("sessions"), "near"}), "1");
+  ok({"put", url("sessions"), "far", "2"});
+  EXPECT_EQ(ok({"get", "sessions", "far"}), "2");
+  EXPECT_EQ(ok({"count", url("sessions")}), "2\n");
+  EXPECT_EQ(json({"stat", url("sessions")})["directory"], url("sessions"));
+  ok({"check", url("sessions")});
+  const std::string items = write_file("items.tsv", "a\tx\nb\ty\n");
+  ok({"load", url("sessions"), items});
+  EXPECT_EQ(ok({"get", url("sessions"), "b"}), "y");
+  ok({"remove", url("sessions"), "b"});
+  EXPECT_EQ(loch({"get", url("sessions"), "b"}).exit_code, 4);
+
+  const Outcome none = loch({"get", url("none"), "a"});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("there is no store 'none'"));
+  const Outcome removed = loch({"--yes", "rm", url("sessions")});
+  EXPECT_EQ(removed.exit_code, 2);
+  EXPECT_THAT(removed.err, HasSubstr("loch rm sessions"));
+  const Outcome made = loch({"create", url("other")});
+  EXPECT_NE(made.exit_code, 0);
+  EXPECT_THAT(made.err, HasSubstr("loch create other"));
+
+  lochd_->send_signal(SIGTERM);
+  EXPECT_EQ(lochd_->wait(), 0);
+  EXPECT_THAT(lochd_->output(), HasSubstr("ends"));
+  const Outcome gone = loch({"get", url("sessions"), "near"});
+  EXPECT_EQ(gone.exit_code, 3);
+  EXPECT_THAT(gone.err, HasSubstr("is lochd running there"));
+}
+
+TEST_F(Lochd, ComesBackAfterItWasKilled) {
+  ok({"put", "sessions", "a", "1"});
+  start("127.0.0.1:0");
+  // A client that has the store open all the time.
+  Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
+  ASSERT_TRUE(watch.await("sessions")) << watch.output();
+  lochd_->send_signal(SIGKILL);
+  EXPECT_EQ(lochd_->wait(), 128 + SIGKILL);
+  EXPECT_EQ(ok({"get", "sessions", "a"}), "1") << "processes of this host do not notice";
+  start("127.0.0.1:" + port_);
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
+  ok({"put", url("sessions"), "a", "2"});
+  EXPECT_EQ(ok({"get", "sessions", "a"}), "2");
+}
+
+TEST_F(Lochd, AsksForTheKey) {
+  ok({"put", "sessions", "a", "1"});
+  const std::string right = key_file("right.key", "a key that nobody guesses");
+  const std::string wrong = key_file("wrong.key", "a key that somebody guessed");
+  start("127.0.0.1:0", {"--key-file", right});
+  EXPECT_EQ(ok({"--key-file", right, "get", url("sessions"), "a"}), "1");
+  for (const Arguments& told : {Arguments{}, Arguments{"--key-file", wrong}}) {
+    Arguments arguments = told;
+    arguments.insert(arguments.end(), {"get", url("sessions"), "a"});
+    const Outcome refused = loch(arguments);
+    EXPECT_EQ(refused.exit_code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("does not know this host's key"));
+  }
+  EXPECT_TRUE(lochd_->await("refused")) << lochd_->output();
+}
+
+TEST_F(Lochd, ReadsItsConfigurationAgain) {
+  const std::string file = write_file("lochd.toml", "[[store]]\nname = \"first\"\n");
+  start("127.0.0.1:0", {"--config", file});
+  ok({"put", url("first"), "a", "1"});
+  write_file("lochd.toml", "[[store]]\nname = \"second\"\n[log]\nlevel = \"debug\"\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("read the configuration again")) << lochd_->output();
+  ok({"put", url("second"), "a", "1"});
+  write_file("lochd.toml", "[[store]\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("goes on with what was before")) << lochd_->output();
+  EXPECT_EQ(ok({"get", url("second"), "a"}), "1");
+  lochd_->send_signal(SIGINT);
+  EXPECT_EQ(lochd_->wait(), 0);
+}
+
+TEST_F(Lochd, TellsPrometheus) {
+  ok({"put", "sessions", "a", "1"});
+  // A port that was free a moment ago.
+  start("127.0.0.1:0");
+  const std::string free_port = port_;
+  lochd_->send_signal(SIGTERM);
+  ASSERT_EQ(lochd_->wait(), 0);
+  const std::string file =
+      write_file("lochd.toml", "[metrics]\nlisten = \"127.0.0.1:" + free_port + "\"\n");
+  start("127.0.0.1:0", {"--config", file});
+  Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
+  ASSERT_TRUE(watch.await("sessions")) << watch.output();
+  const Outcome told = run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + free_port +
+                                      " && printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"},
+                           {.program = "/bin/bash"});
+  EXPECT_THAT(told.out, HasSubstr("lochd_clients 1"));
+  EXPECT_THAT(told.out, HasSubstr("lochd_sessions 1"));
+  EXPECT_THAT(told.out, HasSubstr("lochd_operations_total{kind=\"read\"}"));
+  EXPECT_THAT(told.out, HasSubstr("loch_events_total{store=\"sessions\",event=\"put_insert\"} 1"));
+}
+
+TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
+  EXPECT_EQ(lochd({"--check-config"}).exit_code, 0);
+  const std::string file = write_file("lochd.toml", "silence = 3\n");
+  const Outcome unknown = lochd({"--config", file, "--check-config"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("lochd.toml:1: there is no setting 'silence'"));
+  const Outcome open = lochd({"--listen", "0.0.0.0:0"});
+  EXPECT_EQ(open.exit_code, 2);
+  EXPECT_THAT(open.err, HasSubstr("key_file"));
+  EXPECT_EQ(lochd({"--config", "/no/such/file"}).exit_code, 2);
+  EXPECT_EQ(lochd({"--bogus"}).exit_code, 2);
+  EXPECT_EQ(lochd({"--key-file", "/no/such/key"}).exit_code, 1);
+  start("127.0.0.1:0");
+  const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_});
+  EXPECT_EQ(taken.exit_code, 1);
+  EXPECT_THAT(taken.err, HasSubstr("Address already in use"));
+  const Outcome help = lochd({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--check-config"));
+  EXPECT_THAT(lochd({"--version"}).out, HasSubstr("lochd "));
+}
+
+}  // namespace
+}  // namespace loch::cli

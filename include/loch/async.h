@@ -8,7 +8,8 @@
 //   async->run(swap(*async));
 //
 // An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
-// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`.
+// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`. Of a store on
+// another host, one whose calls fail with Errc::unavailable is over: open another.
 #pragma once
 
 #include <memory>

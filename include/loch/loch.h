@@ -6,7 +6,8 @@
 //
 // A store on one host is a set of files in memory that every process maps; there is no server. Whoever may
 // open the files may use the store, and whoever comes next clears up after processes that died (docs/hash.md,
-// docs/memory.md).
+// docs/memory.md). "tcp://host:port/sessions" is a store on another host, where lochd lends it
+// (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 //
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes.
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use.
@@ -128,7 +129,7 @@ struct Entry {
 // What a store is, as `loch stat` prints it.
 struct Info {
   std::string name;
-  std::string directory;
+  std::string directory;  // or, of another host, the URL
   std::uint32_t format_version = 0;
   std::uint32_t candidates = 0;
   std::uint64_t index_slots = 0;
@@ -171,9 +172,10 @@ struct Report {
 
 class Store {
  public:
-  // Opens "shm://name", creating the store unless `options.mode` says otherwise. A name has 1 to 64
-  // characters out of letters, digits, '.', '_' and '-'. Errors: invalid_argument, not_found (attach), exists
-  // (create), incompatible, permission, no_space, io.
+  // Opens "shm://name", creating the store unless `options.mode` says otherwise, or "tcp://host:port/name",
+  // which has to be there. A name has 1 to 64 characters out of letters, digits, '.', '_' and '-'. Errors:
+  // invalid_argument, not_found (attach), exists (create), incompatible, permission, no_space, io,
+  // unavailable (another host, or what answers there).
   static Result<Store> open(std::string_view url, const Options& options = {});
 
   // Removes the store's files. Clients that have it open go on with what they mapped. Errors: not_found,

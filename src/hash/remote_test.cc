@@ -116,8 +116,8 @@ TEST_P(RemoteClient, GivesUpAWalkWhenNobodyTellsTheTime) {
   EXPECT_EQ(walked.error().code, Errc::timed_out);
 }
 
-// Receive: a pointer to an item whose memory, long since, is another key's, with the same filter and in one of
-// the key's slots. Expect: the pointer is of no use any more.
+// Receive: a pointer to an item whose memory, long since, is another key's, with the same filter and in one
+// of the key's slots. Expect: the pointer is of no use any more.
 TEST_P(RemoteClient, APointerIsGoodForAsLongAsItsItemCanNotHaveBeenReused) {
   const std::string key = "key";
   const std::string value(60, 'v');

@@ -125,8 +125,7 @@ TEST_F(Lochd, TellsPrometheus) {
   const std::string free_port = port_;
   lochd_->send_signal(SIGTERM);
   ASSERT_EQ(lochd_->wait(), 0);
-  const std::string file =
-      write_file("lochd.toml", "[metrics]\nlisten = \"127.0.0.1:" + free_port + "\"\n");
+  const std::string file = write_file("lochd.toml", "[metrics]\nlisten = \"127.0.0.1:" + free_port + "\"\n");
   start("127.0.0.1:0", {"--config", file});
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();

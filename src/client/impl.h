@@ -34,7 +34,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  private:
   friend struct ThreadClients;
   Result<client::Client*> first_client_of_thread();
-  Result<client::Client*> living_client_of_thread();
+  Result<client::Client*> living_client_of_thread(client::Client* mine);
   void bury(client::Client* lost);
 
   const std::uint64_t id_;  // of no other Impl of this process

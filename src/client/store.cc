@@ -4,6 +4,7 @@
 
 #include <loch/loch.h>
 
+#include "base/check.h"
 #include "client/impl.h"
 
 namespace loch {
@@ -147,20 +148,23 @@ Result<Client*> Store::Impl::client() {
     last_id = id_;
     last_client = entry->client;
   }
-  if (last_client->is_remote()) [[unlikely]]
-    return living_client_of_thread();
-  return last_client;
+  Client* mine = last_client;
+  LOCH_CHECK(mine != nullptr);
+  if (mine->is_remote()) [[unlikely]]
+    return living_client_of_thread(mine);
+  return mine;
 }
 
-// The thread's client, or another in its place if its session was broken off.
-Result<Client*> Store::Impl::living_client_of_thread() {
+// The thread's client, `mine`, or another in its place if its session was broken off.
+Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
   // One that was idle finds out before it does anything else.
-  if (!last_client->is_lost() && last_client->session().refresh_due()) [[maybe_unused]]
-    const auto fresh = last_client->run(last_client->session().refresh());
-  if (!last_client->is_lost()) return last_client;
+  if (!mine->is_lost() && mine->session().refresh_due()) {
+    [[maybe_unused]] const auto fresh = mine->run(mine->session().refresh());
+  }
+  if (!mine->is_lost()) return mine;
   auto next = lend_client();
   if (!next) return next;
-  bury(last_client);
+  bury(mine);
   std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id)->client = *next;
   last_client = *next;
   return next;

@@ -67,7 +67,7 @@ TEST_P(RemoteClient, ACopyOfTheDirectoryThatIsOldMissesNoMove) {
   begin_growth(*store_);
   const Locations at = locations(near_, key);
   const SlotNumber low = at.slot[0];
-  const SlotNumber high = at.slot[static_cast<unsigned>(at.high[0])];
+  const SlotNumber high = at.slot[static_cast<std::uint8_t>(at.high[0])];
   const SlotWord committed = slot(*store_, low);
   fake::set_slot(
       *store_, high,

@@ -73,7 +73,7 @@ TEST_F(RoundTrips, AGetTakesTwoAndOneWithAPointer) {
 TEST_F(RoundTrips, AMissTakesTwo) {
   const Cost miss = cost([this] { return warm_.get("none").error().code == Errc::not_found; });
   EXPECT_EQ(miss.round_trips, 2U);
-  EXPECT_EQ(miss.bytes, 2 * 4 * 8U);
+  EXPECT_EQ(miss.bytes, std::uint64_t{2} * 4 * 8);
 }
 
 TEST_F(RoundTrips, AnUpdateTakesThreeAndTwoWithAPointer) {

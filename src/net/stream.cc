@@ -49,7 +49,7 @@ Result<std::size_t> Stream::read(std::span<const iovec> into) {
 }
 
 Result<std::size_t> Stream::write(std::span<const iovec> from) {
-  msghdr message = message_of(from);
+  const msghdr message = message_of(from);
   const ssize_t sent = ::sendmsg(socket(), &message, MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (is_none_now(errno)) return 0;

@@ -139,7 +139,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   Config config = default_config();
   Settings settings(file, path);
   std::vector<net::HostPort> listen;
-  settings.addresses("listen", fabric::default_port, [&](auto address) { listen.push_back(address); });
+  settings.addresses("listen", fabric::default_port, [&](const auto& address) { listen.push_back(address); });
   if (!listen.empty()) config.listen = std::move(listen);
   settings.text("directory", config.directory);
   settings.text("key_file", config.key_file);
@@ -155,7 +155,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   });
   settings.table("log", [&](Settings& log) { log.text("level", config.log_level); });
   settings.table("metrics", [&](Settings& metrics) {
-    metrics.address("listen", default_metrics_port, [&](auto address) { config.metrics = address; });
+    metrics.address("listen", default_metrics_port, [&](const auto& address) { config.metrics = address; });
   });
   settings.tables("store", [&](Settings& store) { read_store(store, config); });
   if (auto done = settings.done(); !done) return std::unexpected(std::move(done.error()));
@@ -205,7 +205,7 @@ Result<void> check_config(const Config& config) {
 }
 
 Result<Config> read_config(const std::string& path) {
-  std::ifstream file(path);
+  const std::ifstream file(path);
   if (!file) {
     const Errc code = errno == ENOENT ? Errc::not_found : errno == EACCES ? Errc::permission : Errc::io;
     return fail(code, "configuration", fmt::format("{}: {}", path, std::strerror(errno)));

@@ -9,8 +9,13 @@ namespace loch::server {
 namespace {
 
 class ConfigTest : public testing::Test {
- protected:
+ public:
+  ConfigTest(const ConfigTest&) = delete;
+  ConfigTest& operator=(const ConfigTest&) = delete;
   ~ConfigTest() override { ::unlink(path_.c_str()); }
+
+ protected:
+  ConfigTest() = default;
   Result<Config> read(const std::string& text) {
     std::ofstream(path_) << text;
     return read_config(path_);

@@ -31,6 +31,19 @@ using testing::HasSubstr;
 
 // A folder with stores, lent by a Host.
 class LendingTest : public testing::Test {
+ public:
+  LendingTest(const LendingTest&) = delete;
+  LendingTest& operator=(const LendingTest&) = delete;
+  ~LendingTest() override {
+    stop();
+    if (near_) near_.reset();
+    const auto stores = Store::list(here());
+    for (const std::string& name : stores ? *stores : std::vector<std::string>())
+      std::ignore = Store::destroy("shm://" + name, here());
+    for (const char* file : {"/key", "/other-key"}) ::unlink((folder_ + file).c_str());
+    ::rmdir(folder_.c_str());
+  }
+
  protected:
   LendingTest() {
     std::string pattern = "/dev/shm/loch-lending.XXXXXX";
@@ -41,15 +54,6 @@ class LendingTest : public testing::Test {
       const std::scoped_lock lock(log_mutex_);
       log_ += text + "\n";
     };
-  }
-  ~LendingTest() override {
-    stop();
-    if (near_) near_.reset();
-    const auto stores = Store::list(here());
-    for (const std::string& name : stores ? *stores : std::vector<std::string>())
-      std::ignore = Store::destroy("shm://" + name, here());
-    for (const char* file : {"/key", "/other-key"}) ::unlink((folder_ + file).c_str());
-    ::rmdir(folder_.c_str());
   }
 
   void start() {
@@ -338,7 +342,7 @@ TEST_F(LendingTest, GarbageIsRefusedAndHarmsNobody) {
     auto socket = net::connect(host_options_.listen[0], soon()).value();
     std::string bytes(random.below(400) + 1, '\0');
     for (char& c : bytes) c = static_cast<char>(random.next());
-    if (i % 3 == 0) bytes = std::string("\x20\0\0\0", 4) + bytes;  // a length, and no JSON
+    if (i % 3 == 0) bytes.insert(0, "\x20\0\0\0", 4);  // a length, and no JSON
     std::ignore = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (i % 2 == 0) continue;
     ::shutdown(socket.get(), SHUT_WR);

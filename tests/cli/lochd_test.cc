@@ -32,7 +32,7 @@ class Lochd : public CliTest {
     ::chmod(path.c_str(), 0600);
     return path;
   }
-  static Outcome lochd(Arguments arguments) { return run(arguments, {.program = LOCHD_PROGRAM}); }
+  static Outcome lochd(const Arguments& arguments) { return run(arguments, {.program = LOCHD_PROGRAM}); }
 
   std::unique_ptr<Running> lochd_;
   std::string port_;
@@ -130,7 +130,7 @@ TEST_F(Lochd, TellsPrometheus) {
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();
   const Outcome told = run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + free_port +
-                                      " && printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"},
+                                      R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
                            {.program = "/bin/bash"});
   EXPECT_THAT(told.out, HasSubstr("lochd_clients 1"));
   EXPECT_THAT(told.out, HasSubstr("lochd_sessions 1"));

@@ -71,9 +71,13 @@ class Running {
 
 // A test with a folder of stores of its own, removed at its end.
 class CliTest : public testing::Test {
+ public:
+  CliTest(const CliTest&) = delete;
+  CliTest& operator=(const CliTest&) = delete;
+  ~CliTest() override;
+
  protected:
   CliTest();
-  ~CliTest() override;
 
   // Runs with --directory set to the folder.
   Outcome loch(Arguments arguments, RunOptions options = {}) const;

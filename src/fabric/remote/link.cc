@@ -46,7 +46,7 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
 }
 
 Result<std::shared_ptr<Link>> Link::open(const Target& target) {
-  const std::shared_ptr<Link> link(new Link(target));
+  std::shared_ptr<Link> link(new Link(target));
   const base::Nanos deadline = base::Clock().now() + greeting_max_ns;
   auto greeting = link->greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));

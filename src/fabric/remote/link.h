@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "fabric/fabric.h"
 #include "net/message.h"
@@ -43,7 +44,7 @@ class Link {
   [[nodiscard]] bool is_alive();
 
  private:
-  explicit Link(const Target& target) : target_(target) {}
+  explicit Link(Target target) : target_(std::move(target)) {}
   struct Greeting {
     std::unique_ptr<net::Messages> messages;
     std::string mine;  // the nonces

@@ -34,7 +34,8 @@ class RemoteFabric final : public Fabric {
   Result<std::uint64_t> ask_length(Link& link, RegionId region);
 
  private:
-  RemoteFabric(const Target& target, std::shared_ptr<Link> link) : target_(target), link_(std::move(link)) {}
+  RemoteFabric(Target target, std::shared_ptr<Link> link)
+      : target_(std::move(target)), link_(std::move(link)) {}
   // The link, or a new one. Errors: as Link::open.
   Result<std::shared_ptr<Link>> link() const;
   void learn_length(RegionId region, std::uint64_t length_bytes);

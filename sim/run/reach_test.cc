@@ -81,6 +81,12 @@ TEST(Reach, EveryFaultOfAPlayerAtEveryFaultPoint) {
   }
 }
 
+// For lists of tests, which would show the byte of it.
+void PrintTo(Fault::Kind kind, std::ostream* out) {
+  const std::string text = describe(Fault{.kind = kind});
+  *out << text.substr(0, text.find(' '));
+}
+
 // Receive: a run with one fault, and the same run without it. Expect: both are clean, and they differ.
 class OneFault : public testing::TestWithParam<Fault::Kind> {};
 

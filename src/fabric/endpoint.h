@@ -204,6 +204,7 @@ struct ReadWords : Awaiting {
   void await_suspend(std::coroutine_handle<> handle) {
     if (in_place[0] != nullptr) return wait_for_turn(handle);
     Posted& batch = prepare(handle);
+    batch.batch.reserve(at.size());
     for (std::size_t i = 0; i < at.size(); ++i) {
       batch.batch.push_back({.kind = Operation::Kind::read,
                              .at = at[i],

@@ -1,5 +1,5 @@
 // TCP sockets, not blocking. Every wait has a deadline by base::Clock; errors name the address, the step and
-// how long it took. Any thread.
+// how long it took. Looking up a host's name takes as long as the system's resolver lets it. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -81,10 +81,14 @@ bool TcpPort::present(std::uint32_t client) {
 void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
   if (severed_) return done.complete(done, std::unexpected(*severed_));
   if (batch.empty()) return done.complete(done, {});
-  auto flight = std::make_unique<Flight>();
-  flight->batch = batch;
-  flight->deadline = deadline;
-  flight->done = &done;
+  std::unique_ptr<Flight> flight;
+  if (spare_flights_.empty()) {
+    flight = std::make_unique<Flight>();
+  } else {
+    flight = std::move(spare_flights_.back());
+    spare_flights_.pop_back();
+  }
+  *flight = {.batch = batch, .deadline = deadline, .done = &done};
   flights_.push_back(std::move(flight));
 }
 
@@ -270,10 +274,11 @@ void TcpPort::finish_piece() {
 bool TcpPort::settle_flights() {
   bool any = false;
   while (!flights_.empty() && flights_.front()->is_encoded && flights_.front()->pieces == 0) {
-    const std::unique_ptr<Flight> flight = std::move(flights_.front());
+    std::unique_ptr<Flight> flight = std::move(flights_.front());
     flights_.pop_front();
     --next_flight_;
     flight->done->complete(*flight->done, std::move(flight->outcome));
+    spare_flights_.push_back(std::move(flight));
     any = true;
   }
   return any;

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/remote/link.h"
@@ -74,8 +75,9 @@ class TcpPort final : public Port {
   std::optional<Error> severed_;
 
   std::deque<std::unique_ptr<Flight>> flights_;  // in the order in which they were posted
-  std::size_t next_flight_ = 0;                  // the first of them that is not encoded whole,
-  std::size_t next_operation_ = 0;               // and where in it to go on
+  std::vector<std::unique_ptr<Flight>> spare_flights_;
+  std::size_t next_flight_ = 0;     // the first of them that is not encoded whole,
+  std::size_t next_operation_ = 0;  // and where in it to go on
   std::size_t next_from_ = 0;
   std::deque<Piece> asked_;  // that are encoded and not answered
 

@@ -1,0 +1,339 @@
+// Either end of a data connection, against another end that does what it should not.
+#include <array>
+#include <cstring>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <thread>
+
+#include "base/random.h"
+#include "fabric/endpoint.h"
+#include "fabric/host.h"
+#include "fabric/remote/protocol.h"
+#include "fabric/remote/remote_fabric.h"
+#include "fabric/tcp/wire.h"
+#include "fabric/testing/memory_store.h"
+#include "net/message.h"
+#include "net/proof.h"
+
+namespace loch::fabric::tcp {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t region_bytes = 1 << 20;
+
+base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
+
+std::string bytes_of(const void* data, std::size_t length) {
+  return {static_cast<const char*>(data), length};
+}
+
+std::string operation(Operation::Kind kind, std::uint64_t offset, std::uint32_t length, std::uint16_t number,
+                      std::string_view more = {}) {
+  const OperationHead head{.kind = static_cast<std::uint8_t>(kind),
+                           .region = 0,
+                           .number = number,
+                           .length_bytes = length,
+                           .offset_bytes = offset};
+  return bytes_of(&head, sizeof head) + std::string(more);
+}
+
+std::string answer(Operation::Kind kind, Status status, std::uint16_t number, std::uint32_t length,
+                   std::string_view more = {}) {
+  const AnswerHead head{.status = static_cast<std::uint8_t>(status),
+                        .kind = static_cast<std::uint8_t>(kind),
+                        .number = number,
+                        .length_bytes = length};
+  return bytes_of(&head, sizeof head) + std::string(more);
+}
+
+void send_all(net::Stream& stream, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const iovec part{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+    const auto sent = stream.write({&part, 1});
+    if (!sent) return;
+    bytes.remove_prefix(*sent);
+    if (*sent == 0 && !net::wait_for(stream.socket(), POLLOUT, in_seconds(5))) return;
+  }
+}
+
+// What comes until `length` bytes are there, the other end closes, or five seconds have passed.
+std::string receive(net::Stream& stream, std::size_t length) {
+  std::string got(length, '\0');
+  std::size_t have = 0;
+  const base::Nanos deadline = in_seconds(5);
+  while (have < length) {
+    const iovec part{.iov_base = got.data() + have, .iov_len = length - have};
+    const auto some = stream.read({&part, 1});
+    if (!some || (*some == 0 && !net::wait_for(stream.socket(), POLLIN, deadline))) break;
+    have += *some;
+  }
+  got.resize(have);
+  return got;
+}
+
+// Whether the other end closes the connection within five seconds.
+bool is_closed(net::Stream& stream) {
+  std::array<char, 4'096> rest;
+  const base::Nanos deadline = in_seconds(5);
+  for (;;) {
+    const iovec part{.iov_base = rest.data(), .iov_len = rest.size()};
+    const auto some = stream.read({&part, 1});
+    if (!some) return true;
+    if (*some == 0 && !net::wait_for(stream.socket(), POLLIN, deadline)) return false;
+  }
+}
+
+// ---- clients that do what they should not
+
+class AgentTest : public testing::Test {
+ public:
+  AgentTest(const AgentTest&) = delete;
+  AgentTest& operator=(const AgentTest&) = delete;
+  ~AgentTest() override = default;
+
+ protected:
+  AgentTest() {
+    host_ = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                         .open_store = [this](const std::string&) { return store_->attach(); }})
+                .value();
+    const remote::Target target{.host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
+                                .store = "store"};
+    link_ = remote::Link::open(target).value();
+    stream_ = link_->join().value().stream;
+    fabric_ = remote::RemoteFabric::attach(target).value();
+  }
+
+  // That others are served.
+  bool serves_others() {
+    Endpoint endpoint(fabric_, fabric_->connect());
+    const Address at{0, 64};
+    return endpoint.run(add_one(&endpoint, at)).has_value();
+  }
+  static coro::Task<Result<std::uint64_t>> add_one(Endpoint* endpoint, Address at) {
+    co_return co_await endpoint->fetch_add(at, 1);
+  }
+
+  std::shared_ptr<fake::MemoryStore> store_ =
+      fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
+  std::unique_ptr<Host> host_;
+  std::shared_ptr<remote::Link> link_;
+  std::unique_ptr<net::Stream> stream_;
+  std::shared_ptr<remote::RemoteFabric> fabric_;
+};
+
+TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
+  using enum Operation::Kind;
+  const std::string wrong[] = {
+      operation(static_cast<Operation::Kind>(4), 0, 8, 0),
+      operation(static_cast<Operation::Kind>(255), 0, 8, 0),
+      operation(read, 0, piece_bytes_max + 1, 0),
+      operation(write, 0, ~std::uint32_t{0}, 0),
+      operation(compare_swap, 0, 16, 0, std::string(16, '\0')),
+      operation(fetch_add, 0, 0, 0, std::string(8, '\0')),
+  };
+  for (const std::string& each : wrong) {
+    auto stream = link_->join().value().stream;
+    send_all(*stream, each);
+    EXPECT_TRUE(is_closed(*stream));
+    EXPECT_TRUE(serves_others());
+  }
+}
+
+TEST_F(AgentTest, NoiseEndsTheConnectionOrTouchesOnlyWhatIsThere) {
+  base::Random random(base::system_seed());
+  for (int i = 0; i < 100; ++i) {
+    auto stream = link_->join().value().stream;
+    std::string noise(random.below(2'000) + 16, '\0');
+    for (char& c : noise) c = static_cast<char>(random.next());
+    // Often something that begins well.
+    if (i % 2 == 0) noise[0] = static_cast<char>(random.below(4));
+    if (i % 2 == 0) std::memset(noise.data() + 6, 0, 2);
+    send_all(*stream, noise);
+    stream.reset();
+  }
+  EXPECT_TRUE(serves_others());
+  EXPECT_EQ(store_->length_bytes(0), region_bytes);
+}
+
+TEST_F(AgentTest, AnOperationOutsideItsRegionIsRefusedByItself) {
+  using enum Operation::Kind;
+  const std::string two_words(16, '\7');
+  send_all(*stream_, operation(read, region_bytes, 8, 0) +                          //
+                         operation(write, region_bytes - 8, 16, 1, two_words) +     //
+                         operation(compare_swap, 4, 8, 2, std::string(16, '\0')) +  // across two words
+                         operation(fetch_add, ~std::uint64_t{7}, 8, 3, std::string(8, '\1')) +
+                         operation(read, 0, 8, 4));
+  const std::string got = receive(*stream_, 4 * sizeof(AnswerHead) + sizeof(AnswerHead) + 8);
+  EXPECT_EQ(got, answer(read, Status::bad_address, 0, 0) + answer(write, Status::bad_address, 1, 0) +
+                     answer(compare_swap, Status::bad_address, 2, 0) +
+                     answer(fetch_add, Status::bad_address, 3, 0) +
+                     answer(read, Status::done, 4, 8, std::string(8, '\0')));
+  EXPECT_EQ(host_->counts().bad_addresses, 4U);
+  EXPECT_EQ(load_word(store_->at({0, region_bytes - 8})), 0U);
+}
+
+// Receive: an operation that comes byte by byte. Expect: its word is written whole, when all of it is there.
+TEST_F(AgentTest, AnOperationThatComesInPiecesHappensOnceItIsThere) {
+  const std::string bytes = operation(Operation::Kind::write, 128, 8, 0, "abcdefgh");
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(load_word(store_->at({0, 128})), 0U) << i;
+    send_all(*stream_, std::string_view(bytes).substr(i, 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(receive(*stream_, sizeof(AnswerHead)), answer(Operation::Kind::write, Status::done, 0, 0));
+  EXPECT_EQ(std::memcmp(store_->at({0, 128}), "abcdefgh", 8), 0);
+}
+
+TEST_F(AgentTest, WhoTakesNoAnswersHoldsNobodyUp) {
+  // More than the kernel keeps for it.
+  constexpr int reads = 400;
+  std::string many;
+  for (std::uint16_t i = 0; i < reads; ++i) many += operation(Operation::Kind::read, 0, piece_bytes_max, i);
+  send_all(*stream_, many);
+  EXPECT_TRUE(serves_others());
+  // And gets all of them when it takes them after all.
+  for (std::uint16_t i = 0; i < reads; ++i) {
+    const std::string got = receive(*stream_, answer_bytes_max);
+    ASSERT_EQ(got.size(), answer_bytes_max) << i;
+    AnswerHead head;
+    std::memcpy(&head, got.data(), sizeof head);
+    ASSERT_EQ(head.number, i);
+    ASSERT_EQ(head.length_bytes, piece_bytes_max);
+  }
+}
+
+// ---- a host that does what it should not
+
+// Greets as a host does, and answers on data connections what a test wants.
+class LyingHost {
+ public:
+  using Answers = std::function<void(net::Stream&)>;
+  explicit LyingHost(Answers answers)
+      : answers_(std::move(answers)),
+        listener_(net::listen({.host = "127.0.0.1", .port = "0"}).value()),
+        thread_([this] { run(); }) {}
+  LyingHost(const LyingHost&) = delete;
+  LyingHost& operator=(const LyingHost&) = delete;
+  ~LyingHost() {
+    stop_ = true;
+    thread_.join();
+  }
+  [[nodiscard]] remote::Target target() const {
+    return {.host = {.host = "127.0.0.1", .port = std::to_string(listener_.port)}, .store = "store"};
+  }
+
+ private:
+  void run() {
+    std::vector<std::unique_ptr<net::Messages>> links;
+    std::vector<std::unique_ptr<net::Stream>> streams;
+    while (!stop_) {
+      if (!net::wait_for(listener_.socket.get(), POLLIN, base::Clock().now() + 20 * base::millisecond_ns))
+        continue;
+      auto messages = std::make_unique<net::Messages>(std::make_unique<net::Stream>(net::accept(listener_)));
+      const std::string mine(2 * remote::nonce_bytes, 'h');
+      const auto hello = messages->wait_next(in_seconds(5));
+      if (!hello) continue;
+      const std::string theirs = net::text_of(*hello, "nonce");
+      const auto said = messages->ask({{"protocol", 1}, {"nonce", mine}}, in_seconds(5));
+      if (!said) continue;
+      if (said->contains("join")) {
+        std::ignore = messages->say({{"port", 1}});
+        streams.push_back(std::move(*messages).take_stream());
+        answers_(*streams.back());
+        links.clear();  // nobody who leaves is to wait for it
+      } else {
+        const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store"});
+        std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
+        links.push_back(std::move(messages));
+      }
+    }
+  }
+
+  const Answers answers_;
+  const net::Listener listener_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+coro::Task<Result<std::uint64_t>> read_one(Endpoint* endpoint) {
+  const Address at{0, 0};
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return word;
+}
+
+Error error_against(LyingHost::Answers answers) {
+  const LyingHost host(std::move(answers));
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  endpoint.set_timeout(300 * base::millisecond_ns);
+  const auto read = endpoint.run(read_one(&endpoint));
+  EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::unavailable) << "it is of no more use";
+  return read ? Error{.detail = "it was answered"} : read.error();
+}
+
+TEST(LyingHost, AnswersThatNobodyAskedForEndTheSession) {
+  using enum Operation::Kind;
+  const std::string word(8, 'w');
+  const std::string wrong[] = {
+      answer(read, Status::done, 1, 8, word),                  // to another operation
+      answer(write, Status::done, 0, 0),                       // of another kind
+      answer(read, Status::done, 0, 16, word + word),          // too long
+      answer(read, Status::done, 0, ~std::uint32_t{0}, word),  // by far
+      answer(read, Status::done, 0, 0),                        // too short
+      answer(read, static_cast<Status>(7), 0, 8, word),        // neither done nor refused
+      answer(read, Status::bad_address, 0, 8, word),           // refused, with a word
+  };
+  for (const std::string& each : wrong) {
+    const Error error = error_against([&](net::Stream& stream) {
+      receive(stream, sizeof(OperationHead));
+      send_all(stream, each);
+    });
+    EXPECT_EQ(error.code, Errc::unavailable);
+    EXPECT_THAT(error.detail, HasSubstr("nobody asked for"));
+  }
+}
+
+TEST(LyingHost, MoreAnswersThanWereAskedForEndTheSession) {
+  const LyingHost host([](net::Stream& stream) {
+    receive(stream, sizeof(OperationHead));
+    const std::string one = answer(Operation::Kind::read, Status::done, 0, 8, std::string(8, 'w'));
+    send_all(stream, one + one);
+  });
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  const auto first = endpoint.run(read_one(&endpoint));
+  EXPECT_TRUE(!first || *first == 0x7777777777777777U);
+  EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::unavailable);
+}
+
+TEST(LyingHost, NoiseEndsTheSession) {
+  base::Random random(base::system_seed());
+  for (int i = 0; i < 20; ++i) {
+    const Error error = error_against([&random](net::Stream& stream) {
+      std::string noise(500, '\0');
+      for (char& c : noise) c = static_cast<char>(random.next());
+      send_all(stream, noise);
+    });
+    EXPECT_EQ(error.code, Errc::unavailable);
+  }
+}
+
+TEST(LyingHost, SilenceIsATimeoutAndHalfAnAnswerIsNone) {
+  EXPECT_EQ(error_against([](net::Stream&) {}).code, Errc::timed_out);
+  EXPECT_EQ(error_against([](net::Stream& stream) {
+              send_all(stream, answer(Operation::Kind::read, Status::done, 0, 8, "half"));
+            }).code,
+            Errc::timed_out);
+  EXPECT_EQ(error_against([](net::Stream& stream) { ::shutdown(stream.socket(), SHUT_RDWR); }).code,
+            Errc::unavailable);
+}
+
+}  // namespace
+}  // namespace loch::fabric::tcp

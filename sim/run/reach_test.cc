@@ -81,12 +81,6 @@ TEST(Reach, EveryFaultOfAPlayerAtEveryFaultPoint) {
   }
 }
 
-// For lists of tests, which would show the byte of it.
-void PrintTo(Fault::Kind kind, std::ostream* out) {
-  const std::string text = describe(Fault{.kind = kind});
-  *out << text.substr(0, text.find(' '));
-}
-
 // Receive: a run with one fault, and the same run without it. Expect: both are clean, and they differ.
 class OneFault : public testing::TestWithParam<Fault::Kind> {};
 
@@ -115,7 +109,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, OneFault,
                          testing::Values(Fault::Kind::kill, Fault::Kind::pause, Fault::Kind::fail,
                                          Fault::Kind::fence, Fault::Kind::clock, Fault::Kind::partition,
                                          Fault::Kind::outage, Fault::Kind::cut_off, Fault::Kind::loss,
-                                         Fault::Kind::slow, Fault::Kind::shortage, Fault::Kind::flip));
+                                         Fault::Kind::slow, Fault::Kind::shortage, Fault::Kind::flip),
+                         [](const auto& info) {
+                           const std::string text = describe(Fault{.kind = info.param});
+                           return text.substr(0, text.find(' '));
+                         });
 
 }  // namespace
 }  // namespace loch::sim

@@ -20,7 +20,7 @@ namespace loch::server {
 class Keeper {
  public:
   // How far the time of a store is behind its host's at most.
-  static constexpr base::Nanos tick_ns = 20 * base::millisecond_ns;
+  static constexpr base::Nanos tick_ns = 100 * base::millisecond_ns;
 
   explicit Keeper(fabric::Access access);
   ~Keeper();

@@ -144,9 +144,13 @@ inline Client* Store::Impl::client_at_hand() const { return last_id == id_ ? las
 Result<Client*> Store::Impl::client() {
   if (last_id != id_) {
     const auto entry = std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id);
-    if (entry == thread_clients.entries.end()) return first_client_of_thread();
-    last_id = id_;
-    last_client = entry->client;
+    if (entry == thread_clients.entries.end()) {
+      // It may be one that another thread left, long ago.
+      if (auto first = first_client_of_thread(); !first) return first;
+    } else {
+      last_id = id_;
+      last_client = entry->client;
+    }
   }
   Client* mine = last_client;
   LOCH_CHECK(mine != nullptr);

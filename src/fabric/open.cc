@@ -5,7 +5,7 @@
 #include "fabric/fabric.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
-#include "net/proof.h"
+#include "net/credentials.h"
 
 namespace loch::fabric {
 namespace {
@@ -31,17 +31,9 @@ Access with_directory(const Access& access, const Url& url) {
 }
 
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
-  remote::Target target{.host = url.host, .store = url.name};
-  if (!access.key_file.empty()) {
-    auto key = net::read_key_file(access.key_file);
-    if (!key) return std::unexpected(std::move(key.error()));
-    target.key = *key;
-  }
-  if (access.tls.any()) {
-    auto context = net::TlsContext::client(access.tls);
-    if (!context) return std::unexpected(std::move(context.error()));
-    target.tls = std::move(*context);
-  }
+  auto credentials = net::Credentials::read(net::Credentials::End::client, access.key_file, access.tls);
+  if (!credentials) return std::unexpected(std::move(credentials.error()));
+  const remote::Target target{.host = url.host, .store = url.name, .credentials = std::move(*credentials)};
   return remote::RemoteFabric::attach(target);
 }
 

@@ -435,6 +435,19 @@ TEST_F(LendingTest, ASessionThatIsSilentHoldsNobodyUpAndGoesOn) {
   EXPECT_EQ(far.get("a").value(), "2");
 }
 
+// Receive: a session that a thread left, and that the host has broken off since. Expect: the next thread does
+// not notice.
+TEST_F(LendingTest, ASessionThatAThreadLeftIsLookedAtBeforeItIsUsedAgain) {
+  near();
+  host_options_.silence_max_ns = 400 * base::millisecond_ns;
+  start();
+  auto far = open_far().value();
+  std::thread([&far] { ASSERT_TRUE(far.put("a", "1").has_value()); }).join();
+  EXPECT_TRUE(comes_true([&] { return host_->counts().sessions == 0; }));
+  std::thread([&far] { ASSERT_TRUE(far.put("a", "2").has_value()); }).join();
+  EXPECT_EQ(near().get("a").value(), "2");
+}
+
 TEST_F(LendingTest, AHostThatWasAwayServesAgain) {
   near();
   start();

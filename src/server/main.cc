@@ -15,6 +15,7 @@
 #include <loch/loch.h>
 
 #include "fabric/host.h"
+#include "net/credentials.h"
 #include "server/config.h"
 #include "server/keeper.h"
 #include "server/metrics.h"
@@ -141,6 +142,8 @@ Exit run(const Arguments& arguments) {
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
   if (arguments.check_only) {
+    const auto files = net::Credentials::read(net::Credentials::End::server, config->key_file, config->tls);
+    if (!files) return complain(files.error(), usage);
     fmt::print("the configuration is sound\n");
     return ok;
   }

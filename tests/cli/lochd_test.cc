@@ -150,6 +150,9 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   EXPECT_EQ(lochd({"--config", "/no/such/file"}).exit_code, 2);
   EXPECT_EQ(lochd({"--bogus"}).exit_code, 2);
   EXPECT_EQ(lochd({"--key-file", "/no/such/key"}).exit_code, 1);
+  const Outcome no_key = lochd({"--key-file", "/no/such/key", "--check-config"});
+  EXPECT_EQ(no_key.exit_code, 2);
+  EXPECT_THAT(no_key.err, HasSubstr("/no/such/key"));
   start("127.0.0.1:0");
   const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_});
   EXPECT_EQ(taken.exit_code, 1);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
@@ -16,8 +18,8 @@
 #include "base/check.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/tcp/agent.h"
+#include "net/credentials.h"
 #include "net/message.h"
-#include "net/proof.h"
 
 namespace loch::fabric {
 namespace {
@@ -31,26 +33,10 @@ Message refusal(Errc code, std::string detail) {
   return net::error_message({.code = code, .detail = std::move(detail)});
 }
 
-// What the key and the certificates of a host are; read anew when it is told to.
-struct Credentials {
-  net::Secret key = net::no_key();
-  std::optional<net::TlsContext> tls;
-
-  static Result<Credentials> read(const Host::Options& options) {
-    Credentials credentials;
-    if (!options.key_file.empty()) {
-      auto key = net::read_key_file(options.key_file);
-      if (!key) return std::unexpected(std::move(key.error()));
-      credentials.key = *key;
-    }
-    if (options.tls.any()) {
-      auto context = net::TlsContext::server(options.tls);
-      if (!context) return std::unexpected(std::move(context.error()));
-      credentials.tls = std::move(*context);
-    }
-    return credentials;
-  }
-};
+// Read anew when the host is told to.
+Result<net::Credentials> credentials_of(const Host::Options& options) {
+  return net::Credentials::read(net::Credentials::End::server, options.key_file, options.tls);
+}
 
 // A session's data connection, while the agent has it.
 struct DataPort {
@@ -81,7 +67,7 @@ struct Peer {
 
 class HostThread final : public Host {
  public:
-  HostThread(Options options, Credentials credentials, std::vector<net::Listener> listeners)
+  HostThread(Options options, net::Credentials credentials, std::vector<net::Listener> listeners)
       : options_(std::move(options)),
         credentials_(std::move(credentials)),
         listeners_(std::move(listeners)),
@@ -120,7 +106,7 @@ class HostThread final : public Host {
   }
 
   Result<void> reload() override {
-    auto credentials = Credentials::read(options_);
+    auto credentials = credentials_of(options_);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
     const std::scoped_lock lock(mutex_);
     credentials_ = std::move(*credentials);
@@ -136,7 +122,7 @@ class HostThread final : public Host {
   void log(Level level, const std::string& text) const {
     if (options_.log) options_.log(level, text);
   }
-  Credentials credentials() const {
+  net::Credentials credentials() const {
     const std::scoped_lock lock(mutex_);
     return credentials_;
   }
@@ -168,7 +154,7 @@ class HostThread final : public Host {
 
   const Options options_;
   mutable std::mutex mutex_;
-  Credentials credentials_;
+  net::Credentials credentials_;
   std::vector<Id> gone_;  // ports whose connection ended
   const std::vector<net::Listener> listeners_;
   const base::FileDescriptor woken_;
@@ -183,6 +169,7 @@ class HostThread final : public Host {
   std::map<Id, DataPort> ports_;
   Id next_id_ = 1;
   base::Nanos looked_at_ports_ns_ = 0;
+  base::Nanos accepts_from_ns_ = 0;
 
   tcp::Agent agent_;
   std::thread thread_;
@@ -195,8 +182,9 @@ void HostThread::run() {
     waits.clear();
     order.clear();
     waits.push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
+    const bool accepts = base::Clock().now() >= accepts_from_ns_;
     for (const net::Listener& listener : listeners_)
-      waits.push_back({.fd = listener.socket.get(), .events = POLLIN, .revents = 0});
+      waits.push_back({.fd = accepts ? listener.socket.get() : -1, .events = POLLIN, .revents = 0});
     bool some_greet = false;
     for (auto& [id, peer] : peers_) {
       short events = POLLIN;
@@ -208,7 +196,7 @@ void HostThread::run() {
     }
     // Asleep as long as nobody is there.
     constexpr int look_every_ms = 500;
-    const int wait_ms = some_greet || !ports_.empty() ? look_every_ms : -1;
+    const int wait_ms = some_greet || !accepts || !ports_.empty() ? look_every_ms : -1;
     if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
 
     std::uint64_t count = 0;
@@ -239,7 +227,18 @@ void HostThread::accept_all(const net::Listener& listener) {
   constexpr int at_once_max = 64;
   for (int i = 0; i < at_once_max; ++i) {
     base::FileDescriptor socket = net::accept(listener);
-    if (!socket.is_open()) return;
+    if (!socket.is_open()) {
+      // One that waits and can not be taken would be told of again and again.
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+        accepts_from_ns_ = base::Clock().now() + base::second_ns;
+        log(Level::warning,
+            fmt::format("no connection can be taken now: {}; raise LimitNOFILE (ulimit -n), or "
+                        "lower connections_max",
+                        std::strerror(error)));
+      }
+      return;
+    }
     if (peers_.size() + ports_.size() >= options_.connections_max) {
       refused_.fetch_add(1);
       log(Level::warning, fmt::format("{}: refused, there are {} connections already",
@@ -481,7 +480,7 @@ void HostThread::end_silent_ports() {
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::start(Options options) {
-  auto credentials = Credentials::read(options);
+  auto credentials = credentials_of(options);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
   if (options.listen.empty())
     return fail(Errc::invalid_argument, "listen", "an address to listen at is needed");

@@ -24,8 +24,8 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
   }
   Greeting greeting;
   greeting.messages = std::make_unique<net::Messages>(
-      target_.tls ? target_.tls->connect(std::move(*socket), target_.host.host)
-                  : std::make_unique<net::Stream>(std::move(*socket)));
+      target_.credentials.tls ? target_.credentials.tls->connect(std::move(*socket), target_.host.host)
+                              : std::make_unique<net::Stream>(std::move(*socket)));
   if (auto done = greeting.messages->establish(deadline); !done)
     return std::unexpected(explained(std::move(done.error()), "TLS (does the host have a certificate?)"));
   greeting.mine = net::random_hex(nonce_bytes);
@@ -52,17 +52,17 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target) {
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string_view mine = greeting->mine;
   const std::string_view theirs = greeting->theirs;
-  const std::string proof = net::proof(target.key, {"open", theirs, mine, target.store});
+  const std::string proof = net::proof(target.credentials.key, {"open", theirs, mine, target.store});
   auto answer = greeting->messages->ask({{"open", target.store}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link->explained(std::move(answer.error()), "opening"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link->explained(*error, "opening"));
   if (!net::same(net::text_of(*answer, "proof"),
-                 net::proof(target.key, {"host", theirs, mine, target.store}))) {
+                 net::proof(target.credentials.key, {"host", theirs, mine, target.store}))) {
     return fail(Errc::permission, "open",
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
   }
   link->id_ = net::text_of(*answer, "link");
-  link->secret_ = net::digest(target.key, {"link", theirs, mine});
+  link->secret_ = net::digest(target.credentials.key, {"link", theirs, mine});
   link->messages_ = std::move(greeting->messages);
   return link;
 }

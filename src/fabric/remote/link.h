@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "fabric/fabric.h"
+#include "net/credentials.h"
 #include "net/message.h"
-#include "net/proof.h"
 
 namespace loch::fabric::remote {
 
@@ -19,8 +18,7 @@ namespace loch::fabric::remote {
 struct Target {
   net::HostPort host;
   std::string store;
-  net::Secret key = net::no_key();
-  std::optional<net::TlsContext> tls{};
+  net::Credentials credentials{};
 
   [[nodiscard]] std::string text() const;  // "tcp://host:port/store"
 };

@@ -138,6 +138,28 @@ TEST_F(Lochd, TellsPrometheus) {
   EXPECT_THAT(told.out, HasSubstr("loch_events_total{store=\"sessions\",event=\"put_insert\"} 1"));
 }
 
+// Receive: more connections than lochd may have descriptors. Expect: it says so now and then, is not kept
+// awake by them, and serves when they are gone.
+TEST_F(Lochd, WaitsWhenItHasNoDescriptorsLeft) {
+  ok({"put", "sessions", "a", "1"});
+  lochd_ = std::make_unique<Running>(
+      Arguments{"-c", "ulimit -n 24; exec " LOCHD_PROGRAM " --listen 127.0.0.1:0 --directory " + folder()},
+      true, "/bin/bash");
+  const std::string before = " at tcp://127.0.0.1:";
+  ASSERT_TRUE(lochd_->await(before) && lochd_->await("everybody"));
+  port_ = std::to_string(std::stoi(lochd_->output().substr(lochd_->output().find(before) + before.size())));
+  Running crowd({"-c", "for i in {1..40}; do exec {fd}<>/dev/tcp/127.0.0.1/" + port_ + "; done; read -r"},
+                false, "/bin/bash");
+  ASSERT_TRUE(lochd_->await("LimitNOFILE")) << lochd_->output();
+  EXPECT_FALSE(lochd_->await("never said", std::chrono::milliseconds(1'500)));
+  std::size_t said = 0;
+  for (std::size_t at = 0; (at = lochd_->output().find("LimitNOFILE", at)) != std::string::npos; ++at) ++said;
+  EXPECT_LE(said, 4U);
+  crowd.send_signal(SIGKILL);
+  crowd.wait();
+  EXPECT_EQ(ok({"--timeout", "5s", "get", url("sessions"), "a"}), "1");
+}
+
 TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   EXPECT_EQ(lochd({"--check-config"}).exit_code, 0);
   const std::string file = write_file("lochd.toml", "silence = 3\n");

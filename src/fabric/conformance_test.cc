@@ -1,208 +1,23 @@
-// What fabric.h promises, tested on every backend: written against fabric.h and endpoint.h alone. A further
-// backend adds itself to `backends`.
+// What fabric.h promises (testing/conformance.h).
+#include "fabric/testing/conformance.h"
+
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <fmt/format.h>
-#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "base/random.h"
 #include "coro/scope.h"
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
-#include "fabric/host.h"
-#include "fabric/sim/sim_fabric.h"
-#include "fabric/testing/memory_store.h"
-#include "fabric/testing/posting_fabric.h"
 
-namespace loch::fabric {
+namespace loch::fabric::conformance {
 namespace {
-
-// ---- backends
-// ------------------------------------------------------------------------------------------------------
-
-// A store made by `plan`; `attach` is the way of one more process.
-class World {
- public:
-  virtual ~World() = default;
-  virtual std::shared_ptr<Fabric> attach() = 0;
-};
-
-struct Backend {
-  const char* name;
-  std::function<std::unique_ptr<World>(const Plan& plan)> make;
-};
-// For lists of tests, which would show the bytes of it.
-void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
-
-class ShmWorld final : public World {
- public:
-  explicit ShmWorld(const Plan& plan)
-      : url_(fmt::format("shm://conformance.{}.{}", ::getpid(),
-                         testing::UnitTest::GetInstance()->current_test_info()->line())) {
-    const auto created = create(url_, access_, plan);
-    EXPECT_TRUE(created.has_value()) << created.error().message();
-  }
-  ~ShmWorld() override { EXPECT_TRUE(destroy(url_, access_).has_value()); }
-  std::shared_ptr<Fabric> attach() override { return fabric::attach(url_, access_).value(); }
-
- private:
-  Access access_{.group = {}, .huge_pages = false};
-  std::string url_;
-};
-
-// A store in files, reached over sockets as from another host.
-class TcpWorld final : public World {
- public:
-  explicit TcpWorld(const Plan& plan) : files_(plan) {
-    auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
-                             .open_store = [this](const std::string&) { return files_.attach(); }});
-    EXPECT_TRUE(host.has_value()) << host.error().message();
-    host_ = std::move(*host);
-  }
-  std::shared_ptr<Fabric> attach() override {
-    return fabric::attach(fmt::format("tcp://127.0.0.1:{}/conformance", host_->ports().at(0)), {}).value();
-  }
-
- private:
-  ShmWorld files_;
-  std::unique_ptr<Host> host_;
-};
-
-class MemoryWorld final : public World {
- public:
-  MemoryWorld(const Plan& plan, bool posting) : store_(fake::MemoryStore::create(plan)), posting_(posting) {}
-  std::shared_ptr<Fabric> attach() override {
-    if (!posting_) return store_->attach();
-    return std::make_shared<fake::PostingFabric>(store_, fake::PostingOptions{.seed = ++seed_});
-  }
-
- private:
-  std::shared_ptr<fake::MemoryStore> store_;
-  bool posting_;
-  std::atomic<std::uint64_t> seed_{base::system_seed()};  // threads attach too
-};
-
-class SimWorld final : public World {
- public:
-  SimWorld(const Plan& plan, sim::SimFabric::Place place)
-      : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)),
-        place_(place) {
-    store_->network = {.slow_chance = 1'000,
-                       .slow_max_ns = base::millisecond_ns,
-                       .tear_chance = sim::Network::always / 2,
-                       .gap_chance = sim::Network::always / 2};
-  }
-  std::shared_ptr<Fabric> attach() override {
-    constexpr std::int64_t drift_ppm = 500;
-    return std::make_shared<sim::SimFabric>(store_, ++processes_, place_, drift_ppm);
-  }
-
- private:
-  std::shared_ptr<sim::SimStore> store_;
-  sim::SimFabric::Place place_;
-  std::atomic<std::uint32_t> processes_{0};
-};
-
-const std::vector<Backend> backends = {
-    {"Shm", [](const Plan& plan) { return std::make_unique<ShmWorld>(plan); }},
-    {"Tcp", [](const Plan& plan) { return std::make_unique<TcpWorld>(plan); }},
-    {"Memory", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, false); }},
-    {"Posting", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, true); }},
-    {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::host); }},
-    {"SimRemote",
-     [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::remote); }},
-};
-
-// ---- the operations, blocking
-// --------------------------------------------------------------------------------------
-
-constexpr RegionId small_region = 0;
-constexpr std::uint64_t small_bytes = 4'096;
-constexpr RegionId large_region = 3;
-constexpr std::uint64_t large_bytes = 262'144;
-
-coro::Task<Result<void>> read_words_task(Endpoint* e, std::span<const Address> at, std::uint64_t* into) {
-  co_return co_await e->read_words(at, into);
-}
-coro::Task<Result<std::uint64_t>> compare_swap_task(Endpoint* e, Address at, std::uint64_t expected,
-                                                    std::uint64_t desired) {
-  co_return co_await e->compare_swap(at, expected, desired);
-}
-coro::Task<Result<std::uint64_t>> fetch_add_task(Endpoint* e, Address at, std::uint64_t added) {
-  co_return co_await e->fetch_add(at, added);
-}
-coro::Task<Result<void>> write_word_task(Endpoint* e, Address at, std::uint64_t value) {
-  co_return co_await e->write_word(at, value);
-}
-coro::Task<Result<void>> write_task(Endpoint* e, Address at, std::span<const std::byte> bytes) {
-  co_return co_await e->write(at, bytes);
-}
-coro::Task<Result<std::string>> fetch_task(Endpoint* e, Address at, std::size_t length) {
-  auto bytes = co_await e->fetch(at, length);
-  if (!bytes) co_return std::unexpected(std::move(bytes.error()));
-  EXPECT_EQ(bytes->size(), length);
-  co_return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-}
-
-// A session of a process of its own.
-struct Session {
-  std::shared_ptr<Fabric> fabric;
-  Endpoint endpoint;
-
-  explicit Session(World& world) : Session(world.attach()) {}
-  explicit Session(std::shared_ptr<Fabric> f) : fabric(std::move(f)), endpoint(fabric, fabric->connect()) {
-    endpoint.set_timeout(60 * base::second_ns);
-  }
-
-  Result<std::uint64_t> read_word(Address at) {
-    std::uint64_t word = 0;
-    auto done = endpoint.run(read_words_task(&endpoint, {&at, 1}, &word));
-    if (!done) return std::unexpected(std::move(done.error()));
-    return word;
-  }
-  Result<void> read_words(std::span<const Address> at, std::uint64_t* into) {
-    return endpoint.run(read_words_task(&endpoint, at, into));
-  }
-  Result<std::uint64_t> compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
-    return endpoint.run(compare_swap_task(&endpoint, at, expected, desired));
-  }
-  Result<std::uint64_t> fetch_add(Address at, std::uint64_t added) {
-    return endpoint.run(fetch_add_task(&endpoint, at, added));
-  }
-  Result<void> write_word(Address at, std::uint64_t value) {
-    return endpoint.run(write_word_task(&endpoint, at, value));
-  }
-  Result<void> write(Address at, std::string_view bytes) {
-    return endpoint.run(write_task(&endpoint, at, std::as_bytes(std::span(bytes))));
-  }
-  Result<std::string> fetch(Address at, std::size_t length) {
-    return endpoint.run(fetch_task(&endpoint, at, length));
-  }
-};
-
-class Conformance : public testing::TestWithParam<Backend> {
- protected:
-  void SetUp() override {
-    const Plan plan{.regions = {{small_region, small_bytes}, {large_region, large_bytes}},
-                    .fill = [](std::span<const Mapping> regions) {
-                      ASSERT_EQ(regions.size(), 2U);
-                      ASSERT_GE(regions[0].length_bytes, small_bytes);
-                      for (std::uint64_t i = 0; i < 8; ++i) {
-                        std::memcpy(regions[1].base + i * 8, &i, sizeof i);
-                      }
-                    }};
-    world_ = GetParam().make(plan);
-  }
-
-  std::unique_ptr<World> world_;
-};
 
 // ---- creation
 // ------------------------------------------------------------------------------------------------------
@@ -603,29 +418,5 @@ TEST_P(Conformance, SleepingEnds) {
   EXPECT_GE(s.endpoint.run(sleep_task(&s.endpoint, until)), until);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
-                         [](const auto& info) { return info.param.name; });
-
-// ---- what is posted
-// ------------------------------------------------------------------------------------------------
-
-// Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
-// goes on when the network does.
-TEST(Posted, WhatIsHeldUpEndsAtItsDeadline) {
-  const auto store = fake::MemoryStore::create({.regions = {{0, 4'096}}, .fill = {}});
-  bool held = true;
-  Session s(std::make_shared<fake::PostingFabric>(
-      store,
-      fake::PostingOptions{.mapped = {}, .before = {}, .held = [&held](auto /*batch*/) { return held; }}));
-  s.endpoint.set_timeout(100 * base::millisecond_ns);
-  EXPECT_EQ(s.read_word({0, 0}).error().code, Errc::timed_out);
-  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).error().code, Errc::timed_out);
-  EXPECT_EQ(s.fetch({0, 0}, 8).error().code, Errc::timed_out);
-  EXPECT_LT(store->now(), 1'001 * base::second_ns);
-  held = false;
-  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).value(), 0U);
-  EXPECT_EQ(s.read_word({0, 0}).value(), 1U);
-}
-
 }  // namespace
-}  // namespace loch::fabric
+}  // namespace loch::fabric::conformance

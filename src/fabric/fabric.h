@@ -121,6 +121,7 @@ struct Access {
   bool huge_pages = true;
 
   // To a store on another host.
+  std::string source{};    // the address of this host to go from; empty: as the routes say
   std::string key_file{};  // has the key of that host; empty: it has none
   net::TlsFiles tls{};     // with an authority: inside TLS
 };
@@ -154,7 +155,8 @@ class Fabric {
   [[nodiscard]] virtual base::Clock clock() const { return {}; }
 };
 
-// "shm://name", "shm:///folder/name" or "tcp://host:port/name" taken apart. Errors: invalid_argument.
+// "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name" taken apart. Errors:
+// invalid_argument.
 struct Url {
   std::string scheme;
   std::string directory;  // shm: empty unless the URL names one

@@ -26,6 +26,7 @@ class Host {
     std::vector<net::HostPort> listen{};
     std::string key_file{};  // empty: everybody may open every store
     net::TlsFiles tls{};     // with a certificate: inside TLS
+    bool verbs = false;      // over RDMA too, at the same addresses and ports
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // How long a session may be silent before others stop waiting for it.
@@ -48,7 +49,8 @@ class Host {
     std::uint64_t sends = 0;
   };
 
-  // Listens. Errors: invalid_argument, io, permission (addresses, key and certificates).
+  // Listens. Errors: invalid_argument, io, permission (addresses, key and certificates), unavailable (no RDMA
+  // device).
   static Result<std::unique_ptr<Host>> start(Options options);
   // Breaks off all sessions.
   virtual ~Host() = default;

@@ -33,8 +33,11 @@ Access with_directory(const Access& access, const Url& url) {
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
   auto credentials = net::Credentials::read(net::Credentials::End::client, access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
-  const remote::Target target{.host = url.host, .store = url.name, .credentials = std::move(*credentials)};
-  return remote::RemoteFabric::attach(target);
+  return remote::RemoteFabric::attach({.scheme = url.scheme,
+                                       .host = url.host,
+                                       .store = url.name,
+                                       .source = access.source,
+                                       .credentials = std::move(*credentials)});
 }
 
 }  // namespace
@@ -42,24 +45,27 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
 Result<Url> parse_url(std::string_view url) {
   const auto colon = url.find("://");
   if (colon == std::string_view::npos) {
-    return fail(Errc::invalid_argument, "open",
-                fmt::format("'{}' is no store URL; write shm://NAME or tcp://HOST/NAME", url));
+    return fail(
+        Errc::invalid_argument, "open",
+        fmt::format("'{}' is no store URL; write shm://NAME, verbs://HOST/NAME or tcp://HOST/NAME", url));
   }
   Url parsed;
   parsed.scheme = url.substr(0, colon);
-  if (parsed.scheme != "shm" && parsed.scheme != "tcp") {
+  const bool is_remote = parsed.scheme == "verbs" || parsed.scheme == "tcp";
+  if (parsed.scheme != "shm" && !is_remote) {
     return fail(Errc::invalid_argument, "open",
-                fmt::format("no fabric '{}' in this build; '{}' must begin with shm:// or tcp://",
+                fmt::format("there is no fabric '{}'; '{}' must begin with shm://, verbs:// or tcp://",
                             parsed.scheme, url));
   }
   std::string_view rest = url.substr(colon + 3);
   const auto slash = rest.rfind('/');
   const std::string_view before =
       slash == std::string_view::npos ? std::string_view() : rest.substr(0, slash);
-  if (parsed.scheme == "tcp") {
+  if (is_remote) {
     if (slash == std::string_view::npos) {
       return fail(Errc::invalid_argument, "open",
-                  fmt::format("'{}' names no store; write tcp://HOST/NAME or tcp://HOST:PORT/NAME", url));
+                  fmt::format("'{0}' names no store; write {1}://HOST/NAME or {1}://HOST:PORT/NAME", url,
+                              parsed.scheme));
     }
     auto host = net::parse_host_port(before, default_port);
     if (!host) return std::unexpected(std::move(host.error()));
@@ -87,7 +93,7 @@ Result<Url> parse_url(std::string_view url) {
 Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& access) {
   const Result<Url> parsed = parse_url(url);
   if (!parsed) return std::unexpected(parsed.error());
-  if (parsed->scheme == "tcp") return attach_remote(*parsed, access);
+  if (parsed->scheme != "shm") return attach_remote(*parsed, access);
   return shm::attach(parsed->name, with_directory(access, *parsed));
 }
 

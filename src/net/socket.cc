@@ -11,6 +11,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -65,7 +66,8 @@ void prepare(int socket) {
 }
 
 // 0, or the error of connecting to one address.
-int connect_one(int socket, const addrinfo& to, base::Nanos deadline) {
+int connect_one(int socket, const addrinfo& to, SocketAddress* source, base::Nanos deadline) {
+  if (source != nullptr && ::bind(socket, source->get(), source->length) != 0) return errno;
   if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
@@ -119,16 +121,30 @@ bool wait_for(int socket, short events, base::Nanos deadline) {
   }
 }
 
-Result<FileDescriptor> connect(const HostPort& to, base::Nanos deadline) {
+Result<SocketAddress> look_up(const HostPort& at) {
+  auto addresses = resolve(at, AI_PASSIVE, "address");
+  if (!addresses) return std::unexpected(std::move(addresses.error()));
+  SocketAddress address{.length = (*addresses)->ai_addrlen};
+  std::memcpy(&address.storage, (*addresses)->ai_addr, address.length);
+  return address;
+}
+
+Result<FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline) {
   const base::Clock clock;
   const base::Nanos start = clock.now();
+  std::optional<SocketAddress> from;
+  if (!source.empty()) {
+    auto looked_up = look_up({.host = source, .port = "0"});
+    if (!looked_up) return std::unexpected(std::move(looked_up.error()));
+    from = *looked_up;
+  }
   auto addresses = resolve(to, 0, "connect");
   if (!addresses) return std::unexpected(std::move(addresses.error()));
   int error = 0;
   for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
     FileDescriptor socket(
         ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
-    error = socket.is_open() ? connect_one(socket.get(), *each, deadline) : errno;
+    error = socket.is_open() ? connect_one(socket.get(), *each, from ? &*from : nullptr, deadline) : errno;
     if (error != 0) continue;
     prepare(socket.get());
     return socket;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 
 #include <loch/error.h>
 
@@ -23,8 +24,9 @@ struct HostPort {
 // "host:port", "host", "[::1]:port". Errors: invalid_argument.
 Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
 
-// Errors: unavailable (nobody answers there, or not in time), invalid_argument (no such host).
-Result<base::FileDescriptor> connect(const HostPort& to, base::Nanos deadline);
+// From `source`, an address of this host, unless it is empty: then as the kernel's routes say. Errors:
+// unavailable (nobody answers there, or not in time), invalid_argument (no such host).
+Result<base::FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline);
 
 struct Listener {
   base::FileDescriptor socket;
@@ -35,6 +37,16 @@ Result<Listener> listen(const HostPort& at);
 
 // The next connection that waits; not open if there is none.
 base::FileDescriptor accept(const Listener& listener);
+
+// An address as the kernel wants it.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+// The first address of `at`; to bind to, if it is empty or "*". Errors: as connect.
+Result<SocketAddress> look_up(const HostPort& at);
 
 // "192.0.2.7:40312", for people.
 std::string peer_of(int socket);

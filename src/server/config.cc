@@ -147,6 +147,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   settings.number("silence_s", 1, 3'600, [&](auto n) { config.silence_max = std::chrono::seconds(n); });
   settings.number("connections_max", 2, 1'000'000,
                   [&](auto n) { config.connections_max = static_cast<std::size_t>(n); });
+  settings.flag("verbs", config.verbs);
   settings.flag("huge_pages", config.huge_pages);
   settings.table("tls", [&](Settings& tls) {
     tls.text("certificate", config.tls.certificate);

@@ -23,6 +23,7 @@ struct Config {
   std::chrono::seconds silence_max{10};
   std::size_t connections_max = 4'096;
   bool huge_pages = true;
+  bool verbs = false;
   net::TlsFiles tls;
   std::string log_level = "info";
   std::optional<net::HostPort> metrics;  // none: nobody is told

@@ -49,6 +49,7 @@ TEST_F(ConfigTest, TheDocumentedFileIsTheDefault) {
   EXPECT_EQ(config->open_to_all, defaults.open_to_all);
   EXPECT_EQ(config->silence_max, defaults.silence_max);
   EXPECT_EQ(config->connections_max, defaults.connections_max);
+  EXPECT_EQ(config->verbs, defaults.verbs);
   EXPECT_EQ(config->huge_pages, defaults.huge_pages);
   EXPECT_FALSE(config->tls.any());
   EXPECT_EQ(config->log_level, defaults.log_level);
@@ -63,6 +64,7 @@ directory = "/stores"
 key_file = "/etc/loch/key"
 silence_s = 30
 connections_max = 100
+verbs = true
 huge_pages = false
 [tls]
 certificate = "c.pem"
@@ -87,6 +89,7 @@ name = "other"
   EXPECT_EQ(config->key_file, "/etc/loch/key");
   EXPECT_EQ(config->silence_max.count(), 30);
   EXPECT_EQ(config->connections_max, 100U);
+  EXPECT_TRUE(config->verbs);
   EXPECT_FALSE(config->huge_pages);
   EXPECT_EQ(config->tls.certificate + config->tls.key + config->tls.authority, "c.pemk.pema.pem");
   EXPECT_EQ(config->log_level, "debug");

@@ -112,7 +112,7 @@ class LendingTest : public testing::Test {
   }
   // A connection that speaks what a test wants.
   net::Messages raw() const {
-    auto socket = net::connect(host_options_.listen[0], base::Clock().now() + 5 * base::second_ns);
+    auto socket = net::connect(host_options_.listen[0], "", base::Clock().now() + 5 * base::second_ns);
     EXPECT_TRUE(socket.has_value());
     return net::Messages(std::make_unique<net::Stream>(std::move(*socket)));
   }
@@ -339,7 +339,7 @@ TEST_F(LendingTest, GarbageIsRefusedAndHarmsNobody) {
   auto far = open_far().value();
   base::Random random(base::system_seed());
   for (int i = 0; i < 50; ++i) {
-    auto socket = net::connect(host_options_.listen[0], soon()).value();
+    auto socket = net::connect(host_options_.listen[0], "", soon()).value();
     std::string bytes(random.below(400) + 1, '\0');
     for (char& c : bytes) c = static_cast<char>(random.next());
     if (i % 3 == 0) bytes.insert(0, "\x20\0\0\0", 4);  // a length, and no JSON

@@ -155,6 +155,7 @@ Exit run(const Arguments& arguments) {
       {.listen = config->listen,
        .key_file = config->key_file,
        .tls = config->tls,
+       .verbs = config->verbs,
        .open_store = [&](const std::string& name) { return keeper.open(name); },
        .silence_max_ns = static_cast<base::Nanos>(config->silence_max.count()) * base::second_ns,
        .connections_max = config->connections_max,

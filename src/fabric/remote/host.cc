@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/tcp/agent.h"
+#include "fabric/verbs/lender.h"
 #include "net/credentials.h"
 #include "net/message.h"
 
@@ -67,10 +68,12 @@ struct Peer {
 
 class HostThread final : public Host {
  public:
-  HostThread(Options options, net::Credentials credentials, std::vector<net::Listener> listeners)
+  HostThread(Options options, net::Credentials credentials, std::vector<net::Listener> listeners,
+             std::unique_ptr<verbs::Lender> lender)
       : options_(std::move(options)),
         credentials_(std::move(credentials)),
         listeners_(std::move(listeners)),
+        lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         agent_({.gone = [this](Id port) { note_gone(port); }}) {
     LOCH_CHECK(woken_.is_open());
@@ -145,6 +148,8 @@ class HostThread final : public Host {
   std::optional<Message> join(Peer& peer, const Message& said);
   Message answer(Id id, Peer& peer, const Message& asked);
   Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
+  Result<Message> offer_queue_pair(Id port, const Peer& peer);
+  Result<Message> lend(Id port, RegionId region, const Message& asked);
   Message refuse(Peer& peer, Errc code, const std::string& why);
   DataPort* port_of(Id link, const Message& asked, Id* id);
   void end_peer(Id id);
@@ -157,6 +162,7 @@ class HostThread final : public Host {
   net::Credentials credentials_;
   std::vector<Id> gone_;  // ports whose connection ended
   const std::vector<net::Listener> listeners_;
+  const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
   const base::FileDescriptor woken_;
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint64_t> clients_ = 0;
@@ -182,6 +188,8 @@ void HostThread::run() {
     waits.clear();
     order.clear();
     waits.push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
+    waits.push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
+    const std::size_t before_listeners = waits.size();
     const bool accepts = base::Clock().now() >= accepts_from_ns_;
     for (const net::Listener& listener : listeners_)
       waits.push_back({.fd = accepts ? listener.socket.get() : -1, .events = POLLIN, .revents = 0});
@@ -206,17 +214,20 @@ void HostThread::run() {
       const std::scoped_lock lock(mutex_);
       gone = std::exchange(gone_, {});
     }
-    for (const Id port : gone) release(port);
+    for (const Id port : gone) end_port(port);
+    if (lender_ != nullptr) {
+      for (const Id port : lender_->serve()) end_port(port);
+    }
     const base::Nanos now = base::Clock().now();
     for (std::size_t i = 0; i < order.size(); ++i) {
-      const pollfd& ready = waits[1 + listeners_.size() + i];
+      const pollfd& ready = waits[before_listeners + listeners_.size() + i];
       Peer& peer = peers_.at(order[i]);
       const bool is_late = peer.stage != Peer::Stage::is_linked && now > peer.deadline;
       if (is_late) refuse(peer, Errc::timed_out, "it did not greet in time");
       if (is_late || (ready.revents != 0 && !serve(order[i], peer))) end_peer(order[i]);
     }
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
-      if (waits[1 + i].revents != 0) accept_all(listeners_[i]);
+      if (waits[before_listeners + i].revents != 0) accept_all(listeners_[i]);
     }
     end_silent_ports();
   }
@@ -414,6 +425,11 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     end_port(port_id);
     return Message::object();
   }
+  if (what == "queue_pair") return offer_queue_pair(port_id, peer);
+  if (what == "key") {
+    if (region >= region_count_max) return fail(Errc::not_found, "host", "there is no such region");
+    return lend(port_id, static_cast<RegionId>(region), asked);
+  }
   if (what == "claim") {
     auto claimed = peer.way->claim_presence(client);
     if (!claimed) return std::unexpected(std::move(claimed.error()));
@@ -425,6 +441,28 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     return Message::object();
   }
   return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
+}
+
+Result<Message> HostThread::offer_queue_pair(Id port, const Peer& peer) {
+  if (lender_ == nullptr) {
+    return fail(
+        Errc::unavailable, "host",
+        "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
+  }
+  const verbs::Lender::Offer offer = lender_->expect(port, peer.fabric);
+  return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
+}
+
+Result<Message> HostThread::lend(Id port, RegionId region, const Message& asked) {
+  const auto key = lender_ == nullptr
+                       ? fail(Errc::not_found, "host", "no queue pair")
+                       : lender_->key(port, region, net::number_of(asked, "at").value_or(region_bytes_max));
+  if (!key) {
+    if (key.error().code != Errc::not_found) log(Level::warning, key.error().message());
+    return std::unexpected(key.error());
+  }
+  return Message{
+      {"from", key->from_bytes}, {"bytes", key->length_bytes}, {"address", key->address}, {"key", key->key}};
 }
 
 // ---- ends
@@ -444,11 +482,11 @@ void HostThread::end_peer(Id id) {
 }
 
 void HostThread::end_port(Id id) {
-  agent_.remove(id);  // from here on nothing that it posted happens
-  release(id);
+  agent_.remove(id);
+  if (lender_ != nullptr) lender_->remove(id);
+  release(id);  // nothing that it posted happens any more
 }
 
-// Of a port whose connection the agent has dropped.
 void HostThread::release(Id id) {
   const auto found = ports_.find(id);
   if (found == ports_.end()) return;
@@ -490,7 +528,16 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     if (!listener) return std::unexpected(std::move(listener.error()));
     listeners.push_back(std::move(*listener));
   }
-  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(listeners));
+  std::unique_ptr<verbs::Lender> lender;
+  if (options.verbs) {
+    std::vector<net::HostPort> at = options.listen;
+    for (std::size_t i = 0; i < at.size(); ++i) at[i].port = std::to_string(listeners[i].port);
+    auto started = verbs::Lender::start(at);
+    if (!started) return std::unexpected(std::move(started.error()));
+    lender = std::move(*started);
+  }
+  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(listeners),
+                                      std::move(lender));
 }
 
 }  // namespace loch::fabric

@@ -7,7 +7,7 @@
 
 namespace loch::fabric::remote {
 
-std::string Target::text() const { return fmt::format("tcp://{}/{}", host.text(), store); }
+std::string Target::text() const { return fmt::format("{}://{}/{}", scheme, host.text(), store); }
 
 // The same, with the host and the step.
 Error Link::explained(Error error, const char* step) const {
@@ -17,7 +17,7 @@ Error Link::explained(Error error, const char* step) const {
 }
 
 Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
-  auto socket = net::connect(target_.host, deadline);
+  auto socket = net::connect(target_.host, target_.source, deadline);
   if (!socket) {
     socket.error().operation = "open";
     return std::unexpected(std::move(socket.error()));

@@ -16,11 +16,13 @@ namespace loch::fabric::remote {
 
 // Where a store is, and what it takes to get there.
 struct Target {
+  std::string scheme;  // of the fabric: "verbs" or "tcp"
   net::HostPort host;
   std::string store;
+  std::string source{};  // the address to go from; empty: as the routes say
   net::Credentials credentials{};
 
-  [[nodiscard]] std::string text() const;  // "tcp://host:port/store"
+  [[nodiscard]] std::string text() const;  // "verbs://host:port/store"
 };
 
 class Link {

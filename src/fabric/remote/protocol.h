@@ -23,6 +23,12 @@
 //   {"do": "release", "port": P, "client": N}       {}
 //   {"do": "present", "client": N}                  {"present": true}
 //   {"do": "leave", "port": P}                      {}
+//
+// and for a queue pair beside the data connection of P (verbs/), which the client makes by showing the token,
+// and for what it then may get at around the place `at` of a region:
+//
+//   {"do": "queue_pair", "port": P}                 {"token": T, "device_changes": false}
+//   {"do": "key", "port": P, "region": R, "at": N}  {"from": N, "bytes": N, "address": A, "key": K}
 #pragma once
 
 #include <cstdint>

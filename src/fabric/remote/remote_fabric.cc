@@ -1,6 +1,7 @@
 #include "fabric/remote/remote_fabric.h"
 
 #include "fabric/tcp/tcp_port.h"
+#include "fabric/verbs/verbs_port.h"
 
 namespace loch::fabric::remote {
 
@@ -24,6 +25,8 @@ std::unique_ptr<Port> RemoteFabric::connect() {
   auto link = this->link();
   if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
   auto joined = (*link)->join();
+  if (target_.scheme == "verbs")
+    return std::make_unique<verbs::VerbsPort>(*this, target_, *link, std::move(joined));
   return std::make_unique<tcp::TcpPort>(*this, std::move(*link), std::move(joined));
 }
 

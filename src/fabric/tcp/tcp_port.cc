@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <ctime>
 #include <fmt/format.h>
-#include <poll.h>
 #include <utility>
+
+#include "fabric/remote/wait.h"
 
 namespace loch::fabric::tcp {
 namespace {
@@ -15,20 +15,6 @@ constexpr std::size_t out_bytes_max = 4 * operation_bytes_max;
 constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 // An answer of which so much is missing is not read by way of a buffer.
 constexpr std::size_t direct_bytes_min = 4'096;
-// How long it looks for answers before it sleeps: a little longer than a quick host takes.
-constexpr base::Nanos spin_ns = 50 * base::microsecond_ns;
-
-// Finer than base::Clock, for waits that are shorter than its ticks.
-base::Nanos precise_now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<base::Nanos>(time.tv_sec) * base::second_ns + static_cast<base::Nanos>(time.tv_nsec);
-}
-
-timespec timespec_of(base::Nanos time) {
-  return {.tv_sec = static_cast<time_t>(time / base::second_ns),
-          .tv_nsec = static_cast<long>(time % base::second_ns)};
-}
 
 }  // namespace
 
@@ -93,18 +79,25 @@ void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion&
 }
 
 void TcpPort::poll(base::Nanos wait_ns) {
-  const base::Nanos start = precise_now();
+  const base::Nanos start = remote::precise_now();
   for (;;) {
     if (severed_) return wait(wait_ns);
+    if (progress()) return;
+    const base::Nanos passed = remote::precise_now() - start;
+    if (passed >= wait_ns) return;
+    if (flights_.empty() || passed > remote::spin_ns) wait(wait_ns - passed);
+  }
+}
+
+bool TcpPort::progress() {
+  while (!severed_) {
     encode();
     send();
     const bool has_come = !severed_ && receive();
-    if (severed_ || settle_flights() || check_deadlines()) return;
-    if (has_come) continue;
-    const base::Nanos passed = precise_now() - start;
-    if (passed >= wait_ns) return;
-    if (flights_.empty() || passed > spin_ns) wait(wait_ns - passed);
+    if (severed_ || settle_flights() || check_deadlines()) break;
+    if (!has_come) return false;
   }
+  return true;
 }
 
 void TcpPort::flush() {
@@ -298,18 +291,17 @@ bool TcpPort::check_deadlines() {
 }
 
 void TcpPort::wait(base::Nanos wait_ns) const {
-  constexpr base::Nanos at_once_max = 10 * base::millisecond_ns;  // then the deadlines are looked at again
-  const timespec time = timespec_of(std::min(wait_ns, at_once_max));
-  if (severed_) {
-    ::nanosleep(&time, nullptr);
-    return;
-  }
+  const timespec time = remote::timespec_of(std::min(wait_ns, remote::sleep_max_ns));
+  pollfd one = awaited();
+  ::ppoll(&one, 1, &time, nullptr);
+}
+
+pollfd TcpPort::awaited() const {
   // An idle port is not woken by its end; the next post finds out.
   const bool sends = out_begin_ < out_end_;
-  pollfd one{.fd = flights_.empty() ? -1 : stream_->socket(),
-             .events = static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN),
-             .revents = 0};
-  ::ppoll(&one, 1, &time, nullptr);
+  return {.fd = severed_ || flights_.empty() ? -1 : stream_->socket(),
+          .events = static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN),
+          .revents = 0};
 }
 
 void TcpPort::sever(Error why) {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <poll.h>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -32,6 +33,15 @@ class TcpPort final : public Port {
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
   void poll(base::Nanos wait_ns) override;
   void flush() override;
+
+  // For who waits for something else too: makes progress without waiting; whether anything has ended.
+  bool progress();
+  // What to wait for until there is progress to make; no descriptor if nothing is under way.
+  [[nodiscard]] pollfd awaited() const;
+  // Why the port is over, if it is.
+  [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
+  // What the host calls this session.
+  [[nodiscard]] std::uint64_t id() const { return id_; }
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;

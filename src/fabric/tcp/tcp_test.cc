@@ -101,7 +101,8 @@ class AgentTest : public testing::Test {
     host_ = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
                          .open_store = [this](const std::string&) { return store_->attach(); }})
                 .value();
-    const remote::Target target{.host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
+    const remote::Target target{.scheme = "tcp",
+                                .host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
                                 .store = "store"};
     link_ = remote::Link::open(target).value();
     stream_ = link_->join().value().stream;
@@ -224,7 +225,9 @@ class LyingHost {
     thread_.join();
   }
   [[nodiscard]] remote::Target target() const {
-    return {.host = {.host = "127.0.0.1", .port = std::to_string(listener_.port)}, .store = "store"};
+    return {.scheme = "tcp",
+            .host = {.host = "127.0.0.1", .port = std::to_string(listener_.port)},
+            .store = "store"};
   }
 
  private:

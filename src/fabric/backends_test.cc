@@ -1,0 +1,87 @@
+// The backends that every host has, and those of tests and simulations, keep what fabric.h promises.
+#include <atomic>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "fabric/sim/sim_fabric.h"
+#include "fabric/testing/conformance.h"
+#include "fabric/testing/memory_store.h"
+#include "fabric/testing/posting_fabric.h"
+
+namespace loch::fabric::conformance {
+namespace {
+
+class MemoryWorld final : public World {
+ public:
+  MemoryWorld(const Plan& plan, bool posting) : store_(fake::MemoryStore::create(plan)), posting_(posting) {}
+  std::shared_ptr<Fabric> attach() override {
+    if (!posting_) return store_->attach();
+    return std::make_shared<fake::PostingFabric>(store_, fake::PostingOptions{.seed = ++seed_});
+  }
+
+ private:
+  std::shared_ptr<fake::MemoryStore> store_;
+  bool posting_;
+  std::atomic<std::uint64_t> seed_{base::system_seed()};  // threads attach too
+};
+
+class SimWorld final : public World {
+ public:
+  SimWorld(const Plan& plan, sim::SimFabric::Place place)
+      : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)),
+        place_(place) {
+    store_->network = {.slow_chance = 1'000,
+                       .slow_max_ns = base::millisecond_ns,
+                       .tear_chance = sim::Network::always / 2,
+                       .gap_chance = sim::Network::always / 2};
+  }
+  std::shared_ptr<Fabric> attach() override {
+    constexpr std::int64_t drift_ppm = 500;
+    return std::make_shared<sim::SimFabric>(store_, ++processes_, place_, drift_ppm);
+  }
+
+ private:
+  std::shared_ptr<sim::SimStore> store_;
+  sim::SimFabric::Place place_;
+  std::atomic<std::uint32_t> processes_{0};
+};
+
+const std::vector<Backend> backends = {
+    {"Shm", [](const Plan& plan) { return std::make_unique<ShmWorld>(plan); }},
+    {"Tcp", [](const Plan& plan) { return std::make_unique<HostWorld>(plan, "tcp", "127.0.0.1", ""); }},
+    {"Memory", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, false); }},
+    {"Posting", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, true); }},
+    {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::host); }},
+    {"SimRemote",
+     [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::remote); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
+                         [](const auto& info) { return info.param.name; });
+
+// ---- what is posted
+// ------------------------------------------------------------------------------------------------
+
+// Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
+// goes on when the network does.
+TEST(Posted, WhatIsHeldUpEndsAtItsDeadline) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, 4'096}}, .fill = {}});
+  bool held = true;
+  Session s(std::make_shared<fake::PostingFabric>(
+      store,
+      fake::PostingOptions{.mapped = {}, .before = {}, .held = [&held](auto /*batch*/) { return held; }}));
+  s.endpoint.set_timeout(100 * base::millisecond_ns);
+  EXPECT_EQ(s.read_word({0, 0}).error().code, Errc::timed_out);
+  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).error().code, Errc::timed_out);
+  EXPECT_EQ(s.fetch({0, 0}, 8).error().code, Errc::timed_out);
+  EXPECT_LT(store->now(), 1'001 * base::second_ns);
+  held = false;
+  EXPECT_EQ(s.compare_swap({0, 0}, 0, 1).value(), 0U);
+  EXPECT_EQ(s.read_word({0, 0}).value(), 1U);
+}
+
+}  // namespace
+}  // namespace loch::fabric::conformance

@@ -1,0 +1,161 @@
+// What fabric.h promises, as tests of any backend: written against fabric.h and endpoint.h alone
+// (conformance_test.cc). A test binary instantiates them with the backends that it has.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "fabric/endpoint.h"
+#include "fabric/fabric.h"
+#include "fabric/host.h"
+
+namespace loch::fabric::conformance {
+
+// A store made by `plan`; `attach` is the way of one more process.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual std::shared_ptr<Fabric> attach() = 0;
+};
+
+struct Backend {
+  const char* name;
+  std::function<std::unique_ptr<World>(const Plan& plan)> make;
+};
+// For lists of tests, which would show the bytes of it.
+inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
+
+class ShmWorld final : public World {
+ public:
+  explicit ShmWorld(const Plan& plan)
+      : url_(fmt::format("shm://conformance.{}.{}", ::getpid(),
+                         testing::UnitTest::GetInstance()->current_test_info()->line())) {
+    const auto created = create(url_, access_, plan);
+    EXPECT_TRUE(created.has_value()) << created.error().message();
+  }
+  ~ShmWorld() override { EXPECT_TRUE(destroy(url_, access_).has_value()); }
+  std::shared_ptr<Fabric> attach() override { return fabric::attach(url_, access_).value(); }
+
+ private:
+  Access access_{.group = {}, .huge_pages = false};
+  std::string url_;
+};
+
+// A store in files, reached from `source` as from another host, on which it is lent at `address`.
+class HostWorld final : public World {
+ public:
+  HostWorld(const Plan& plan, std::string scheme, const std::string& address, std::string source)
+      : files_(plan), scheme_(std::move(scheme)), address_(address), access_{.source = std::move(source)} {
+    auto host = Host::start({.listen = {{.host = address, .port = "0"}},
+                             .verbs = scheme_ == "verbs",
+                             .open_store = [this](const std::string&) { return files_.attach(); }});
+    EXPECT_TRUE(host.has_value()) << host.error().message();
+    host_ = std::move(*host);
+  }
+  std::shared_ptr<Fabric> attach() override {
+    return fabric::attach(fmt::format("{}://{}:{}/conformance", scheme_, address_, host_->ports().at(0)),
+                          access_)
+        .value();
+  }
+  [[nodiscard]] Host& host() { return *host_; }
+
+ private:
+  ShmWorld files_;
+  std::string scheme_;
+  std::string address_;
+  Access access_;
+  std::unique_ptr<Host> host_;
+};
+
+// ---- the operations, blocking
+
+inline constexpr RegionId small_region = 0;
+inline constexpr std::uint64_t small_bytes = 4'096;
+inline constexpr RegionId large_region = 3;
+inline constexpr std::uint64_t large_bytes = 262'144;
+
+inline coro::Task<Result<void>> read_words_task(Endpoint* e, std::span<const Address> at,
+                                                std::uint64_t* into) {
+  co_return co_await e->read_words(at, into);
+}
+inline coro::Task<Result<std::uint64_t>> compare_swap_task(Endpoint* e, Address at, std::uint64_t expected,
+                                                           std::uint64_t desired) {
+  co_return co_await e->compare_swap(at, expected, desired);
+}
+inline coro::Task<Result<std::uint64_t>> fetch_add_task(Endpoint* e, Address at, std::uint64_t added) {
+  co_return co_await e->fetch_add(at, added);
+}
+inline coro::Task<Result<void>> write_word_task(Endpoint* e, Address at, std::uint64_t value) {
+  co_return co_await e->write_word(at, value);
+}
+inline coro::Task<Result<void>> write_task(Endpoint* e, Address at, std::span<const std::byte> bytes) {
+  co_return co_await e->write(at, bytes);
+}
+inline coro::Task<Result<std::string>> fetch_task(Endpoint* e, Address at, std::size_t length) {
+  auto bytes = co_await e->fetch(at, length);
+  if (!bytes) co_return std::unexpected(std::move(bytes.error()));
+  EXPECT_EQ(bytes->size(), length);
+  co_return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+}
+
+// A session of a process of its own.
+struct Session {
+  std::shared_ptr<Fabric> fabric;
+  Endpoint endpoint;
+
+  explicit Session(World& world) : Session(world.attach()) {}
+  explicit Session(std::shared_ptr<Fabric> f) : fabric(std::move(f)), endpoint(fabric, fabric->connect()) {
+    endpoint.set_timeout(60 * base::second_ns);
+  }
+
+  Result<std::uint64_t> read_word(Address at) {
+    std::uint64_t word = 0;
+    auto done = endpoint.run(read_words_task(&endpoint, {&at, 1}, &word));
+    if (!done) return std::unexpected(std::move(done.error()));
+    return word;
+  }
+  Result<void> read_words(std::span<const Address> at, std::uint64_t* into) {
+    return endpoint.run(read_words_task(&endpoint, at, into));
+  }
+  Result<std::uint64_t> compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
+    return endpoint.run(compare_swap_task(&endpoint, at, expected, desired));
+  }
+  Result<std::uint64_t> fetch_add(Address at, std::uint64_t added) {
+    return endpoint.run(fetch_add_task(&endpoint, at, added));
+  }
+  Result<void> write_word(Address at, std::uint64_t value) {
+    return endpoint.run(write_word_task(&endpoint, at, value));
+  }
+  Result<void> write(Address at, std::string_view bytes) {
+    return endpoint.run(write_task(&endpoint, at, std::as_bytes(std::span(bytes))));
+  }
+  Result<std::string> fetch(Address at, std::size_t length) {
+    return endpoint.run(fetch_task(&endpoint, at, length));
+  }
+};
+
+class Conformance : public testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    const Plan plan{.regions = {{small_region, small_bytes}, {large_region, large_bytes}},
+                    .fill = [](std::span<const Mapping> regions) {
+                      ASSERT_EQ(regions.size(), 2U);
+                      ASSERT_GE(regions[0].length_bytes, small_bytes);
+                      for (std::uint64_t i = 0; i < 8; ++i) {
+                        std::memcpy(regions[1].base + i * 8, &i, sizeof i);
+                      }
+                    }};
+    world_ = GetParam().make(plan);
+  }
+
+  std::unique_ptr<World> world_;
+};
+
+}  // namespace loch::fabric::conformance

@@ -1,0 +1,203 @@
+#include "fabric/verbs/lender.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fmt/format.h>
+#include <utility>
+
+#include "net/proof.h"
+
+namespace loch::fabric::verbs {
+namespace {
+
+// No registration takes longer than some tenths of a second, so that nobody waits for long.
+constexpr std::uint64_t lent_bytes_max = std::uint64_t{1} << 30;
+
+}  // namespace
+
+// Memory of a store, registered with a device.
+struct Lender::Lent {
+  struct Part {
+    Key key;
+    MemoryRegion registered;
+  };
+  std::shared_ptr<Fabric> memory;  // for as long as it is registered
+  std::unique_ptr<Port> way = memory->connect();
+  std::map<RegionId, std::vector<Part>> parts{};  // by from_bytes
+};
+
+struct Lender::Device {
+  ProtectionDomain domain;
+  CompletionQueue completions;  // of queue pairs that post nothing
+  std::map<Fabric*, std::weak_ptr<Lent>> lent{};
+};
+
+struct Lender::Session {
+  std::string token;
+  std::shared_ptr<Fabric> memory;
+  bool device_changes = false;
+  std::shared_ptr<Device> device{};  // null until it has come
+  std::shared_ptr<Lent> lent{};
+  Id id{};  // ends before what its queue pair uses
+};
+
+Lender::~Lender() = default;
+
+Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& at) {
+  std::unique_ptr<Lender> lender(new Lender);
+  auto events = open_event_channel();
+  if (!events) return std::unexpected(std::move(events.error()));
+  lender->events_ = std::move(*events);
+  for (const net::HostPort& each : at) {
+    auto address = net::look_up(each);
+    if (!address) return std::unexpected(std::move(address.error()));
+    const auto failed = [&](const char* step) {
+      const int error = errno;
+      return fail(error == ENODEV || error == EADDRNOTAVAIL ? Errc::unavailable : Errc::io, "verbs",
+                  fmt::format("{}: {}: {}", each.text(), step, std::strerror(error)));
+    };
+    rdma_cm_id* id = nullptr;
+    if (::rdma_create_id(lender->events_.get(), &id, nullptr, RDMA_PS_TCP) != 0)
+      return failed("no identifier");
+    lender->listeners_.emplace_back(id);
+    constexpr int backlog = 128;
+    if (::rdma_bind_addr(id, address->get()) != 0)
+      return failed("no RDMA device has this address (`rdma link` lists them)");
+    if (::rdma_listen(id, backlog) != 0) return failed("it can not be listened at");
+  }
+  return lender;
+}
+
+std::vector<Lender::SessionId> Lender::serve() {
+  std::vector<SessionId> ended;
+  while (Event event = next_event(*events_)) {
+    rdma_cm_id* id = event->id;
+    switch (event->event) {
+      case RDMA_CM_EVENT_CONNECT_REQUEST: {
+        const auto* shown = static_cast<const char*>(event->param.conn.private_data);
+        const std::string token(shown,
+                                std::min<std::size_t>(event->param.conn.private_data_len, token_digits));
+        event = nullptr;
+        take_request(Id(id), token);
+        break;
+      }
+      case RDMA_CM_EVENT_DISCONNECTED:
+      case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      case RDMA_CM_EVENT_CONNECT_ERROR:
+      case RDMA_CM_EVENT_UNREACHABLE:
+      case RDMA_CM_EVENT_REJECTED: {
+        const auto found =
+            std::ranges::find_if(sessions_, [id](const auto& s) { return s.second.id.get() == id; });
+        if (found != sessions_.end()) ended.push_back(found->first);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  return ended;
+}
+
+Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory) {
+  Offer offer{.token = net::random_hex(token_bytes), .device_changes = false};
+  sessions_.insert_or_assign(
+      session,
+      Session{.token = offer.token, .memory = std::move(memory), .device_changes = offer.device_changes});
+  return offer;
+}
+
+// A client has come. What does not show the token of a session that is waited for is turned away.
+void Lender::take_request(Id id, std::string_view token) {
+  const auto found = std::ranges::find_if(sessions_, [token](const auto& session) {
+    return session.second.device == nullptr && net::same(session.second.token, token);
+  });
+  ibv_device_attr limits{};
+  if (found == sessions_.end() || ::ibv_query_device(id->verbs, &limits) != 0) {
+    ::rdma_reject(id.get(), nullptr, 0);
+    return;
+  }
+  Session& session = found->second;
+  auto device = device_of(id->verbs);
+  if (device) {
+    ibv_qp_init_attr wanted{};
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.send_cq = wanted.recv_cq = (*device)->completions.get();
+    wanted.cap = {
+        .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    rdma_conn_param granted{};
+    granted.responder_resources = static_cast<std::uint8_t>(std::clamp(limits.max_qp_rd_atom, 1, 255));
+    granted.rnr_retry_count = receiver_not_ready_retry_count;
+    if (::rdma_create_qp(id.get(), (*device)->domain.get(), &wanted) == 0 &&
+        ::rdma_accept(id.get(), &granted) == 0) {
+      auto& lent = (*device)->lent[session.memory.get()];
+      session.lent = lent.lock();
+      if (session.lent == nullptr) {
+        session.lent = std::make_shared<Lent>(session.memory);
+        lent = session.lent;
+      }
+      session.device = std::move(*device);
+      session.id = std::move(id);
+      return;
+    }
+  }
+  ::rdma_reject(id.get(), nullptr, 0);
+}
+
+Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context) {
+  auto& known = devices_[context];
+  if (auto device = known.lock(); device != nullptr) return device;
+  auto device = std::make_shared<Device>();
+  device->domain.reset(::ibv_alloc_pd(context));
+  device->completions.reset(::ibv_create_cq(context, 1, nullptr, nullptr, 0));
+  if (device->domain == nullptr || device->completions == nullptr)
+    return fail(Errc::io, "verbs", fmt::format("the device takes nothing on: {}", std::strerror(errno)));
+  known = device;
+  return device;
+}
+
+void Lender::remove(SessionId session) { sessions_.erase(session); }
+
+Result<Lender::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end() || found->second.device == nullptr)
+    return fail(Errc::not_found, "verbs", "the session has no queue pair");
+  Session& its = found->second;
+  std::vector<Lent::Part>& parts = its.lent->parts[region];
+  const auto after = std::ranges::upper_bound(parts, offset_bytes, {},
+                                              [](const Lent::Part& part) { return part.key.from_bytes; });
+  std::uint64_t from = offset_bytes / lent_bytes_max * lent_bytes_max;
+  if (after != parts.begin()) {
+    const Key& before = std::prev(after)->key;
+    const std::uint64_t end = before.from_bytes + before.length_bytes;
+    if (offset_bytes < end) return before;
+    from = std::max(from, end);
+  }
+  const auto mapping = its.lent->way->map(region);
+  if (!mapping) return std::unexpected(mapping.error());
+  const std::uint64_t to =
+      std::min(from / lent_bytes_max * lent_bytes_max + lent_bytes_max, mapping->length_bytes);
+  if (offset_bytes >= to || mapping->base == nullptr)
+    return fail(Errc::not_found, "verbs", fmt::format("region {} does not go as far as that", region));
+  const int access =
+      IBV_ACCESS_REMOTE_READ |
+      (its.device_changes ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC : 0);
+  MemoryRegion registered =
+      register_memory(its.device->domain.get(), mapping->base + from, to - from, access);
+  if (registered == nullptr) {
+    const int error = errno;
+    return fail(
+        error == ENOMEM ? Errc::no_space : Errc::io, "verbs",
+        fmt::format(
+            "{} bytes of region {} can not be registered: {}{}", to - from, region, std::strerror(error),
+            error == ENOMEM ? "; raise the limit of locked memory of lochd (LimitMEMLOCK=, ulimit -l)" : ""));
+  }
+  const Key key{.from_bytes = from,
+                .length_bytes = to - from,
+                .address = reinterpret_cast<std::uintptr_t>(mapping->base + from),
+                .key = registered->rkey};
+  parts.insert(after, {.key = key, .registered = std::move(registered)});
+  return key;
+}
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,75 @@
+// Lender: the host's end of the queue pairs of clients on other hosts. It registers the memory of stores with
+// the devices that the clients come in by, piece by piece as they ask for it, and breaks their queue pairs
+// off.
+//
+// A device gets at what its protection domain has registered, for whoever has a queue pair of that domain;
+// so a queue pair that is gone is all that a client needs to lose.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/verbs/rdma.h"
+#include "net/socket.h"
+
+namespace loch::fabric::verbs {
+
+class Lender {
+ public:
+  using SessionId = std::uint64_t;
+
+  // Listens at these addresses, at those ports. Errors: unavailable (no device, or none with that address),
+  // io, permission.
+  static Result<std::unique_ptr<Lender>> start(const std::vector<net::HostPort>& at);
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+  ~Lender();
+
+  // Readable when there is something to serve.
+  [[nodiscard]] int descriptor() const { return events_->fd; }
+  // Those whose queue pair the client, or the device, has ended.
+  std::vector<SessionId> serve();
+
+  // Waits for the queue pair of a session, which is to show this token.
+  struct Offer {
+    std::string token;
+    bool device_changes = false;  // else the device only reads `memory`
+  };
+  Offer expect(SessionId session, std::shared_ptr<Fabric> memory);
+  // When it returns, nothing that was posted over the session's queue pair happens any more.
+  void remove(SessionId session);
+
+  // Memory that the device of a session's queue pair may get at.
+  struct Key {
+    std::uint64_t from_bytes = 0;  // in its region
+    std::uint64_t length_bytes = 0;
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+  };
+  // That around `offset_bytes` of `region`. Errors: not_found (the region does not go as far, or the session
+  // has no queue pair), no_space (of what may be locked), io.
+  Result<Key> key(SessionId session, RegionId region, std::uint64_t offset_bytes);
+
+ private:
+  struct Device;
+  struct Lent;
+  struct Session;
+
+  Lender() = default;
+  void take_request(Id id, std::string_view token);
+  Result<std::shared_ptr<Device>> device_of(ibv_context* context);
+
+  EventChannel events_;
+  std::vector<Id> listeners_;
+  std::map<ibv_context*, std::weak_ptr<Device>> devices_;
+  std::map<SessionId, Session> sessions_;
+};
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,158 @@
+#include "fabric/verbs/queue_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+
+namespace loch::fabric::verbs {
+namespace {
+
+std::unexpected<Error> system_error(const std::string& name, const char* step, int error) {
+  const char* hint = error == ENOMEM ? "; raise the limit of locked memory (ulimit -l, LimitMEMLOCK=)" : "";
+  const Errc code = error == ENOMEM                     ? Errc::no_space
+                    : error == EACCES || error == EPERM ? Errc::permission
+                                                        : Errc::unavailable;
+  return fail(code, "verbs", fmt::format("{}: {}: {}{}", name, step, std::strerror(error), hint));
+}
+
+int left_ms(base::Nanos deadline) {
+  const base::Nanos now = base::Clock().now();
+  return static_cast<int>(deadline > now ? (deadline - now) / base::millisecond_ns + 1 : 1);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QueuePair>> QueuePair::connect(const net::HostPort& to, const std::string& source,
+                                                      std::string_view token, base::Nanos deadline) {
+  std::unique_ptr<QueuePair> pair(new QueuePair);
+  pair->name_ = to.text();
+  auto events = open_event_channel();
+  if (!events) return std::unexpected(std::move(events.error()));
+  pair->events_ = std::move(*events);
+  Result<void> done = pair->resolve(to, source, deadline);
+  if (done) done = pair->make();
+  if (done) done = pair->establish(token, deadline);
+  if (!done) return std::unexpected(std::move(done.error()));
+  return pair;
+}
+
+QueuePair::~QueuePair() {
+  // So that the other end need not find out by itself.
+  if (id_ != nullptr && id_->qp != nullptr) ::rdma_disconnect(id_.get());
+}
+
+Result<void> QueuePair::resolve(const net::HostPort& to, const std::string& source, base::Nanos deadline) {
+  rdma_cm_id* id = nullptr;
+  if (::rdma_create_id(events_.get(), &id, nullptr, RDMA_PS_TCP) != 0)
+    return system_error(name_, "no identifier", errno);
+  id_.reset(id);
+  auto address = net::look_up(to);
+  if (!address) return std::unexpected(std::move(address.error()));
+  net::SocketAddress from;
+  if (!source.empty()) {
+    auto found = net::look_up({.host = source, .port = "0"});
+    if (!found) return std::unexpected(std::move(found.error()));
+    from = *found;
+  }
+  if (::rdma_resolve_addr(id, source.empty() ? nullptr : from.get(), address->get(), left_ms(deadline)) != 0)
+    return system_error(name_, "no RDMA device leads there", errno);
+  if (auto done = await(RDMA_CM_EVENT_ADDR_RESOLVED, "no RDMA device leads there", deadline); !done)
+    return done;
+  std::uint8_t timeout = ack_timeout;
+  if (::rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout) != 0)
+    return system_error(name_, "the ACK timeout can not be set", errno);
+  if (::rdma_resolve_route(id, left_ms(deadline)) != 0) return system_error(name_, "no route", errno);
+  return await(RDMA_CM_EVENT_ROUTE_RESOLVED, "no route", deadline);
+}
+
+Result<void> QueuePair::make() {
+  ibv_context* device = id_->verbs;
+  domain_.reset(::ibv_alloc_pd(device));
+  if (domain_ == nullptr) return system_error(name_, "no protection domain", errno);
+  completions_.reset(::ibv_create_comp_channel(device));
+  if (completions_ == nullptr) return system_error(name_, "no completion channel", errno);
+  ::fcntl(completions_->fd, F_SETFL, ::fcntl(completions_->fd, F_GETFL) | O_NONBLOCK);
+  queue_.reset(::ibv_create_cq(device, depth, nullptr, completions_.get(), 0));
+  if (queue_ == nullptr) return system_error(name_, "no completion queue", errno);
+  buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes);
+  region_ = register_memory(domain_.get(), buffer_.get(), buffer_bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (region_ == nullptr) return system_error(name_, "the session's memory can not be registered", errno);
+  // The longest payload that goes inline differs from device to device, and is only known by asking for it.
+  int error = 0;
+  for (const std::uint32_t inline_bytes : {220U, 64U, 0U}) {
+    ibv_qp_init_attr wanted{};
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.send_cq = wanted.recv_cq = queue_.get();
+    wanted.cap = {.max_send_wr = depth,
+                  .max_recv_wr = 1,
+                  .max_send_sge = 1,
+                  .max_recv_sge = 1,
+                  .max_inline_data = inline_bytes};
+    if (::rdma_create_qp(id_.get(), domain_.get(), &wanted) == 0) {
+      inline_bytes_max_ = inline_bytes;
+      return {};
+    }
+    error = errno;
+  }
+  return system_error(name_, "no queue pair", error);
+}
+
+Result<void> QueuePair::establish(std::string_view token, base::Nanos deadline) {
+  ibv_device_attr device{};
+  if (const int error = ::ibv_query_device(id_->verbs, &device); error != 0)
+    return system_error(name_, "the device does not say what it can", error);
+  rdma_conn_param wanted{};
+  wanted.private_data = token.data();
+  wanted.private_data_len = static_cast<std::uint8_t>(token.size());
+  // Reads and atomics under way; the other end may lower it, and the device holds back those beyond it.
+  wanted.initiator_depth = static_cast<std::uint8_t>(std::clamp(device.max_qp_init_rd_atom, 1, 255));
+  wanted.retry_count = retry_count;
+  wanted.rnr_retry_count = receiver_not_ready_retry_count;
+  if (::rdma_connect(id_.get(), &wanted) != 0) return system_error(name_, "no connection", errno);
+  return await(RDMA_CM_EVENT_ESTABLISHED, "no connection", deadline);
+}
+
+Result<void> QueuePair::await(rdma_cm_event_type wanted, const char* step, base::Nanos deadline) {
+  const Event event = wait_event(*events_, deadline);
+  if (event == nullptr)
+    return fail(Errc::timed_out, "verbs", fmt::format("{}: {}: no answer in time", name_, step));
+  if (event->event == wanted) return {};
+  if (event->event == RDMA_CM_EVENT_REJECTED) {
+    return fail(Errc::permission, "verbs",
+                fmt::format("{}: the host's device refuses the connection (rejected, reason {})", name_,
+                            event->status));
+  }
+  return fail(Errc::unavailable, "verbs",
+              fmt::format("{}: {}: {} ({})", name_, step, ::rdma_event_str(event->event),
+                          std::strerror(event->status < 0 ? -event->status : event->status)));
+}
+
+int QueuePair::post(ibv_send_wr& chain) {
+  ibv_send_wr* refused = nullptr;
+  return ::ibv_post_send(id_->qp, &chain, &refused);
+}
+
+std::size_t QueuePair::poll(std::span<ibv_wc> completions) {
+  const int count = ::ibv_poll_cq(queue_.get(), static_cast<int>(completions.size()), completions.data());
+  return count > 0 ? static_cast<std::size_t>(count) : 0;
+}
+
+void QueuePair::arm() { ::ibv_req_notify_cq(queue_.get(), 0); }
+
+void QueuePair::disarm() {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (::ibv_get_cq_event(completions_.get(), &queue, &context) == 0) ::ibv_ack_cq_events(queue, 1);
+}
+
+bool QueuePair::is_broken_off() {
+  while (const Event event = next_event(*events_)) {
+    is_broken_off_ = is_broken_off_ || event->event == RDMA_CM_EVENT_DISCONNECTED ||
+                     event->event == RDMA_CM_EVENT_DEVICE_REMOVAL;
+  }
+  return is_broken_off_;
+}
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,49 @@
+#include "fabric/verbs/rdma.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "net/socket.h"
+
+namespace loch::fabric::verbs {
+
+Result<EventChannel> open_event_channel() {
+  EventChannel channel(::rdma_create_event_channel());
+  if (channel == nullptr) {
+    const int error = errno;
+    return fail(
+        error == EACCES || error == EPERM ? Errc::permission : Errc::unavailable, "verbs",
+        fmt::format("this host has no way to an RDMA device: {}; it needs a device (ibv_devices lists them), "
+                    "the kernel module rdma_ucm, and access to /dev/infiniband",
+                    std::strerror(error)));
+  }
+  const int flags = ::fcntl(channel->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return fail(Errc::io, "verbs", fmt::format("the event channel: {}", std::strerror(errno)));
+  return channel;
+}
+
+Event next_event(rdma_event_channel& channel) {
+  rdma_cm_event* event = nullptr;
+  return Event(::rdma_get_cm_event(&channel, &event) == 0 ? event : nullptr);
+}
+
+Event wait_event(rdma_event_channel& channel, base::Nanos deadline) {
+  for (;;) {
+    if (Event event = next_event(channel); event != nullptr) return event;
+    if (!net::wait_for(channel.fd, POLLIN, deadline)) return nullptr;
+  }
+}
+
+MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access) {
+  return MemoryRegion(::ibv_reg_mr(domain, at, bytes, access));
+}
+
+std::string device_of(const rdma_cm_id& id) {
+  return id.verbs == nullptr ? "no device" : ::ibv_get_device_name(id.verbs->device);
+}
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,65 @@
+// Small owners of what libibverbs and librdmacm hand out. Destroy them in the reverse order of their making.
+#pragma once
+
+#include <cstdint>
+#include <infiniband/verbs.h>
+#include <memory>
+#include <rdma/rdma_cma.h>
+#include <string>
+
+#include <loch/error.h>
+
+#include "base/clock.h"
+
+namespace loch::fabric::verbs {
+
+template <auto Destroy>
+struct Destroyer {
+  template <class T>
+  void operator()(T* thing) const {
+    Destroy(thing);
+  }
+};
+
+using EventChannel = std::unique_ptr<rdma_event_channel, Destroyer<&::rdma_destroy_event_channel>>;
+using ProtectionDomain = std::unique_ptr<ibv_pd, Destroyer<&::ibv_dealloc_pd>>;
+using CompletionChannel = std::unique_ptr<ibv_comp_channel, Destroyer<&::ibv_destroy_comp_channel>>;
+using CompletionQueue = std::unique_ptr<ibv_cq, Destroyer<&::ibv_destroy_cq>>;
+using MemoryRegion = std::unique_ptr<ibv_mr, Destroyer<&::ibv_dereg_mr>>;
+
+// A communication identifier, and the queue pair that was made for it.
+struct IdDestroyer {
+  void operator()(rdma_cm_id* id) const {
+    if (id->qp != nullptr) ::rdma_destroy_qp(id);
+    ::rdma_destroy_id(id);
+  }
+};
+using Id = std::unique_ptr<rdma_cm_id, IdDestroyer>;
+
+// A channel that does not block. Errors: unavailable (says what this host lacks).
+Result<EventChannel> open_event_channel();
+
+// The next event of the channel; null if there is none. To be acknowledged by its destruction before the
+// identifier that it is about is destroyed.
+using Event = std::unique_ptr<rdma_cm_event, Destroyer<&::rdma_ack_cm_event>>;
+Event next_event(rdma_event_channel& channel);
+// The same, waiting; null if the deadline passed.
+Event wait_event(rdma_event_channel& channel, base::Nanos deadline);
+
+// Null, and errno, if it can not be registered. Nothing here asks for relaxed ordering.
+MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access);
+
+// Of both ends of a connection. 7 would mean for ever, and an unanswered packet is sent again after 4.096 us
+// << ack_timeout: a host that is cut off is noticed after half a second.
+inline constexpr std::uint8_t retry_count = 6;
+inline constexpr std::uint8_t receiver_not_ready_retry_count = 6;
+inline constexpr std::uint8_t ack_timeout = 14;
+// What a client shows when it connects, to be told from others: made by the host for each session, and good
+// for one connection. In hexadecimal digits.
+inline constexpr std::size_t token_bytes = 16;
+inline constexpr std::size_t token_digits = 2 * token_bytes;
+
+// "rxe0 (10.0.0.1)": of a bound identifier, for people.
+std::string device_of(const rdma_cm_id& id);
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,329 @@
+#include "fabric/verbs/verbs_port.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+#include <utility>
+
+#include "fabric/remote/protocol.h"
+#include "fabric/remote/wait.h"
+#include "fabric/words.h"
+
+namespace loch::fabric::verbs {
+namespace {
+
+constexpr std::size_t piece_bytes_max = 65'536;
+// How often the host hears of a session that does something.
+constexpr base::Nanos beat_every_ns = base::second_ns;
+constexpr base::Nanos beat_answer_max_ns = remote::answer_max_ns;
+constexpr base::Nanos connect_max_ns = remote::greeting_max_ns;
+
+bool is_atomic(const Operation& operation) {
+  return operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
+}
+
+ibv_wr_opcode opcode_of(Operation::Kind kind) {
+  switch (kind) {
+    case Operation::Kind::read:
+      return IBV_WR_RDMA_READ;
+    case Operation::Kind::write:
+      return IBV_WR_RDMA_WRITE;
+    case Operation::Kind::compare_swap:
+      return IBV_WR_ATOMIC_CMP_AND_SWP;
+    case Operation::Kind::fetch_add:
+      return IBV_WR_ATOMIC_FETCH_AND_ADD;
+  }
+  std::unreachable();
+}
+
+const char* meaning_of(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "the host does not answer, or has broken the session off";
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return "the host lets this session at its memory no more";
+    default:
+      return "the queue pair failed";
+  }
+}
+
+}  // namespace
+
+VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
+                     const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined)
+    : fabric_(fabric), link_(link), id_(joined ? joined->port : 0), agent_(fabric, link, std::move(joined)) {
+  severed_ = agent_.severed();
+  if (severed_) return;
+  if (auto opened = open_queue_pair(target, id_); !opened) {
+    severed_ = std::move(opened.error());
+    return;
+  }
+  beat_.complete = [](Completion& self, Result<void> /*outcome*/) {
+    static_cast<Beat&>(self).is_under_way = false;
+  };
+  beaten_ns_ = base::Clock().now();
+}
+
+Result<void> VerbsPort::open_queue_pair(const remote::Target& target, std::uint64_t port) {
+  const auto offer = link_->ask({{"do", "queue_pair"}, {"port", port}});
+  if (!offer) return std::unexpected(offer.error());
+  device_changes_ = net::flag_of(*offer, "device_changes");
+  auto pair = QueuePair::connect(target.host, target.source, net::text_of(*offer, "token"),
+                                 base::Clock().now() + connect_max_ns);
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  pair_ = std::move(*pair);
+  return {};
+}
+
+Result<Mapping> VerbsPort::map(RegionId region) { return agent_.map(region); }
+
+Result<std::uint64_t> VerbsPort::length_bytes(RegionId region) {
+  if (severed_) return std::unexpected(*severed_);
+  return agent_.length_bytes(region);
+}
+
+Result<bool> VerbsPort::claim_presence(std::uint32_t client) {
+  if (severed_) return std::unexpected(*severed_);
+  return agent_.claim_presence(client);
+}
+
+void VerbsPort::release_presence(std::uint32_t client) {
+  if (!severed_) agent_.release_presence(client);  // else the host does it
+}
+
+bool VerbsPort::present(std::uint32_t client) { return severed_ || agent_.present(client); }
+
+void VerbsPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
+  if (severed_) return done.complete(done, std::unexpected(*severed_));
+  const bool is_read = std::ranges::all_of(
+      batch, [](const Operation& operation) { return operation.kind == Operation::Kind::read; });
+  if (batch.empty() || (!is_read && !device_changes_)) return agent_.post(batch, deadline, done);
+  flights_.post(batch, deadline, done);
+}
+
+void VerbsPort::poll(base::Nanos wait_ns) {
+  const base::Nanos start = remote::precise_now();
+  for (;;) {
+    if (severed_) return wait(wait_ns);
+    ring();
+    const bool has_come = !severed_ && drain();
+    const bool has_ended = flights_.settle();
+    if (agent_.progress() || has_ended || check()) return;
+    if (has_come) continue;
+    const base::Nanos passed = remote::precise_now() - start;
+    if (passed >= wait_ns) return;
+    const bool is_idle = flights_.empty() && agent_.awaited().fd < 0;
+    if (is_idle || passed > remote::spin_ns) wait(wait_ns - passed);
+  }
+}
+
+void VerbsPort::flush() {
+  if (severed_) return;
+  ring();
+  agent_.flush();
+}
+
+// ---- what is asked
+
+const VerbsPort::Key* VerbsPort::key_of(RegionId region, std::uint64_t offset_bytes) {
+  std::vector<Key>& keys = keys_[region];
+  const auto find = [&]() -> const Key* {
+    const auto after = std::ranges::upper_bound(keys, offset_bytes, {}, &Key::from_bytes);
+    if (after == keys.begin()) return nullptr;
+    const Key& key = *std::prev(after);
+    return offset_bytes - key.from_bytes < key.length_bytes ? &key : nullptr;
+  };
+  if (const Key* known = find(); known != nullptr) return known;
+  const auto answer = link_->ask({{"do", "key"}, {"port", id_}, {"region", region}, {"at", offset_bytes}});
+  if (!answer) return nullptr;
+  const Key key{.from_bytes = net::number_of(*answer, "from").value_or(0),
+                .length_bytes = net::number_of(*answer, "bytes").value_or(0),
+                .address = net::number_of(*answer, "address").value_or(0),
+                .key = static_cast<std::uint32_t>(net::number_of(*answer, "key").value_or(0))};
+  if (offset_bytes < key.from_bytes || offset_bytes - key.from_bytes >= key.length_bytes) return nullptr;
+  keys.insert(std::ranges::upper_bound(keys, key.from_bytes, {}, &Key::from_bytes), key);
+  return find();
+}
+
+// Whether the operation is inside its region.
+bool VerbsPort::is_covered(const Operation& operation) {
+  const Address at = operation.at;
+  if (is_atomic(operation) && at.offset_bytes % word_bytes != 0) return false;
+  if (at.offset_bytes > region_bytes_max || operation.length_bytes > region_bytes_max) return false;
+  const std::uint64_t end = at.offset_bytes + operation.length_bytes;
+  for (std::uint64_t offset = at.offset_bytes; offset < end;) {
+    const Key* key = key_of(at.region, offset);
+    if (key == nullptr) return false;
+    offset = key->from_bytes + key->length_bytes;
+  }
+  return true;
+}
+
+// A part of the buffer, if there is room.
+std::optional<std::size_t> VerbsPort::take_buffer(std::size_t bytes) {
+  const std::size_t taken = (bytes + word_bytes - 1) / word_bytes * word_bytes;
+  const std::size_t begin = buffer_end_ % QueuePair::buffer_bytes;
+  const std::size_t skipped = begin + taken > QueuePair::buffer_bytes ? QueuePair::buffer_bytes - begin : 0;
+  if (buffer_end_ + skipped + taken - buffer_begin_ > QueuePair::buffer_bytes) return std::nullopt;
+  buffer_end_ += skipped + taken;
+  return (buffer_end_ - taken) % QueuePair::buffer_bytes;
+}
+
+std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Operation& operation,
+                                          std::size_t from) {
+  if (from == 0 && !is_covered(operation)) {
+    operation.bad_address = true;
+    return operation.length_bytes;
+  }
+  if (operation.length_bytes == 0) return 0;
+  if (pieces_.size() == QueuePair::depth) return std::nullopt;
+  const std::uint64_t offset = operation.at.offset_bytes + from;
+  const Key& key = *key_of(operation.at.region, offset);
+  const std::size_t length = std::min({operation.length_bytes - from, piece_bytes_max,
+                                       static_cast<std::size_t>(key.from_bytes + key.length_bytes - offset)});
+  const auto at = take_buffer(length);
+  if (!at) return std::nullopt;
+
+  ibv_send_wr& request = chain_[chained_];
+  ibv_sge& part = parts_[chained_];
+  part = {.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer() + *at),
+          .length = static_cast<std::uint32_t>(length),
+          .lkey = pair_->buffer_key()};
+  request = {};
+  request.wr_id = first_piece_ + pieces_.size();
+  request.sg_list = &part;
+  request.num_sge = 1;
+  request.opcode = opcode_of(operation.kind);
+  const std::uint64_t remote_address = key.address + (offset - key.from_bytes);
+  if (is_atomic(operation)) {
+    const bool adds = operation.kind == Operation::Kind::fetch_add;
+    request.wr.atomic = {.remote_addr = remote_address,
+                         .compare_add = adds ? operation.operand : operation.compare,
+                         .swap = adds ? 0 : operation.operand,
+                         .rkey = key.key};
+  } else {
+    request.wr.rdma = {.remote_addr = remote_address, .rkey = key.key};
+  }
+  if (operation.kind == Operation::Kind::write) {
+    std::memcpy(pair_->buffer() + *at, operation.local + from, length);
+    if (length <= pair_->inline_bytes_max()) request.send_flags = IBV_SEND_INLINE;
+  }
+  if (chained_ != 0) chain_[chained_ - 1].next = &request;
+  ++chained_;
+  ++flight.pieces;
+  pieces_.push_back({.flight = &flight,
+                     .operation = &operation,
+                     .from = from,
+                     .length = length,
+                     .at = *at,
+                     .buffer_end = buffer_end_});
+  return length;
+}
+
+// Posts what there is room for: one chain, one doorbell, of which the last is signalled.
+void VerbsPort::ring() {
+  if (!flights_.has_unasked()) return;
+  beat();
+  flights_.ask(base::Clock().now(), [this](remote::Flights::Flight& flight, Operation& operation,
+                                           std::size_t from) { return put(flight, operation, from); });
+  if (chained_ == 0) return;
+  chain_[chained_ - 1].send_flags |= IBV_SEND_SIGNALED;
+  chained_ = 0;
+  if (const int error = pair_->post(chain_[0]); error != 0) {
+    sever({.code = Errc::unavailable,
+           .detail = fmt::format("nothing can be posted: {}", std::strerror(error))});
+  }
+}
+
+void VerbsPort::beat() {
+  const base::Nanos now = base::Clock().now();
+  if (beat_.is_under_way || now - beaten_ns_ < beat_every_ns) return;
+  beaten_ns_ = now;
+  beat_.is_under_way = true;
+  beat_.operation[0] = {};  // a read of nothing
+  agent_.post(beat_.operation, now + beat_answer_max_ns, beat_);
+}
+
+// ---- what has completed
+
+bool VerbsPort::drain() {
+  std::array<ibv_wc, 16> completions;
+  const std::size_t count = pair_->poll(completions);
+  for (const ibv_wc& completion : std::span(completions).first(count)) {
+    // A completion says that all before it have succeeded, and if it failed, no more than that.
+    const bool is_good = completion.status == IBV_WC_SUCCESS;
+    const std::uint64_t end = is_good ? completion.wr_id + 1 : completion.wr_id;
+    for (; first_piece_ < end && !pieces_.empty(); ++first_piece_) {
+      finish(pieces_.front());
+      pieces_.pop_front();
+    }
+    if (is_good) continue;
+    sever({.code = Errc::unavailable,
+           .detail = fmt::format("{} ({})", meaning_of(completion.status),
+                                 ::ibv_wc_status_str(completion.status))});
+    break;
+  }
+  return count != 0;
+}
+
+void VerbsPort::finish(const Piece& piece) {
+  const std::byte* from = pair_->buffer() + piece.at;
+  if (piece.operation->kind == Operation::Kind::read) {
+    std::memcpy(piece.operation->local + piece.from, from, piece.length);
+  } else if (is_atomic(*piece.operation)) {
+    std::memcpy(&piece.operation->result, from, word_bytes);
+  }
+  buffer_begin_ = piece.buffer_end;
+  --piece.flight->pieces;
+}
+
+bool VerbsPort::check() {
+  if (!severed_ && flights_.any_late(base::Clock().now())) {
+    sever({.code = Errc::timed_out,
+           .detail =
+               fmt::format("{}: no answer in time; it may or may not have happened", fabric_.location())});
+  } else if (!severed_ && agent_.severed()) {
+    sever(*agent_.severed());
+  }
+  return severed_.has_value();
+}
+
+void VerbsPort::wait(base::Nanos wait_ns) {
+  const timespec time = remote::timespec_of(std::min(wait_ns, remote::sleep_max_ns));
+  constexpr pollfd nobody{.fd = -1, .events = 0, .revents = 0};
+  std::array<pollfd, 3> waits{nobody, nobody, agent_.awaited()};
+  if (!severed_) {
+    if (!flights_.empty()) {
+      pair_->arm();
+      if (drain()) return;
+      waits[0] = {.fd = pair_->completion_descriptor(), .events = POLLIN, .revents = 0};
+    }
+    waits[1] = {.fd = pair_->event_descriptor(), .events = POLLIN, .revents = 0};
+  }
+  ::ppoll(waits.data(), waits.size(), &time, nullptr);
+  if (severed_) return;
+  if (waits[0].fd >= 0) pair_->disarm();
+  if (waits[1].revents != 0 && pair_->is_broken_off())
+    sever({.code = Errc::unavailable, .detail = "the host has broken the session off"});
+}
+
+void VerbsPort::sever(Error why) {
+  if (why.code != Errc::timed_out) {
+    why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
+  }
+  why.operation = "fabric";
+  severed_ = Error{.code = Errc::unavailable,
+                   .operation = "fabric",
+                   .detail = fmt::format("{}: the session was broken off", fabric_.location())};
+  pieces_.clear();
+  chained_ = 0;
+  pair_ = nullptr;
+  flights_.end_all(why);
+}
+
+}  // namespace loch::fabric::verbs

@@ -1,0 +1,102 @@
+// VerbsPort: the way of one session to a store on another host, over an RDMA device. It reads and changes the
+// host's memory with a queue pair (design-guidelines.txt, 3.2: chains with one doorbell, inlined payloads,
+// only the last of a chain signalled), and has a data connection to the host's agent beside it
+// (tcp/tcp_port.h), over which the host learns that it is alive.
+//
+// Whose atomics a store's words are changed with is fixed by the store. If they are the processor's, and the
+// device's are not atomic against them, the device reads, and the agent changes: it is asked for every batch
+// that is not of reads alone.
+//
+// What fails ends the port, as in TcpPort, and for the same reason.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "fabric/remote/flights.h"
+#include "fabric/remote/link.h"
+#include "fabric/remote/remote_fabric.h"
+#include "fabric/tcp/tcp_port.h"
+#include "fabric/verbs/queue_pair.h"
+
+namespace loch::fabric::verbs {
+
+class VerbsPort final : public Port {
+ public:
+  // As TcpPort.
+  VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
+            const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined);
+
+  Result<Mapping> map(RegionId region) override;
+  Result<std::uint64_t> length_bytes(RegionId region) override;
+  void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
+  void poll(base::Nanos wait_ns) override;
+  void flush() override;
+
+  Result<bool> claim_presence(std::uint32_t client) override;
+  void release_presence(std::uint32_t client) override;
+  [[nodiscard]] bool present(std::uint32_t client) override;
+
+ private:
+  // Memory of the host that its device lets us at.
+  struct Key {
+    std::uint64_t from_bytes = 0;  // in its region
+    std::uint64_t length_bytes = 0;
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+  };
+  struct Piece {
+    remote::Flights::Flight* flight = nullptr;
+    Operation* operation = nullptr;
+    std::size_t from = 0;
+    std::size_t length = 0;
+    std::size_t at = 0;            // in the buffer
+    std::uint64_t buffer_end = 0;  // up to where the buffer is free once it is over
+  };
+  // Says that this session is alive.
+  struct Beat : Completion {
+    std::array<Operation, 1> operation{};
+    bool is_under_way = false;
+  };
+
+  Result<void> open_queue_pair(const remote::Target& target, std::uint64_t port);
+  // What is registered of the region at `offset_bytes`; null if there is nothing. May ask the host.
+  const Key* key_of(RegionId region, std::uint64_t offset_bytes);
+  bool is_covered(const Operation& operation);
+  std::optional<std::size_t> put(remote::Flights::Flight& flight, Operation& operation, std::size_t from);
+  std::optional<std::size_t> take_buffer(std::size_t bytes);
+  void ring();
+  bool drain();  // whether anything has completed
+  void finish(const Piece& piece);
+  void beat();
+  bool check();  // whether the port is over
+  void wait(base::Nanos wait_ns);
+  void sever(Error why);
+
+  remote::RemoteFabric& fabric_;
+  std::shared_ptr<remote::Link> link_;
+  std::uint64_t id_ = 0;
+  tcp::TcpPort agent_;
+  std::optional<Error> severed_;  // then there is no queue pair
+  bool device_changes_ = false;   // else the agent does
+  Beat beat_;
+  base::Nanos beaten_ns_ = 0;
+
+  std::map<RegionId, std::vector<Key>> keys_;  // sorted by from_bytes
+  remote::Flights flights_;
+  std::deque<Piece> pieces_;        // under way, in the order in which they were posted
+  std::uint64_t first_piece_ = 0;   // the number of the first of them
+  std::uint64_t buffer_begin_ = 0;  // the buffer is a ring: what is in use of it, counted on and on
+  std::uint64_t buffer_end_ = 0;
+  std::array<ibv_send_wr, QueuePair::depth> chain_{};  // what the next ring posts
+  std::array<ibv_sge, QueuePair::depth> parts_{};
+  std::size_t chained_ = 0;
+  std::unique_ptr<QueuePair> pair_;
+};
+
+}  // namespace loch::fabric::verbs

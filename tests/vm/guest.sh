@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# guest.sh [-t SECONDS] COMMAND [ARGUMENT...]: runs a command in a guest of its own, with a kernel that has RDMA over
+# Ethernet in software. The guest sees this host's files, read-only, with a /tmp and a /dev/shm of its own. Ends with the
+# command's exit code; 77 if there can be no guest, 124 if it did not end in time.
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+folder=${LOCH_VM_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/loch/vm}
+seconds=300
+if [[ $1 == -t ]]; then
+  seconds=$2
+  shift 2
+fi
+
+"$here/kernel.sh" "$folder"
+command=$(printf '%q ' "$@" | base64 -w 0)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# KVM may be there and not boot such a kernel (nested virtualisation), so the processor is always emulated. Without erms
+# and fsrm: the emulation copies by them byte by byte, and words would tear that no hardware tears.
+timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=256 -cpu max,-erms,-fsrm -smp 2 -m 1024 \
+  -nodefaults -no-user-config -display none -serial stdio -monitor none -no-reboot -nic none \
+  -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
+  -append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr tsc=reliable random.trust_cpu=on loch.command=$command" \
+  -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap </dev/null 2>&1 | tr -d '\r' | tee "$log" || true
+code=$(sed -n 's/^guest: done rc=\([0-9]*\).*/\1/p' "$log" | tail -n 1)
+exit "${code:-124}"

@@ -2,7 +2,7 @@
 
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm gc check doctor bench"
-  local globals="--directory --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
+  local globals="--directory --from --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
   local -a directory=()
@@ -21,8 +21,8 @@ _loch() {
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
-      --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
-        --candidates | --max-bytes | --expiry | --mode | --group) skip=1 ;;
+      --from | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
+        --candidates | --max-bytes | --expiry | --mode | --group | --atomics) skip=1 ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=$word; else ((positionals++)); fi ;;
     esac
@@ -61,7 +61,7 @@ _loch() {
       scan-all) options="--keys --limit --format" ;;
       load) options="--format --ttl --continue-on-error --no-create" ;;
       dump) options="--format" ;;
-      create) options="--candidates --max-bytes --expiry --mode --group --no-huge-pages" ;;
+      create) options="--candidates --max-bytes --expiry --mode --group --atomics --no-huge-pages" ;;
       ls) options="--long" ;;
       stat) options="--watch --times" ;;
     esac

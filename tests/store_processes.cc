@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* url = "shm://test";
+const std::string url = "shm://test";
 // A worker with lives takes a client number for each.
 constexpr std::uint64_t clients_of_worker = 1'000'000;
 constexpr milliseconds settle_time{10'000};
@@ -58,10 +58,12 @@ void StoreProcesses::SetUp() {
   options.timeout = operation_timeout;
   options.max_bytes = store_bytes_max;
   options.candidates = candidates_;
-  opened_ = Store::open(url, options);
+  opened_ = open_store(options);
   ASSERT_TRUE(opened_->has_value()) << opened_->error().message();
   store_ = &**opened_;
 }
+
+Result<Store> StoreProcesses::open_store(const Options& options) { return Store::open(url, options); }
 
 void StoreProcesses::TearDown() {
   opened_.reset();
@@ -102,7 +104,9 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   const auto add = [&arguments](std::string_view option, const auto& value) {
     arguments.push_back(fmt::format("--{}={}", option, value));
   };
-  add("url", url);
+  add("url", spec.url.empty() ? url : spec.url);
+  if (!spec.source_address.empty()) add("from", spec.source_address);
+  if (spec.may_be_cut_off) arguments.emplace_back("--may-be-cut-off");
   add("directory", folder_.string());
   add("history", histories_.back().string());
   add("client", client);
@@ -118,6 +122,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   add("timeout-ms", operation_timeout.count());
   add("expiry-ms", expiry.count());
   add("lives", spec.lives);
+  add("life-us", spec.life_us);
   if (*spec.pause_at != '\0') {
     add("pause-at", spec.pause_at);
     add("pause-us", spec.pause_us);
@@ -137,6 +142,10 @@ WorkerReport StoreProcesses::finish(Worker& worker, bool may_time_out) {
 
 WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
   const auto ending = worker.process.wait(patience);
+  if (!ending) {
+    worker.process.signal(SIGABRT);  // a sanitizer says where it was, if asked by handle_abort=1
+    worker.process.wait(patience);
+  }
   const std::string output = worker.process.output();
   EXPECT_TRUE(ending.has_value()) << "a worker hangs:\n" << output;
   if (!ending) return {};
@@ -148,6 +157,7 @@ WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
   const auto number = [&json](const char* name) { return json.value(name, std::uint64_t{0}); };
   const WorkerReport report{.operations = number("operations"),
                             .timed_out = number("timed_out"),
+                            .unavailable = number("unavailable"),
                             .longest_us = number("longest_us"),
                             .killed = number("killed")};
   if (!may_time_out) {

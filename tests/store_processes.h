@@ -26,6 +26,9 @@ inline constexpr milliseconds operation_timeout{5000};
 inline constexpr milliseconds patience{60'000};
 
 struct WorkerSpec {
+  std::string url{};             // empty: that of the test's own store
+  std::string source_address{};  // of this host, to go to another from
+  bool may_be_cut_off = false;   // from the store
   std::string key_prefix = "hot";
   std::uint64_t keys = 4;
   bool crowded = false;  // keys that are in each other's way in the index, instead
@@ -36,6 +39,7 @@ struct WorkerSpec {
   std::uint64_t operations = 0;    // 0: until it is told to end
   milliseconds millis = patience;  // ends by itself after this time
   std::uint64_t lives = 0;         // 0: one, not killed by itself
+  std::uint64_t life_us = 20'000;  // the longest of them
   const char* pause_at = "";       // a fault point, or any: waits a little there, so that others can act
   std::uint64_t pause_us = 2'000;  // at most
   std::vector<std::string> environment{};
@@ -51,6 +55,7 @@ struct Worker {
 struct WorkerReport {
   std::uint64_t operations = 0;
   std::uint64_t timed_out = 0;
+  std::uint64_t unavailable = 0;
   std::uint64_t longest_us = 0;
   std::uint64_t killed = 0;
 };
@@ -68,6 +73,9 @@ class StoreProcesses : public testing::Test {
 
   void SetUp() override;
   void TearDown() override;
+
+  // Makes the store in the folder that it is told of, and opens it. `options` are those that workers use too.
+  virtual Result<Store> open_store(const Options& options);
 
   // Writes the keys fill-0, fill-1 and so on: the index gets fuller. Part of the history.
   void fill(std::uint64_t items);
@@ -95,6 +103,7 @@ class StoreProcesses : public testing::Test {
   void expect_memory_back();
 
   Store& store() { return *store_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   base::Random& random() { return random_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   // A random time from zero to `max`.

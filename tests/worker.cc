@@ -41,6 +41,7 @@ constexpr int exit_no_store = 6;
 struct Arguments {
   std::string url = "shm://test";
   std::string directory;
+  std::string source_address;
   std::string history;
   std::string key_prefix = "hot";
   std::uint64_t keys = 4;
@@ -100,14 +101,16 @@ int live(const Arguments& arguments, const WorkloadOptions& workload) {
   if (!history) return complain(exit_history_lost, workload.client, history.error().detail);
   Options options;
   options.directory = arguments.directory;
+  options.source_address = arguments.source_address;
   options.expiry = std::chrono::milliseconds(arguments.expiry_ms);
   options.timeout = std::chrono::milliseconds(arguments.timeout_ms);
   auto store = Store::open(arguments.url, options);
   if (!store) return complain(exit_no_store, workload.client, store.error().message());
   try {
     const Summary summary = Workload(*store, *history, workload).run(stop);
-    fmt::print("{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"longest_us\":{}}}\n",
-               summary.operations, summary.timed_out, summary.no_space, summary.longest_us);
+    fmt::print(
+        "{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"unavailable\":{},\"longest_us\":{}}}\n",
+        summary.operations, summary.timed_out, summary.no_space, summary.unavailable, summary.longest_us);
     return EXIT_SUCCESS;
   } catch (const Trouble& trouble) {
     const int code = trouble.failure == Failure::torn_value    ? exit_torn_value
@@ -171,6 +174,8 @@ int run(int argc, char** argv) {
   CLI::App app{"One client of a store, for the process tests"};
   app.add_option("--url", arguments.url)->capture_default_str();
   app.add_option("--directory", arguments.directory, "where the store's files are")->required();
+  app.add_option("--from", arguments.source_address, "the address of this host to go to another from");
+  app.add_flag("--may-be-cut-off", workload.may_be_cut_off, "from a store on another host");
   app.add_option("--history", arguments.history, "file to append the history to")->required();
   app.add_option("--client", workload.client, "number of this client, of no other one")->required();
   app.add_option("--seed", workload.seed)->capture_default_str();

@@ -4,6 +4,7 @@
 #include <array>
 #include <ctime>
 #include <fmt/format.h>
+#include <thread>
 #include <utility>
 
 #include "sim/value.h"
@@ -167,11 +168,17 @@ Outcome Workload::outcome_of(const Error& error) {
     case Errc::no_space:
       ++summary_.no_space;
       return Outcome::failed;
+    case Errc::unavailable:
+      if (!options_.may_be_cut_off) break;
+      ++summary_.unavailable;
+      // Not one after the other as quickly as they fail: each may have happened, and all have to be told
+      // apart.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return Outcome::unknown;
     case Errc::corrupt:
     case Errc::invalid_argument:
     case Errc::incompatible:
     case Errc::permission:
-    case Errc::unavailable:
     case Errc::cancelled:
     case Errc::io:
       break;

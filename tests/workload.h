@@ -29,7 +29,8 @@ struct WorkloadOptions {
   Mix mix = Mix::write_heavy;
   std::size_t value_bytes_min = 64;  // lengths are spread evenly from min to max
   std::size_t value_bytes_max = 64;
-  bool iterate = false;  // for_each too: it visits everything in the store
+  bool may_be_cut_off = false;  // from a store on another host: then nobody knows what a call did
+  bool iterate = false;         // for_each too: it visits everything in the store
 };
 
 // PREFIX-0, PREFIX-1 and so on.
@@ -39,6 +40,7 @@ struct Summary {
   std::uint64_t operations = 0;
   std::uint64_t timed_out = 0;
   std::uint64_t no_space = 0;
+  std::uint64_t unavailable = 0;
   std::uint64_t longest_us = 0;  // of one call
 };
 

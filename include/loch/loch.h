@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include <loch/atomics.h>
 #include <loch/error.h>
 #include <loch/stats.h>
 
@@ -45,7 +46,8 @@ struct Options {
   std::optional<std::uint64_t>
       max_bytes;  // of items and index together; unless told, what the file system gives
   std::optional<std::chrono::milliseconds>
-      expiry;  // how long unlinked memory rests; 1 s unless told, 50 ms to 60 s
+      expiry;                            // how long unlinked memory rests; 1 s unless told, 50 ms to 60 s
+  Atomics atomics = Atomics::processor;  // for Store::create
 
   // Access, on creation: as chmod and chgrp would set them on the store's files.
   std::uint32_t file_mode = 0600;
@@ -58,8 +60,9 @@ struct Options {
   std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
 
   // To a store on another host.
-  std::string key_file;         // has the key of that host's lochd; empty: it has none
-  std::string tls_authority;    // PEM file of whom to trust: the connection is inside TLS; empty: it is not
+  std::string source_address;  // of this host, to go from, which chooses the device; empty: as the routes say
+  std::string key_file;        // has the key of that host's lochd; empty: it has none
+  std::string tls_authority;   // PEM file of whom to trust: the connection is inside TLS; empty: it is not
   std::string tls_certificate;  // of this client, if the host asks for one,
   std::string tls_key;          // and its key
 };
@@ -172,11 +175,15 @@ struct Report {
 
 class Store {
  public:
-  // Opens "shm://name", creating the store unless `options.mode` says otherwise, or "tcp://host:port/name",
-  // which has to be there. A name has 1 to 64 characters out of letters, digits, '.', '_' and '-'. Errors:
-  // invalid_argument, not_found (attach), exists (create), incompatible, permission, no_space, io,
-  // unavailable (another host, or what answers there).
+  // Opens "shm://name", creating the store unless `options.mode` says otherwise, or "verbs://host:port/name"
+  // or "tcp://host:port/name", which have to be there. A name has 1 to 64 characters out of letters, digits,
+  // '.', '_' and '-'. Errors: invalid_argument, not_found (attach), exists (create), incompatible,
+  // permission, no_space, io, unavailable (another host, or what answers there).
   static Result<Store> open(std::string_view url, const Options& options = {});
+
+  // Makes "shm://name" and does not open it; where it is, for people. Errors: exists, invalid_argument,
+  // permission, no_space, io.
+  static Result<std::string> create(std::string_view url, const Options& options = {});
 
   // Removes the store's files. Clients that have it open go on with what they mapped. Errors: not_found,
   // permission.

@@ -23,6 +23,7 @@ fabric::Access access_of(const Options& options) {
           .file_mode = options.file_mode,
           .group = options.group,
           .huge_pages = options.huge_pages,
+          .source = options.source_address,
           .key_file = options.key_file,
           .tls = {.certificate = options.tls_certificate,
                   .key = options.tls_key,
@@ -85,10 +86,12 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
       .regions = {{memory::control_region, memory::control_bytes},
                   {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
                   {memory::first_data_region, 2 * memory::block_bytes}},
-      .fill = [&](std::span<const fabric::Mapping> regions) {
-        memory::StoreMemory::initialize_control(regions[0].base, geometry);
-        hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
-      }};
+      .fill =
+          [&](std::span<const fabric::Mapping> regions) {
+            memory::StoreMemory::initialize_control(regions[0].base, geometry);
+            hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+          },
+      .atomics = options.atomics};
   return fabric::create(url, access_of(options), plan);
 }
 
@@ -235,6 +238,13 @@ Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
+Result<std::string> Store::create(std::string_view url, const Options& options) {
+  if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  const auto created = create_store(url, options);
+  if (!created) return std::unexpected(created.error());
+  return (*created)->location();
+}
+
 Result<Store> Store::open(std::string_view url, const Options& options) {
   if (!__builtin_cpu_supports("sse4.2")) {
     return fail(
@@ -243,6 +253,11 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
         "virtual machine, have it show the host's processor (QEMU: -cpu host)");
   }
   if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  if (options.atomics == Atomics::device && options.mode != Options::Mode::attach) {
+    return fail(
+        Errc::invalid_argument, "open",
+        "a store whose words a device changes is made by Store::create, and opened as verbs://HOST/NAME");
+  }
   auto fabric = attach_or_create(url, options);
   if (!fabric) return std::unexpected(std::move(fabric.error()));
   auto memory = memory::StoreMemory::attach(std::move(*fabric));

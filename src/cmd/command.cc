@@ -54,6 +54,7 @@ Exit exit_of(Errc code) {
 Options Context::options(Work work) const {
   Options options;
   options.directory = globals.directory;
+  options.source_address = globals.source_address;
   options.key_file = globals.key_file;
   options.tls_authority = globals.tls_authority;
   options.tls_certificate = globals.tls_certificate;

@@ -37,6 +37,7 @@ enum class Exit : std::uint8_t {
 
 struct Globals {
   std::string directory = "/dev/shm";
+  std::string source_address;
   std::string key_file;
   std::string tls_authority;
   std::string tls_certificate;
@@ -63,7 +64,8 @@ class Context {
 
   [[nodiscard]] Options options(Work work) const;
 
-  // Opens "name", "shm://name", "shm:///folder/name" or "tcp://host:port/name". Says what was wrong before it
+  // Opens "name", "shm://name", "shm:///folder/name" "verbs://host:port/name" or
+  // "tcp://host:port/name". Says what was wrong before it
   // returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;

@@ -14,28 +14,27 @@ struct CreateArguments {
   std::optional<std::uint32_t> mode;
   std::string group;
   bool no_huge_pages = false;
+  std::optional<Atomics> atomics;
 };
 
 Exit run_create(Context& context, const CreateArguments& arguments) {
   Options options = context.options(Work::point);
-  options.mode = Options::Mode::create;
   options.candidates = arguments.candidates;
   options.max_bytes = arguments.max_bytes;
   options.expiry = arguments.expiry;
   options.group = arguments.group;
   options.huge_pages = !arguments.no_huge_pages;
   if (arguments.mode) options.file_mode = *arguments.mode;
-  auto store = Store::open(store_url(arguments.store), options);
-  if (!store) {
-    const bool bad_argument = store.error().code == Errc::invalid_argument;
+  options.atomics = arguments.atomics.value_or(Atomics::processor);
+  const auto where = Store::create(store_url(arguments.store), options);
+  if (!where) {
+    const bool bad_argument = where.error().code == Errc::invalid_argument;
     return context.complain(
         bad_argument ? Exit::usage : Exit::failed,
-        fmt::format("cannot create store '{}': {}", escaped(arguments.store), store.error().message()));
+        fmt::format("cannot create store '{}': {}", escaped(arguments.store), where.error().message()));
   }
-  if (!context.globals.json) return Exit::ok;
-  const auto info = store->info();
-  if (!info) return context.report(info.error());
-  context.print_json(Json{{"name", info->name}, {"directory", info->directory}});
+  const std::string name = arguments.store.substr(arguments.store.rfind('/') + 1);
+  if (context.globals.json) context.print_json(Json{{"name", name}, {"directory", *where}});
   return Exit::ok;
 }
 
@@ -58,6 +57,14 @@ void add_create(CLI::App& app, Context& context) {
              parse_mode);
   command->add_option("--group", arguments->group, "Group of the store's files")->type_name("GROUP");
   command->add_flag("--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
+  add_parsed(
+      *command, "--atomics", arguments->atomics,
+      "Whose atomics change its words: the processor's, for all processes of this host too, or those of an "
+      "RDMA device, for clients that open it as verbs:// alone (processor unless told)",
+      "WHOSE", [](std::string_view text) -> Parsed<Atomics> {
+        if (const auto atomics = parse_atomics(text)) return *atomics;
+        return std::unexpected(fmt::format("'{}' is neither processor nor device", escaped(text)));
+      });
   command->footer(
       "put and load make a missing store by themselves, without these options. Fails (1) if it exists.\n"
       "Examples:\n"

@@ -16,7 +16,7 @@ constexpr const char* description =
 
 constexpr const char* footer =
     "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere,\n"
-    "'tcp://host/sessions' or 'tcp://host:port/sessions' on another host, where lochd runs.\n"
+    "'verbs://host/sessions' (RDMA) or 'tcp://host:port/sessions' on another host, where lochd runs.\n"
     "Exit codes:\n"
     "  0  ok\n"
     "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
@@ -45,6 +45,10 @@ void add_globals(CLI::App& app, Context& context) {
   app.add_option("-d,--directory", context.globals.directory, "Where the stores are (/dev/shm unless told)")
       ->type_name("DIR")
       ->envname("LOCH_DIRECTORY");
+  app.add_option("--from", context.globals.source_address,
+                 "The address of this host to go to another from, which chooses the network device")
+      ->type_name("ADDRESS")
+      ->envname("LOCH_FROM");
   app.add_option("--key-file", context.globals.key_file, "The key of the other host's lochd")
       ->type_name("FILE")
       ->envname("LOCH_KEY_FILE");

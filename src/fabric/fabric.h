@@ -11,7 +11,7 @@
 //    a write that runs beside it, in any order.
 // P2 compare-swap and fetch-add are atomic against each other through the same fabric, and against the
 // processor of
-//    the owner only if `atomics_coherent`.
+//    the owner only if the store's `atomics` are the processor's.
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
 // two, wait
 //    for the first to complete.
@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include <loch/atomics.h>
 #include <loch/error.h>
 
 #include "base/clock.h"
@@ -112,6 +113,7 @@ struct Plan {
   };
   std::vector<Region> regions;
   std::function<void(std::span<const Mapping>)> fill;  // in the order of `regions`
+  Atomics atomics = Atomics::processor;                // fixed; every way to the store goes by them
 };
 
 struct Access {
@@ -119,6 +121,8 @@ struct Access {
   std::uint32_t file_mode = 0600;
   std::string group{};
   bool huge_pages = true;
+  // Only to lend it to others: also a store whose words are not the processor's to change.
+  bool lends = false;
 
   // To a store on another host.
   std::string source{};    // the address of this host to go from; empty: as the routes say
@@ -140,8 +144,7 @@ class Fabric {
   // had. Costs about a millisecond for 2 MiB, so it is asked for piece by piece as memory comes into use.
   virtual void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) = 0;
 
-  // Whether the fabric's atomics are atomic against the owner's processor too.
-  [[nodiscard]] virtual bool atomics_coherent() const = 0;
+  [[nodiscard]] virtual Atomics atomics() const = 0;
 
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;
@@ -166,7 +169,8 @@ struct Url {
 Result<Url> parse_url(std::string_view url);
 inline constexpr std::uint16_t default_port = 7457;
 
-// The store at `url`, as its scheme says. Errors: not_found, permission, invalid_argument, io.
+// The store at `url`, as its scheme says. Errors: not_found, permission, invalid_argument, incompatible (this
+// is no way to a store with such atomics), unavailable, io.
 Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& access);
 // Publishes a new store on this host: it is there whole, or not at all. Errors: exists, no_space, permission,
 // invalid_argument (also for a URL of another host), io.

@@ -17,6 +17,25 @@ std::uint32_t Control::clients_end() const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
 }
 
+Stats Control::totals() const {
+  Stats stats;
+  const std::uint32_t end = clients_end();
+  for (std::size_t i = 0; i < counter_count; ++i) {
+    stats.values[i] = shared(word(totals_offset + i * sizeof(std::uint64_t))).load(std::memory_order_relaxed);
+    for (std::uint32_t number = 1; number < end; ++number) {
+      stats.values[i] += shared(entry(number).counters[i]).load(std::memory_order_relaxed);
+    }
+  }
+  return stats;
+}
+
+void Control::raise_latest(base::Nanos time) const {
+  auto latest = shared(word(latest_offset));
+  base::Nanos before = latest.load(std::memory_order_relaxed);
+  while (before < time && !latest.compare_exchange_weak(before, time, std::memory_order_acq_rel)) {
+  }
+}
+
 coro::Task<Result<void>> Control::write(std::uint64_t* word, std::uint64_t value) {
   if (auto written = co_await endpoint_.write_word(address_of(word), value); !written) co_return written;
   if (is_copy()) *word = value;

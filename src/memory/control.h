@@ -44,6 +44,11 @@ class Control {
     return {control_region, static_cast<std::uint64_t>(offset)};
   }
 
+  // What all sessions have counted since the store was made.
+  [[nodiscard]] Stats totals() const;
+  // The store's latest time is `time` at least. Only where it is mapped.
+  void raise_latest(base::Nanos time) const;
+
   // Words of bytes(). A raise leaves a word that is as great as it is.
   coro::Task<Result<void>> write(std::uint64_t* word, std::uint64_t value);
   coro::Task<Result<void>> add(std::uint64_t* word, std::uint64_t n);

@@ -198,13 +198,6 @@ void Session::extend_act_until() {
   shared(entry_->act_until_ns).store(act_until_ns_ + write_lead_max_ns, std::memory_order_release);
 }
 
-void Session::raise_latest(base::Nanos time) {
-  auto word = shared(*latest_);
-  base::Nanos before = word.load(std::memory_order_relaxed);
-  while (before < time && !word.compare_exchange_weak(before, time, std::memory_order_acq_rel)) {
-  }
-}
-
 coro::Task<Result<std::uint64_t>> Session::unfinished_moves_of_the_gone() {
   std::uint64_t& word = control_.word(unfinished_moves_offset);
   if (auto read = co_await control_.read_word(&word); !read)
@@ -374,19 +367,6 @@ std::uint64_t Session::living() {
       ++living;
   }
   return living;
-}
-
-Stats Session::totals() const {
-  Stats stats;
-  const std::uint32_t end = control_.clients_end();
-  for (std::size_t i = 0; i < counter_count; ++i) {
-    stats.values[i] =
-        shared(control_.word(totals_offset + i * sizeof(std::uint64_t))).load(std::memory_order_relaxed);
-    for (std::uint32_t number = 1; number < end; ++number) {
-      stats.values[i] += shared(control_.entry(number).counters[i]).load(std::memory_order_relaxed);
-    }
-  }
-  return stats;
 }
 
 }  // namespace loch::memory

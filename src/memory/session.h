@@ -68,7 +68,7 @@ class Session {
   coro::Task<Result<void>> refresh();
   // The store's latest time is `time` at least, which this session has seen.
   void tell_time(base::Nanos time) {
-    if (time > latest() && !remote()) raise_latest(time);
+    if (time > latest() && !remote()) control_.raise_latest(time);
   }
   // What a slot was seen to name by an operation that began then or later is there still.
   [[nodiscard]] base::Nanos kept_since() const {
@@ -182,7 +182,7 @@ class Session {
   // Living sessions of all processes, this one among them.
   [[nodiscard]] std::uint64_t living();
   // The counters of all sessions, dead and alive.
-  [[nodiscard]] Stats totals() const;
+  [[nodiscard]] Stats totals() const { return control_.totals(); }
 
  private:
   // Those that run, by their starts; the oldest start stands in a word of the registry. Mostly there is one.
@@ -242,7 +242,6 @@ class Session {
   [[nodiscard]] bool nonces_are_few() const { return nonce_end_ - nonce_ < nonces_at_once_remote / 2; }
   // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
   [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
-  void raise_latest(base::Nanos time);
   // Of a word that this session alone writes.
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);

@@ -132,6 +132,13 @@ void read_store(Settings& settings, Config& config) {
   settings.number("max_mib", 4, std::numeric_limits<std::int64_t>::max() / mib,
                   [&](auto n) { store.max_bytes = static_cast<std::uint64_t>(n * mib); });
   settings.number("expiry_ms", 50, 60'000, [&](auto n) { store.expiry = std::chrono::milliseconds(n); });
+  std::string atomics = "processor";
+  settings.text("atomics", atomics);
+  if (const auto parsed = parse_atomics(atomics)) {
+    store.atomics = *parsed;
+  } else {
+    settings.complain(fmt::format("'atomics' is \"processor\" or \"device\", not '{}'", atomics));
+  }
   config.stores.push_back(std::move(store));
 }
 

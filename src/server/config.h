@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <loch/atomics.h>
 #include <loch/error.h>
 
 #include "fabric/fabric.h"
@@ -34,6 +35,7 @@ struct Config {
     std::optional<std::uint32_t> candidates{};
     std::optional<std::uint64_t> max_bytes{};
     std::optional<std::chrono::milliseconds> expiry{};
+    Atomics atomics = Atomics::processor;
   };
   std::vector<Store> stores;
 };

@@ -27,12 +27,9 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   }
   auto attached = fabric::attach("shm://" + name, access_);
   if (!attached) return attached;
-  auto memory = memory::StoreMemory::attach(*attached);
-  if (!memory) return std::unexpected(std::move(memory.error()));
-  auto session = memory::Session::open(*memory);
-  if (!session) return std::unexpected(std::move(session.error()));
-  const auto kept =
-      std::make_shared<Kept>(Kept{.fabric = std::move(*attached), .session = std::move(*session)});
+  if (auto memory = memory::StoreMemory::attach(*attached); !memory)
+    return std::unexpected(std::move(memory.error()));
+  std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached)});
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;
@@ -45,7 +42,7 @@ std::map<std::string, Stats> Keeper::totals() {
   std::map<std::string, Stats> totals;
   const std::scoped_lock lock(mutex_);
   for (const auto& [name, weak] : kept_) {
-    if (const auto kept = weak.lock()) totals[name] = kept->session->totals();
+    if (const auto kept = weak.lock()) totals[name] = kept->control.totals();
   }
   return totals;
 }
@@ -55,8 +52,7 @@ std::uint64_t Keeper::count() { return totals().size(); }
 void Keeper::tick() {
   for (const auto& [name, weak] : kept_) {
     const auto kept = weak.lock();
-    // Raises the latest time, as every operation does.
-    if (kept != nullptr) kept->session->end_operation(kept->session->begin_operation());
+    if (kept != nullptr) kept->control.raise_latest(kept->endpoint.now());
   }
   std::erase_if(kept_, [](const auto& each) { return each.second.expired(); });
 }

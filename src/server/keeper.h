@@ -2,6 +2,9 @@
 // them open: those go by the store's latest time (docs/memory.md, "Remote sessions"), which stands still
 // where nobody raises it.
 //
+// It has no session: of what the store's clients change it changes the latest time alone, which no client on
+// another host does. So it may do this by the processor's atomics, whosever those of the store are.
+//
 // With no store open its thread sleeps. Any thread.
 #pragma once
 
@@ -12,8 +15,10 @@
 #include <string>
 #include <thread>
 
-#include "fabric/fabric.h"
-#include "memory/session.h"
+#include <loch/stats.h>
+
+#include "fabric/endpoint.h"
+#include "memory/control.h"
 
 namespace loch::server {
 
@@ -28,7 +33,7 @@ class Keeper {
   Keeper& operator=(const Keeper&) = delete;
 
   // The store `name` of the directory that `access` names; it is kept for as long as the pointer is held.
-  // Errors: not_found, permission, incompatible, corrupt, no_space (too many clients), io.
+  // Errors: not_found, permission, incompatible, corrupt, io.
   Result<std::shared_ptr<fabric::Fabric>> open(const std::string& name);
 
   // What all clients of the stores that are open have counted since the stores were made.
@@ -38,7 +43,8 @@ class Keeper {
  private:
   struct Kept {
     std::shared_ptr<fabric::Fabric> fabric;
-    std::unique_ptr<memory::Session> session;  // of the thread, under the mutex
+    fabric::Endpoint endpoint{fabric, fabric->connect()};
+    memory::Control control{endpoint};
   };
 
   void run();

@@ -74,7 +74,7 @@ void log_of_host(fabric::Host::Level level, const std::string& text) {
 }
 
 fabric::Access access_of(const Config& config) {
-  return {.directory = config.directory, .huge_pages = config.huge_pages};
+  return {.directory = config.directory, .huge_pages = config.huge_pages, .lends = true};
 }
 
 Result<void> make_stores(const Config& config) {
@@ -85,8 +85,9 @@ Result<void> make_stores(const Config& config) {
     options.expiry = wanted.expiry;
     options.directory = config.directory;
     options.huge_pages = config.huge_pages;
-    if (auto store = Store::open("shm://" + wanted.name, options); !store)
-      return std::unexpected(std::move(store.error()));
+    options.atomics = wanted.atomics;
+    const auto made = Store::create("shm://" + wanted.name, options);
+    if (!made && made.error().code != Errc::exists) return std::unexpected(made.error());
   }
   return {};
 }

@@ -3,4 +3,4 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 nodes_up 2
-LOCH_TEST_VERBS_HOST=10.0.0.1 LOCH_TEST_VERBS_CLIENT=10.0.0.2 "$1" --gtest_brief=1
+LOCH_TEST_VERBS_HOST=10.0.0.1 LOCH_TEST_VERBS_CLIENT=10.0.0.2 "$1" --gtest_brief=1 "${@:2}"

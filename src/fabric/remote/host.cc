@@ -351,7 +351,9 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   peer.stage = Peer::Stage::is_linked;
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}", peer.name, store));
-  return {{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})}, {"link", id_text(id)}};
+  return {{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})},
+          {"link", id_text(id)},
+          {"device_atomics", peer.fabric->atomics() == Atomics::device}};
 }
 
 // Hands the connection on to the agent, or says why not.
@@ -360,8 +362,12 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   const auto link = std::ranges::find_if(peers_, [&](const auto& each) {
     return each.second.stage == Peer::Stage::is_linked && id_text(each.first) == wanted;
   });
-  if (link == peers_.end() || !net::same(net::text_of(said, "proof"),
-                                         net::proof(link->second.secret, {"join", peer.mine, peer.theirs}))) {
+  if (link == peers_.end()) {
+    log(Level::debug, fmt::format("{}: would join a client that is gone", peer.name));
+    return refusal(Errc::unavailable, "it belongs to no client that is known here any more");
+  }
+  if (!net::same(net::text_of(said, "proof"),
+                 net::proof(link->second.secret, {"join", peer.mine, peer.theirs}))) {
     return refuse(peer, Errc::permission, "it belongs to no client that is known here");
   }
   const Id port = next_id_++;

@@ -61,6 +61,7 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target) {
     return fail(Errc::permission, "open",
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
   }
+  if (net::flag_of(*answer, "device_atomics")) link->atomics_ = Atomics::device;
   link->id_ = net::text_of(*answer, "link");
   link->secret_ = net::digest(target.credentials.key, {"link", theirs, mine});
   link->messages_ = std::move(greeting->messages);
@@ -74,7 +75,13 @@ Result<Link::Joined> Link::join() {
   const std::string proof = net::proof(secret_, {"join", greeting->theirs, greeting->mine});
   auto answer = greeting->messages->ask({{"join", id_}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(explained(std::move(answer.error()), "joining"));
-  if (auto error = net::error_of(*answer, "open")) return std::unexpected(explained(*error, "joining"));
+  if (auto error = net::error_of(*answer, "open")) {
+    if (error->code == Errc::unavailable) {
+      const std::scoped_lock lock(mutex_);
+      messages_ = nullptr;
+    }
+    return std::unexpected(explained(*error, "joining"));
+  }
   return Joined{.stream = std::move(*greeting->messages).take_stream(),
                 .port = net::number_of(*answer, "port").value_or(0)};
 }

@@ -31,7 +31,8 @@ class Link {
   // such store there), those of the store.
   static Result<std::shared_ptr<Link>> open(const Target& target);
 
-  // A data connection; `port` is what the host calls it. Errors: as open.
+  // A data connection; `port` is what the host calls it. Errors: as open; unavailable if the host has ended
+  // the link, too, and then it is not alive.
   struct Joined {
     std::unique_ptr<net::Stream> stream;
     std::uint64_t port = 0;
@@ -42,6 +43,8 @@ class Link {
   // link is of no more use.
   Result<net::Message> ask(const net::Message& message);
   [[nodiscard]] bool is_alive();
+  // Of the store.
+  [[nodiscard]] Atomics atomics() const { return atomics_; }
 
  private:
   explicit Link(Target target) : target_(std::move(target)) {}
@@ -54,6 +57,7 @@ class Link {
   [[nodiscard]] Error explained(Error error, const char* step) const;
 
   const Target target_;
+  Atomics atomics_ = Atomics::processor;
   std::mutex mutex_;
   std::unique_ptr<net::Messages> messages_;  // null: it has ended
   std::string id_;

@@ -5,7 +5,7 @@
 //   client  {"protocol": 1, "nonce": C}
 //   host    {"protocol": 1, "nonce": H}
 //   client  {"open": store, "proof": proof(key; "open", H, C, store)}
-//   host    {"proof": proof(key; "host", H, C, store), "link": id}
+//   host    {"proof": proof(key; "host", H, C, store), "link": id, "device_atomics": false}
 //
 // Both now share a secret, digest(key; "link", H, C). With it the client joins data connections, one for each
 // session, which greet alike and then carry operations (tcp/wire.h) and no messages any more:

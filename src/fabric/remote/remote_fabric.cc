@@ -1,5 +1,7 @@
 #include "fabric/remote/remote_fabric.h"
 
+#include <fmt/format.h>
+
 #include "fabric/tcp/tcp_port.h"
 #include "fabric/verbs/verbs_port.h"
 
@@ -8,6 +10,12 @@ namespace loch::fabric::remote {
 Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target) {
   auto link = Link::open(target);
   if (!link) return std::unexpected(std::move(link.error()));
+  if (target.scheme == "tcp" && (*link)->atomics() == Atomics::device) {
+    return fail(
+        Errc::incompatible, "open",
+        fmt::format("{}: the words of this store are changed by an RDMA device; open it as verbs://{}/{}",
+                    target.text(), target.host.text(), target.store));
+  }
   return std::shared_ptr<RemoteFabric>(new RemoteFabric(target, std::move(*link)));
 }
 
@@ -25,6 +33,12 @@ std::unique_ptr<Port> RemoteFabric::connect() {
   auto link = this->link();
   if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
   auto joined = (*link)->join();
+  if (!joined && !(*link)->is_alive()) {
+    // The host had ended it before this end could know.
+    link = this->link();
+    if (link) joined = (*link)->join();
+  }
+  if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
   if (target_.scheme == "verbs")
     return std::make_unique<verbs::VerbsPort>(*this, target_, *link, std::move(joined));
   return std::make_unique<tcp::TcpPort>(*this, std::move(*link), std::move(joined));

@@ -21,8 +21,7 @@ class RemoteFabric final : public Fabric {
   std::unique_ptr<Port> connect() override;
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
   void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
-  // The host's agent uses the processor's own.
-  [[nodiscard]] bool atomics_coherent() const override { return true; }
+  [[nodiscard]] Atomics atomics() const override { return atomics_; }
   // Nobody knows better than the host, which says so when a session begins.
   [[nodiscard]] bool is_published() const override { return true; }
   [[nodiscard]] std::string location() const override { return target_.text(); }
@@ -35,12 +34,13 @@ class RemoteFabric final : public Fabric {
 
  private:
   RemoteFabric(Target target, std::shared_ptr<Link> link)
-      : target_(std::move(target)), link_(std::move(link)) {}
+      : target_(std::move(target)), atomics_(link->atomics()), link_(std::move(link)) {}
   // The link, or a new one. Errors: as Link::open.
   Result<std::shared_ptr<Link>> link() const;
   void learn_length(RegionId region, std::uint64_t length_bytes);
 
   const Target target_;
+  const Atomics atomics_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Link> link_;
   std::array<std::atomic<std::uint64_t>, 256> lengths_{};  // any RegionId, since addresses are input

@@ -30,6 +30,8 @@ std::string store_path(const std::string& name, const Access& access) {
   return access.directory + "/" + store_prefix + name;
 }
 
+std::string device_atomics_path(const std::string& folder) { return folder + "/device-atomics"; }
+
 std::string region_path(const std::string& folder, RegionId region) {
   return fmt::format("{}/region.{}", folder, region);
 }
@@ -47,8 +49,11 @@ bool lock_byte(int fd, std::uint64_t byte, bool want_lock) {
 
 class ShmFabric final : public Fabric {
  public:
-  ShmFabric(std::string folder, bool huge_pages, FileDescriptor present)
-      : folder_(std::move(folder)), huge_pages_(huge_pages), present_(std::move(present)) {}
+  ShmFabric(std::string folder, Atomics atomics, bool huge_pages, FileDescriptor present)
+      : folder_(std::move(folder)),
+        atomics_(atomics),
+        huge_pages_(huge_pages),
+        present_(std::move(present)) {}
 
   std::unique_ptr<Port> connect() override;
 
@@ -74,7 +79,7 @@ class ShmFabric final : public Fabric {
     (*opened)->mapping.collapse(from_bytes, std::min(to_bytes, length_of(**opened)));
   }
 
-  [[nodiscard]] bool atomics_coherent() const override { return true; }
+  [[nodiscard]] Atomics atomics() const override { return atomics_; }
 
   Result<bool> claim_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
@@ -128,6 +133,7 @@ class ShmFabric final : public Fabric {
   Result<Region*> open_region(RegionId id, bool create);
 
   const std::string folder_;
+  const Atomics atomics_;
   const bool huge_pages_;
   const FileDescriptor present_;
   std::mutex mutex_;
@@ -287,6 +293,10 @@ Result<void> build(const std::string& folder, const Plan& plan, mode_t mode, gid
     filled.push_back({mapping->base(), region.length_bytes});
     mappings.push_back(std::move(*mapping));
   }
+  if (plan.atomics == Atomics::device) {
+    if (auto file = create_file(device_atomics_path(folder), mode, group); !file)
+      return std::unexpected(std::move(file.error()));
+  }
   plan.fill(filled);
   return {};
 }
@@ -304,7 +314,18 @@ Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& ac
     }
     return system_error("open", errno, path);
   }
-  return std::make_shared<ShmFabric>(folder, access.huge_pages, std::move(present));
+  struct stat stat{};
+  const bool is_of_device = ::stat(device_atomics_path(folder).c_str(), &stat) == 0;
+  if (is_of_device && !access.lends) {
+    return fail(
+        Errc::incompatible, "open",
+        fmt::format(
+            "the words of '{0}' are changed by an RDMA device, not by this host's processor; open it as "
+            "verbs://HOST/{0}, where lochd lends it",
+            name));
+  }
+  return std::make_shared<ShmFabric>(folder, is_of_device ? Atomics::device : Atomics::processor,
+                                     access.huge_pages, std::move(present));
 }
 
 Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& access, const Plan& plan) {
@@ -342,7 +363,9 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
     return system_error("create", errno, folder);
   }
   building.published();
-  return attach(name, access);
+  Access lends = access;
+  lends.lends = true;
+  return attach(name, lends);
 }
 
 Result<void> destroy(const std::string& name, const Access& access) {

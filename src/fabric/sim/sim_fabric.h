@@ -91,7 +91,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
         clock_(sim_->simulation(), drift_ppm) {}
 
   std::unique_ptr<Port> connect() override;
-  [[nodiscard]] bool atomics_coherent() const override { return false; }
+  [[nodiscard]] Atomics atomics() const override { return Atomics::device; }
   [[nodiscard]] base::Clock clock() const override {
     return remote() ? clock_.clock() : sim_->simulation().clock();
   }

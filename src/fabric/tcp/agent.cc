@@ -31,6 +31,7 @@ struct Agent::Connection {
   Id id = 0;
   std::unique_ptr<net::Stream> stream;
   std::shared_ptr<Fabric> memory;
+  bool may_change = false;            // a store whose words a device changes is not the agent's to change
   std::shared_ptr<Endpoint> regions;  // of the agent's thread
   std::vector<std::byte> in;          // the beginning of an operation
   std::vector<std::byte> out;         // answers that could not be sent yet
@@ -68,6 +69,7 @@ void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabr
   auto connection = std::make_shared<Connection>();
   connection->id = id;
   connection->stream = std::move(stream);
+  connection->may_change = memory->atomics() == Atomics::processor;
   connection->memory = std::move(memory);
   connection->last_heard = base::Clock().now();
   {
@@ -267,6 +269,7 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
   if (is_atomic && head.offset_bytes % word_bytes != 0) at = nullptr;
+  if (kind != Operation::Kind::read && !connection.may_change) at = nullptr;
   AnswerHead told{.status = static_cast<std::uint8_t>(at == nullptr ? Status::bad_address : Status::done),
                   .kind = head.kind,
                   .number = head.number,

@@ -238,9 +238,7 @@ bool TcpPort::take_answer_head() {
   if (piece == nullptr || (!is_bad && head.status != static_cast<std::uint8_t>(Status::done)) ||
       head.kind != static_cast<std::uint8_t>(piece->operation->kind) || head.number != piece->number ||
       head.length_bytes != expected) {
-    sever({.code = Errc::unavailable,
-           .operation = "fabric",
-           .detail = fmt::format("{}: an answer that nobody asked for", fabric_.location())});
+    sever({.code = Errc::unavailable, .operation = "fabric", .detail = "an answer that nobody asked for"});
     return false;
   }
   if (is_bad) piece->operation->bad_address = true;
@@ -282,10 +280,7 @@ bool TcpPort::check_deadlines() {
   const bool is_late = std::ranges::any_of(
       flights_, [now](const auto& flight) { return flight->outcome.has_value() && now > flight->deadline; });
   if (is_late) {
-    sever({.code = Errc::timed_out,
-           .operation = "fabric",
-           .detail =
-               fmt::format("{}: no answer in time; it may or may not have happened", fabric_.location())});
+    sever({.code = Errc::timed_out, .operation = "fabric", .detail = "no answer in time"});
   }
   return is_late;
 }
@@ -305,9 +300,7 @@ pollfd TcpPort::awaited() const {
 }
 
 void TcpPort::sever(Error why) {
-  if (why.code != Errc::timed_out) {
-    why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
-  }
+  why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
   why.operation = "fabric";
   severed_ = Error{.code = Errc::unavailable,
                    .operation = "fabric",

@@ -40,8 +40,8 @@ class TcpPort final : public Port {
   [[nodiscard]] pollfd awaited() const;
   // Why the port is over, if it is.
   [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
-  // What the host calls this session.
-  [[nodiscard]] std::uint64_t id() const { return id_; }
+  // The port is over: all that is under way, and all that will be posted, ends with `why`.
+  void sever(Error why);
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
@@ -75,8 +75,6 @@ class TcpPort final : public Port {
   bool settle_flights();
   bool check_deadlines();
   void wait(base::Nanos wait_ns) const;
-  // The port is over: all that is under way, and all that will be posted, ends with `why`.
-  void sever(Error why);
 
   remote::RemoteFabric& fabric_;
   std::shared_ptr<remote::Link> link_;

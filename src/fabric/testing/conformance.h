@@ -32,6 +32,7 @@ struct Backend {
 // For lists of tests, which would show the bytes of it.
 inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 
+// In files. One whose words are a device's to change is mapped to be lent.
 class ShmWorld final : public World {
  public:
   explicit ShmWorld(const Plan& plan)
@@ -44,7 +45,7 @@ class ShmWorld final : public World {
   std::shared_ptr<Fabric> attach() override { return fabric::attach(url_, access_).value(); }
 
  private:
-  Access access_{.group = {}, .huge_pages = false};
+  Access access_{.group = {}, .huge_pages = false, .lends = true};
   std::string url_;
 };
 

@@ -80,7 +80,7 @@ class MemoryFabric : public Fabric {
     return store_->extend(region, length_bytes);
   }
   void prepare(RegionId /*region*/, std::uint64_t /*from_bytes*/, std::uint64_t /*to_bytes*/) override {}
-  [[nodiscard]] bool atomics_coherent() const override { return true; }
+  [[nodiscard]] Atomics atomics() const override { return Atomics::processor; }
   Result<bool> claim_presence(std::uint32_t client);
   void release_presence(std::uint32_t client);
   // Of all numbers that this process holds.

@@ -100,7 +100,7 @@ std::vector<Lender::SessionId> Lender::serve() {
 }
 
 Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory) {
-  Offer offer{.token = net::random_hex(token_bytes), .device_changes = false};
+  Offer offer{.token = net::random_hex(token_bytes), .device_changes = memory->atomics() == Atomics::device};
   sessions_.insert_or_assign(
       session,
       Session{.token = offer.token, .memory = std::move(memory), .device_changes = offer.device_changes});
@@ -119,7 +119,7 @@ void Lender::take_request(Id id, std::string_view token) {
   }
   Session& session = found->second;
   auto device = device_of(id->verbs);
-  if (device) {
+  if (device && may_use(**device, session)) {
     ibv_qp_init_attr wanted{};
     wanted.qp_type = IBV_QPT_RC;
     wanted.send_cq = wanted.recv_cq = (*device)->completions.get();
@@ -142,6 +142,14 @@ void Lender::take_request(Id id, std::string_view token) {
     }
   }
   ::rdma_reject(id.get(), nullptr, 0);
+}
+
+// The atomics of two devices are not atomic against each other, so one alone changes a store.
+bool Lender::may_use(const Device& device, const Session& session) const {
+  return !session.device_changes || std::ranges::none_of(sessions_, [&](const auto& other) {
+    return other.second.memory == session.memory && other.second.device != nullptr &&
+           other.second.device.get() != &device;
+  });
 }
 
 Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context) {

@@ -64,6 +64,7 @@ class Lender {
 
   Lender() = default;
   void take_request(Id id, std::string_view token);
+  [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context);
 
   EventChannel events_;

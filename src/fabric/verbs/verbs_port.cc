@@ -284,11 +284,9 @@ void VerbsPort::finish(const Piece& piece) {
 
 bool VerbsPort::check() {
   if (!severed_ && flights_.any_late(base::Clock().now())) {
-    sever({.code = Errc::timed_out,
-           .detail =
-               fmt::format("{}: no answer in time; it may or may not have happened", fabric_.location())});
+    sever({.code = Errc::timed_out, .detail = "no answer in time"});
   } else if (!severed_ && agent_.severed()) {
-    sever(*agent_.severed());
+    sever({.code = Errc::unavailable, .detail = "the connection beside the queue pair was broken off"});
   }
   return severed_.has_value();
 }
@@ -313,9 +311,8 @@ void VerbsPort::wait(base::Nanos wait_ns) {
 }
 
 void VerbsPort::sever(Error why) {
-  if (why.code != Errc::timed_out) {
-    why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
-  }
+  if (!agent_.severed()) agent_.sever(why);
+  why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
   why.operation = "fabric";
   severed_ = Error{.code = Errc::unavailable,
                    .operation = "fabric",

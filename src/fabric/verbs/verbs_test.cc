@@ -15,12 +15,15 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "127.0.0.1";
 }
 
-std::unique_ptr<HostWorld> verbs_world(const Plan& plan) {
+std::unique_ptr<HostWorld> verbs_world(Plan plan, Atomics atomics) {
+  plan.atomics = atomics;
   return std::make_unique<HostWorld>(plan, "verbs", environment("LOCH_TEST_VERBS_HOST"),
                                      environment("LOCH_TEST_VERBS_CLIENT"));
 }
 
-const std::vector<Backend> backends = {{"Verbs", verbs_world}};
+const std::vector<Backend> backends = {
+    {"Verbs", [](const Plan& plan) { return verbs_world(plan, Atomics::device); }},
+    {"VerbsAndAgent", [](const Plan& plan) { return verbs_world(plan, Atomics::processor); }}};
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
                          [](const auto& info) { return info.param.name; });

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# In a guest: the hash store over verbs, on three nodes.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
+nodes_up 3
+"$1" --gtest_brief=1 "${@:2}"

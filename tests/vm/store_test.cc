@@ -1,0 +1,162 @@
+// The hash store over verbs: lochd on one node, clients on others and on its own, with a network that loses
+// packets and cables that are cut. For the nodes of nodes.sh.
+#include <fmt/format.h>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <memory>
+#include <thread>
+
+#include "tests/store_processes.h"
+
+namespace loch::tests {
+namespace {
+
+constexpr const char* host = "10.0.0.1";
+constexpr const char* far = "10.0.0.2";
+constexpr const char* farther = "10.0.0.3";
+constexpr const char* url = "verbs://10.0.0.1/test";
+
+class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Atomics> {
+ protected:
+  Result<Store> open_store(const Options& options) override {
+    Options made = options;
+    made.atomics = GetParam();
+    if (auto created = Store::create("shm://test", made); !created)
+      return std::unexpected(std::move(created.error()));
+    start_lochd();
+    Options remote = options;
+    remote.mode = Options::Mode::attach;
+    remote.source_address = far;
+    return Store::open(url, remote);
+  }
+
+  void start_lochd() {
+    const std::filesystem::path config = folder() / "lochd.toml";
+    std::ofstream(config) << fmt::format("listen = [\"{}\"]\nopen_to_all = true\nverbs = true\n", host);
+    const auto began = lochd_output().size();
+    lochd_ = std::make_unique<Process>(Command{.program = LOCH_TEST_LOCHD,
+                                               .arguments = {"--config", config, "--directory", folder()},
+                                               .environment = {},
+                                               .output = folder() / "lochd.log"});
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (lochd_output().find("lends the stores", began) == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << lochd_output();
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  [[nodiscard]] std::string lochd_output() const { return lochd_ != nullptr ? lochd_->output() : ""; }
+
+  // Runs a command of iproute2 that changes the network.
+  void network(const std::string& command) {
+    Process shell({.program = "/bin/sh",
+                   .arguments = {"-c", command},
+                   .environment = {},
+                   .output = folder() / "network.log"});
+    const auto ending = shell.wait(patience);
+    ASSERT_TRUE(ending && ending->exit_code == 0) << command << '\n' << shell.output();
+  }
+
+  // Until it does something.
+  static void await_work(const Worker& worker) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    std::error_code none;
+    constexpr std::uintmax_t some_operations = 4'096;
+    while (std::filesystem::file_size(worker.history, none) + 1 < some_operations) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << worker.process.output();
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+
+  static WorkerSpec worker(const char* source) { return {.url = url, .source_address = source, .keys = 3}; }
+
+  std::unique_ptr<Process> lochd_;
+};
+
+// For others to go on meanwhile, also where a processor is emulated.
+constexpr milliseconds a_while{3'000};
+
+TEST_P(VerbsStore, ClientsOfAllNodesAreOne) {
+  std::vector<Worker> workers;
+  for (const char* source : {far, farther, host}) workers.push_back(start(worker(source)));
+  // With a processor's atomics, this node's own clients share the store in its memory.
+  if (GetParam() == Atomics::processor) workers.push_back(start({.keys = 3}));
+  WorkerSpec large = worker(far);
+  large.key_prefix = "large";
+  large.value_bytes = 64;
+  large.value_bytes_max = 300'000;
+  workers.push_back(start(large));
+  for (const Worker& each : workers) await_work(each);
+  for (Worker& each : workers) finish(each);
+  expect_linearizable();
+  expect_accounted_for();
+  expect_memory_back();
+}
+
+TEST_P(VerbsStore, KilledClientsLoseNothing) {
+  WorkerSpec killed = worker(farther);
+  killed.lives = 8;
+  killed.life_us = 1'500'000;
+  Worker dying = start(killed);
+  Worker living = start(worker(far));
+  EXPECT_GT(await(dying).killed, 0U);
+  finish(living);
+  expect_linearizable();
+  expect_accounted_for();
+}
+
+TEST_P(VerbsStore, GoesOnWhilePacketsAreLost) {
+  for (const char* cable : {"v1", "v2", "v3"})
+    network(fmt::format("tc qdisc replace dev {} root netem loss 1%", cable));
+  std::vector<Worker> workers;
+  for (const char* source : {far, farther}) workers.push_back(start(worker(source)));
+  for (const Worker& each : workers) await_work(each);
+  for (Worker& each : workers) finish(each, true);
+  for (const char* cable : {"v1", "v2", "v3"}) network(fmt::format("tc qdisc del dev {} root", cable));
+  expect_linearizable();
+  expect_accounted_for();
+}
+
+// Receive: a client's cable is cut for longer than the host waits for it. Expect: the others go on, it is
+// told that the store is out of reach, and goes on when it is not.
+TEST_P(VerbsStore, ACutCableHoldsUpNobodyElse) {
+  WorkerSpec cut = worker(farther);
+  cut.may_be_cut_off = true;
+  Worker cut_off = start(cut);
+  Worker other = start(worker(far));
+  await_work(cut_off);
+  network("ip link set v3 nomaster");
+  std::this_thread::sleep_for(a_while);
+  network("ip link set v3 master br0");
+  std::this_thread::sleep_for(2 * a_while);
+  const WorkerReport report = finish(cut_off, true);
+  EXPECT_GT(report.timed_out + report.unavailable, 0U) << "it was not cut off";
+  finish(other);
+  expect_linearizable();
+  expect_accounted_for();
+}
+
+// Receive: lochd is killed, and started again. Expect: clients are told, and go on; nothing is lost, since
+// the memory is the host's.
+TEST_P(VerbsStore, LochdIsKilledAndComesBack) {
+  WorkerSpec spec = worker(far);
+  spec.may_be_cut_off = true;
+  Worker client = start(spec);
+  await_work(client);
+  lochd_->signal(SIGKILL);
+  ASSERT_TRUE(lochd_->wait(patience));
+  std::this_thread::sleep_for(a_while / 4);
+  start_lochd();
+  std::this_thread::sleep_for(a_while);
+  const WorkerReport report = finish(client, true);
+  EXPECT_GT(report.timed_out + report.unavailable, 0U) << "it did not notice";
+  expect_linearizable();
+  expect_accounted_for();
+}
+
+INSTANTIATE_TEST_SUITE_P(Atomics, VerbsStore, testing::Values(Atomics::device, Atomics::processor),
+                         [](const auto& info) {
+                           return info.param == Atomics::device ? "Device" : "Processor";
+                         });
+
+}  // namespace
+}  // namespace loch::tests

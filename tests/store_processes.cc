@@ -258,8 +258,10 @@ void StoreProcesses::expect_memory_back() {
     info = store().info();
     ASSERT_TRUE(info.has_value()) << info.error().message();
   } while (!back() && Clock::now() < deadline);
+  const Result<Report> report = store().check();
   EXPECT_TRUE(back()) << info->blocks_free << " free and " << info->blocks_leased << " leased of "
-                      << info->blocks << " blocks";
+                      << info->blocks << " blocks\n"
+                      << (report ? text(*report) : report.error().message());
 }
 
 }  // namespace loch::tests

@@ -1,8 +1,11 @@
 // loch doctor: looks at the host and says what would keep a store from working, or from working fast.
 #include "cmd/doctor.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <iterator>
+#include <memory>
 
 #include "cmd/command.h"
 #include "cmd/json.h"
@@ -22,21 +25,24 @@ const char* status_name(Status status) {
   return "";
 }
 
-std::vector<Finding> examine(const Options& options) {
-  return {probe_directory(options.directory),
-          probe_space(options.directory),
-          probe_round_trip(options),
-          probe_stores(options),
-          probe_memory(options.directory),
-          probe_swap(),
-          probe_huge_pages(options.directory),
-          probe_processor(),
-          probe_clock_source(),
-          probe_locked_memory(),
-          probe_open_files(),
-          probe_address_space(),
-          probe_file_size(),
-          probe_build()};
+std::vector<Finding> examine(const Options& options, const std::string& store) {
+  std::vector<Finding> findings{probe_directory(options.directory),
+                                probe_space(options.directory),
+                                probe_round_trip(options),
+                                probe_stores(options),
+                                probe_memory(options.directory),
+                                probe_swap(),
+                                probe_huge_pages(options.directory),
+                                probe_processor(),
+                                probe_clock_source(),
+                                probe_locked_memory(),
+                                probe_open_files(),
+                                probe_address_space(),
+                                probe_file_size(),
+                                probe_build()};
+  std::ranges::move(probe_rdma(), std::back_inserter(findings));
+  if (!store.empty()) findings.push_back(probe_store(options, store_url(store)));
+  return findings;
 }
 
 Json findings_json(const std::vector<Finding>& findings, bool healthy) {
@@ -59,8 +65,8 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return text;
 }
 
-Exit run_doctor(Context& context) {
-  const std::vector<Finding> findings = examine(context.options(Work::point));
+Exit run_doctor(Context& context, const std::string& store) {
+  const std::vector<Finding> findings = examine(context.options(Work::point), store);
   bool healthy = true;
   for (const Finding& finding : findings) healthy = healthy && finding.status != Status::fail;
   if (context.globals.json) {
@@ -95,8 +101,10 @@ std::optional<std::uint64_t> field_of(const std::string& path, const std::string
 }
 
 void add_doctor(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Look at this host: memory, huge pages, processor, limits");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Look at this host: memory, huge pages, processor, limits, network devices");
+  auto store = std::make_shared<std::string>();
+  command->add_option("STORE", *store, "A store on another host to look at too")->type_name("");
   command->footer(
       "Each finding is OK, WARN (works, but not as well as it could) or FAIL, with a line on how to mend "
       "it.\n"
@@ -104,8 +112,10 @@ void add_doctor(CLI::App& app, Context& context) {
       "Examples:\n"
       "  loch doctor\n"
       "  loch --directory /mnt/huge doctor\n"
+      "  loch doctor verbs://10.0.0.1/sessions\n"
       "  loch --json doctor | jq '.findings[] | select(.status != \"OK\")'");
-  command->callback([&context] { context.run = [&context] { return run_doctor(context); }; });
+  command->callback(
+      [store, &context] { context.run = [store, &context] { return run_doctor(context, *store); }; });
 }
 
 }  // namespace loch::cmd

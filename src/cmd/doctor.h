@@ -40,6 +40,10 @@ Finding probe_address_space();
 Finding probe_file_size();
 Finding probe_build();
 
+// Networks (doctor_network.cc).
+std::vector<Finding> probe_rdma();                                    // one a port of each device
+Finding probe_store(const Options& options, const std::string& url);  // on another host: opened, and timed
+
 // The first line of a small file such as those in /proc and /sys; nothing if it can not be read.
 std::optional<std::string> first_line(const std::string& path);
 // The number after `field` in a file of "Field:  1234 kB" lines, in bytes where it says kB.

@@ -48,7 +48,9 @@ void StoreMemory::initialize_control(std::byte* control, const Geometry& geometr
 Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric) {
   const std::string location = fabric->location();
   fabric::Endpoint endpoint(fabric, fabric->connect());
-  if (endpoint.length_bytes(control_region) < control_bytes) {
+  const auto length = endpoint.port().length_bytes(control_region);
+  if (!length && length.error().code != Errc::not_found) return std::unexpected(length.error());
+  if (length.value_or(0) < control_bytes) {
     return fail(Errc::corrupt, "open",
                 fmt::format("{}: its control region is not {} bytes long; it is no store of this version",
                             location, control_bytes));

@@ -71,6 +71,29 @@ TEST_F(Lochd, LendsTheStoresOfItsDirectory) {
   EXPECT_THAT(gone.err, HasSubstr("is lochd running there"));
 }
 
+TEST_F(Lochd, LendsOverRdmaOnlyIfItIsToldToAndCan) {
+  ok({"put", "sessions", "near", "1"});
+  start("127.0.0.1:0");
+  const Outcome untold = loch({"get", "verbs://127.0.0.1:" + port_ + "/sessions", "near"});
+  EXPECT_EQ(untold.exit_code, 3);
+  EXPECT_THAT(untold.err, HasSubstr("set verbs = true in its lochd.toml"));
+
+  // Nobody's RDMA device is at the loopback.
+  const std::string file = write_file("lochd.toml", "verbs = true\n");
+  const Outcome can_not = lochd({"--config", file, "--listen", "127.0.0.1:0", "--directory", folder()});
+  EXPECT_EQ(can_not.exit_code, 1);
+  EXPECT_THAT(can_not.err, HasSubstr("RDMA device"));
+
+  ok({"create", "--atomics", "device", "far"});
+  const Outcome near = loch({"get", "far", "a"});
+  EXPECT_EQ(near.exit_code, 3);
+  EXPECT_THAT(near.err, HasSubstr("open it as verbs://HOST/far"));
+  const Outcome by_tcp = loch({"get", url("far"), "a"});
+  EXPECT_EQ(by_tcp.exit_code, 3);
+  EXPECT_THAT(by_tcp.err, HasSubstr("open it as verbs://127.0.0.1:" + port_ + "/far"));
+  EXPECT_EQ(loch({"create", "--atomics", "somebody", "other"}).exit_code, 2);
+}
+
 TEST_F(Lochd, ComesBackAfterItWasKilled) {
   ok({"put", "sessions", "a", "1"});
   start("127.0.0.1:0");

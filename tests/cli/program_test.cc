@@ -103,6 +103,15 @@ TEST_F(Program, DoctorSaysHowToMendWhatItFinds) {
   EXPECT_NE(ok({"doctor"}).find("OK "), std::string::npos);
 }
 
+TEST_F(Program, DoctorLooksAtNetworkDevicesAndAtAStore) {
+  const auto findings = json({"doctor"})["findings"];
+  EXPECT_TRUE(std::ranges::any_of(
+      findings, [](const auto& finding) { return std::string(finding["subject"]).starts_with("RDMA"); }));
+  const Outcome nobody = run({"--directory", folder(), "doctor", "tcp://127.0.0.1:1/none"});
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_NE(nobody.out.find("is lochd running there"), std::string::npos) << nobody.out;
+}
+
 TEST_F(Program, DoctorFailsWithoutADirectory) {
   const Outcome outcome = run({"--directory", folder() + "/missing", "doctor"});
   EXPECT_EQ(outcome.exit_code, 1);

@@ -128,8 +128,8 @@ TEST_P(VerbsStore, ACutCableHoldsUpNobodyElse) {
   std::this_thread::sleep_for(a_while);
   network("ip link set v3 master br0");
   std::this_thread::sleep_for(2 * a_while);
-  const WorkerReport report = finish(cut_off, true);
-  EXPECT_GT(report.timed_out + report.unavailable, 0U) << "it was not cut off";
+  // An operation that waits for the agent may well outlive the cut; it is not asked for again before that.
+  EXPECT_GT(finish(cut_off, true).longest_us, 300'000U) << "it was not cut off";
   finish(other);
   expect_linearizable();
   expect_accounted_for();

@@ -461,7 +461,7 @@ Result<Message> HostThread::offer_queue_pair(Id port, const Peer& peer) {
 
 Result<Message> HostThread::lend(Id port, RegionId region, const Message& asked) {
   const auto key = lender_ == nullptr
-                       ? fail(Errc::not_found, "host", "no queue pair")
+                       ? fail(Errc::unavailable, "host", "the session has no queue pair")
                        : lender_->key(port, region, net::number_of(asked, "at").value_or(region_bytes_max));
   if (!key) {
     if (key.error().code != Errc::not_found) log(Level::warning, key.error().message());

@@ -169,7 +169,7 @@ void Lender::remove(SessionId session) { sessions_.erase(session); }
 Result<Lender::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end() || found->second.device == nullptr)
-    return fail(Errc::not_found, "verbs", "the session has no queue pair");
+    return fail(Errc::unavailable, "verbs", "the session has no queue pair");
   Session& its = found->second;
   std::vector<Lent::Part>& parts = its.lent->parts[region];
   const auto after = std::ranges::upper_bound(parts, offset_bytes, {},

@@ -53,8 +53,8 @@ class Lender {
     std::uint64_t address = 0;
     std::uint32_t key = 0;
   };
-  // That around `offset_bytes` of `region`. Errors: not_found (the region does not go as far, or the session
-  // has no queue pair), no_space (of what may be locked), io.
+  // That around `offset_bytes` of `region`. Errors: not_found (the region does not go as far), unavailable
+  // (the session has no queue pair), no_space (of what may be locked), io.
   Result<Key> key(SessionId session, RegionId region, std::uint64_t offset_bytes);
 
  private:

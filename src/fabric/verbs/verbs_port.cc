@@ -140,7 +140,10 @@ const VerbsPort::Key* VerbsPort::key_of(RegionId region, std::uint64_t offset_by
   };
   if (const Key* known = find(); known != nullptr) return known;
   const auto answer = link_->ask({{"do", "key"}, {"port", id_}, {"region", region}, {"at", offset_bytes}});
-  if (!answer) return nullptr;
+  if (!answer) {
+    if (answer.error().code != Errc::not_found) trouble_ = answer.error();
+    return nullptr;
+  }
   const Key key{.from_bytes = net::number_of(*answer, "from").value_or(0),
                 .length_bytes = net::number_of(*answer, "bytes").value_or(0),
                 .address = net::number_of(*answer, "address").value_or(0),
@@ -177,6 +180,7 @@ std::optional<std::size_t> VerbsPort::take_buffer(std::size_t bytes) {
 std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Operation& operation,
                                           std::size_t from) {
   if (from == 0 && !is_covered(operation)) {
+    if (trouble_) return std::nullopt;
     operation.bad_address = true;
     return operation.length_bytes;
   }
@@ -231,6 +235,7 @@ void VerbsPort::ring() {
   beat();
   flights_.ask(base::Clock().now(), [this](remote::Flights::Flight& flight, Operation& operation,
                                            std::size_t from) { return put(flight, operation, from); });
+  if (trouble_) return sever({.code = Errc::unavailable, .detail = trouble_->detail});
   if (chained_ == 0) return;
   chain_[chained_ - 1].send_flags |= IBV_SEND_SIGNALED;
   chained_ = 0;

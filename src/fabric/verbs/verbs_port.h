@@ -83,6 +83,7 @@ class VerbsPort final : public Port {
   std::uint64_t id_ = 0;
   tcp::TcpPort agent_;
   std::optional<Error> severed_;  // then there is no queue pair
+  std::optional<Error> trouble_;  // of asking the host for keys
   bool device_changes_ = false;   // else the agent does
   Beat beat_;
   base::Nanos beaten_ns_ = 0;

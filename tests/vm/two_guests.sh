@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# two_guests.sh LOCHD LOCH: two guests with a kernel each, joined by a cable: lochd in the one, clients in the other.
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+lochd=$1
+loch=$2
+store=verbs://10.0.0.1/test
+
+device() { # device ADDRESS: of the guest's only cable
+  ip link set eth0 up
+  ip addr add "$1/24" dev eth0
+  rdma link add d0 type rxe netdev eth0
+  sleep 0.5
+}
+
+if [[ ${3:-} == host ]]; then
+  device 10.0.0.1
+  "$loch" create --atomics device test
+  printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/tmp/lochd.toml
+  "$lochd" --config /tmp/lochd.toml &
+  # Until the other guest is done.
+  for _ in $(seq 400); do
+    if [[ $("$loch" get "$store" done 2>/dev/null) == yes ]]; then
+      kill %1
+      wait %1
+      exit
+    fi
+    sleep 0.5
+  done
+  exit 1
+fi
+
+if [[ ${3:-} == client ]]; then
+  device 10.0.0.2
+  for _ in $(seq 200); do
+    if "$loch" exists "$store" nothing >/dev/null 2>&1 || [[ $? == 4 ]]; then break; fi
+    sleep 0.5
+  done
+  "$loch" doctor "$store"
+  for i in $(seq 2000); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/tmp/items
+  "$loch" load "$store" /tmp/items
+  "$loch" load "$store" /tmp/items # again: updates
+  "$loch" dump "$store" | sort | cmp - /tmp/items
+  "$loch" check "$store"
+  # One that is killed in the midst of it.
+  timeout -s KILL 1 sh -c "while :; do '$loch' load '$store' /tmp/items; done" || true
+  "$loch" dump "$store" | sort | cmp - /tmp/items
+  "$loch" put "$store" done yes
+  exit
+fi
+
+# A cable is a connection between two emulators. The port is one that was free a moment ago.
+port=$((20000 + RANDOM % 20000))
+status=0
+"$here/guest.sh" -t 250 -n "socket,model=virtio-net-pci,mac=52:54:00:00:00:01,listen=127.0.0.1:$port" \
+  "$(realpath "${BASH_SOURCE[0]}")" "$lochd" "$loch" host | sed 's/^/host: /' &
+sleep 1
+"$here/guest.sh" -t 250 -n "socket,model=virtio-net-pci,mac=52:54:00:00:00:02,connect=127.0.0.1:$port" \
+  "$(realpath "${BASH_SOURCE[0]}")" "$lochd" "$loch" client | sed 's/^/client: /' || status=$?
+wait %1 || status=$?
+exit "$status"

@@ -156,19 +156,69 @@ TEST_P(SubjectTest, AnotherProcessSeesWhatWasPutAndStoppingLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+// Those over TCP go through loopback, which needs no privileges.
+const Network loopback("tests need no privileges");
+Place over_loopback(const std::string& folder, const char* name) {
+  return {.folder = folder, .name = name, .network = &loopback, .lochd = LOCHD_PROGRAM};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, SubjectTest,
-    testing::Values(Named{"loch", [](const auto& folder,
-                                     const auto& data) { return make_loch(folder, "loch", data); }},
-                    Named{"lmdb", make_lmdb}, Named{"redis", make_redis}, Named{"memcached", make_memcached}),
+    testing::Values(
+        Named{"loch", [](const auto& in, const auto& data) { return make_loch({in, "loch"}, data); }},
+        Named{"lmdb", [](const auto& in, const auto& data) { return make_lmdb({in, "lmdb"}, data); }},
+        Named{"redis", [](const auto& in, const auto& data) { return make_redis({in, "redis"}, data); }},
+        Named{"memcached",
+              [](const auto& in, const auto& data) { return make_memcached({in, "memcached"}, data); }},
+        Named{"loch_over_tcp",
+              [](const auto& in, const auto& data) { return make_loch(over_loopback(in, "loch"), data); }},
+        Named{"redis_over_tcp",
+              [](const auto& in, const auto& data) { return make_redis(over_loopback(in, "redis"), data); }},
+        Named{"memcached_over_tcp",
+              [](const auto& in, const auto& data) {
+                return make_memcached(over_loopback(in, "memcached"), data);
+              }}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Subjects, LochOverTcpReadsRawWordsAndOthersRefuse) {
+  const auto folder = TempFolder::make("/dev/shm").value();
+  const auto dataset = Dataset::make(10, 16, 64).value();
+  const auto loch = make_loch(over_loopback(folder.path(), "loch"), dataset).value();
+  ASSERT_TRUE(loch->start());
+  {
+    const auto session = loch->open().value();
+    Histogram latencies;
+    const auto many = session->raw_reads(0.01, 33, latencies);
+    ASSERT_TRUE(many) << many.error().detail;
+    EXPECT_GE(many->operations, 33u);
+    EXPECT_EQ(latencies.count(), 0u);
+    const auto one = session->raw_reads(0.01, 1, latencies);
+    ASSERT_TRUE(one) << one.error().detail;
+    EXPECT_EQ(latencies.count(), one->operations);
+  }
+  loch->stop();
+  const auto redis = make_redis(over_loopback(folder.path(), "redis"), dataset).value();
+  ASSERT_TRUE(redis->start());
+  Histogram latencies;
+  EXPECT_FALSE(redis->open().value()->raw_reads(0.01, 1, latencies));
+}
+
+TEST(Subjects, WhoBeganBeforeAServerFindsItsPort) {
+  const auto folder = TempFolder::make("/dev/shm").value();
+  const Place place = over_loopback(folder.path(), "some");
+  EXPECT_EQ(place.port(), 0);
+  const auto chosen = place.choose_port();
+  ASSERT_TRUE(chosen) << chosen.error().detail;
+  EXPECT_NE(*chosen, 0);
+  EXPECT_EQ(Place(place).port(), *chosen);
+}
 
 TEST(Subjects, KeysThatAPeerCanNotTakeAreRefusedByName) {
   const auto dataset = Dataset::make(10, 512, 64).value();
-  const auto lmdb = make_lmdb("/dev/shm", dataset);
+  const auto lmdb = make_lmdb({"/dev/shm", "lmdb"}, dataset);
   ASSERT_FALSE(lmdb);
   EXPECT_NE(lmdb.error().detail.find("511"), std::string::npos);
-  const auto memcached = make_memcached("/dev/shm", dataset);
+  const auto memcached = make_memcached({"/dev/shm", "memcached"}, dataset);
   ASSERT_FALSE(memcached);
   EXPECT_NE(memcached.error().detail.find("250"), std::string::npos);
 }

@@ -142,6 +142,9 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     // What rests may have rested by now.
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
+  // What one operation of this session finds or adds is enough for many.
+  const auto turn = co_await getting_blocks_.lock();
+  if (can_carve(size_class)) co_return co_await carve(size_class);
   bool swept = false;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {

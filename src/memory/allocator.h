@@ -23,6 +23,7 @@
 #include <loch/coro/task.h>
 
 #include "coro/background.h"
+#include "coro/mutex.h"
 #include "memory/blocks.h"
 #include "memory/session.h"
 
@@ -42,7 +43,10 @@ class ReuseGuard {
 class Allocator {
  public:
   explicit Allocator(Session& session)
-      : session_(session), endpoint_(session.endpoint()), background_(endpoint_.queue()) {}
+      : session_(session),
+        endpoint_(session.endpoint()),
+        getting_blocks_(endpoint_.queue()),
+        background_(endpoint_.queue()) {}
   ~Allocator() { endpoint_.run(close()); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -165,6 +169,7 @@ class Allocator {
   BlockNumber blocks_seen_ = 0;                   // and how many blocks there were then
   base::Nanos searched_released_at_ = 0;
   base::Nanos left_notes_at_ = 0;
+  coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it
 };
 

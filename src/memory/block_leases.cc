@@ -366,6 +366,8 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
 // dies in between leaves blocks that settle_blocks recognizes.
 coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total) {
   session_.count(Counter::large_allocated);
+  // Else all operations that find nothing add memory, each for itself.
+  const auto turn = co_await getting_blocks_.lock();
   bool swept = false;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {

@@ -123,9 +123,16 @@ TEST_P(SubjectTest, LargeValues) {
 
 TEST_P(SubjectTest, MemoryIsAtLeastWhatWasStored) {
   open(20'000, 64);
-  Room room(*dataset_, 1);
-  for (std::uint64_t id = 0; id < 20'000; ++id) {
-    ASSERT_TRUE(session_->put(room.key(0, id), room.value(0, id, 1)));
+  constexpr std::size_t at_once = 500;
+  Room room(*dataset_, at_once);
+  std::vector<Assignment> assignments(at_once);
+  for (std::uint64_t first = 0; first < 20'000; first += at_once) {
+    for (std::size_t slot = 0; slot < at_once; ++slot) {
+      assignments[slot].key = room.key(slot, first + slot);
+      assignments[slot].value = room.value(slot, first + slot, 1);
+    }
+    session_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) ASSERT_TRUE(assignment.result);
   }
   const auto memory = session_->memory();
   ASSERT_TRUE(memory) << memory.error().detail;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 
 #include "base/fault.h"
 #include "coro/scope.h"
@@ -288,12 +287,21 @@ coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
   auto& notes = notes_[size_class];
   const base::Nanos age_max = note_age_max_in_expiries * session_.geometry().expiry_ns;
   constexpr std::size_t at_once_max = 4096;
+  std::map<BlockNumber, std::uint64_t> released;
   for (std::size_t i = 0; i < at_once_max && !notes.empty(); ++i) {
-    if (notes.front().retired_at + age_max > session_.now()) co_return;
-    const BlockNumber block = block_of(notes.front().item);
-    notes.pop_front();  // before others of this session have a look
-    co_await endpoint_.fetch_add(released_address(block), 1);
+    if (notes.front().retired_at + age_max > session_.now()) break;
+    ++released[block_of(notes.front().item)];
+    notes.pop_front();
   }
+  co_await count_released(&released);
+}
+
+// Tells the blocks how many items they have that nobody has a note of. False when it can not be told.
+coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint64_t>* released) {
+  for (const auto& [block, count] : *released) {
+    if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return false;
+  }
+  co_return true;
 }
 
 coro::Task<Result<void>> Allocator::discard(ItemRef item) {
@@ -326,9 +334,7 @@ coro::Task<void> Allocator::close() {
     std::map<BlockNumber, std::uint64_t> released;
     for (const Note& note : notes_[c]) ++released[block_of(note.item)];
     notes_[c].clear();
-    for (const auto& [block, count] : released) {
-      if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return;
-    }
+    if (!co_await count_released(&released)) co_return;
     if (!co_await close_carving(static_cast<std::uint8_t>(c))) co_return;
   }
   notes_[large_class].clear();

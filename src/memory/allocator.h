@@ -17,6 +17,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -138,7 +139,8 @@ class Allocator {
   coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<void>> clear_items(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
-  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word);
+  enum class Sweep : std::uint8_t { takes_notes, frees };
+  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
   coro::Task<Result<bool>> free_own_large();
   coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
@@ -150,6 +152,7 @@ class Allocator {
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
+  coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
   coro::Task<void> retire_later(ItemRef item, bool moved);
   void refill_soon(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);

@@ -15,6 +15,8 @@ constexpr std::size_t out_bytes_max = 4 * operation_bytes_max;
 constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 // An answer of which so much is missing is not read by way of a buffer.
 constexpr std::size_t direct_bytes_min = 4'096;
+// When so many operations wait to be sent, the host may begin with them while the session still asks for more.
+constexpr std::size_t operations_waiting_max = 64;
 // How long it looks for answers before it sleeps: a little longer than a quick host takes.
 constexpr base::Nanos spin_ns = 50 * base::microsecond_ns;
 
@@ -90,6 +92,8 @@ void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion&
   }
   *flight = {.batch = batch, .deadline = deadline, .done = &done};
   flights_.push_back(std::move(flight));
+  operations_waiting_ += batch.size();
+  if (operations_waiting_ >= operations_waiting_max) flush();
 }
 
 void TcpPort::poll(base::Nanos wait_ns) {
@@ -117,6 +121,7 @@ void TcpPort::flush() {
 
 // Encodes what was posted, as long as there is room.
 void TcpPort::encode() {
+  operations_waiting_ = 0;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
   while (next_flight_ < flights_.size()) {
     Flight& flight = *flights_[next_flight_];
@@ -286,6 +291,7 @@ bool TcpPort::settle_flights() {
 
 bool TcpPort::check_deadlines() {
   const base::Nanos now = base::Clock().now();
+  if (now == std::exchange(deadlines_checked_at_, now)) return false;
   const bool is_late = std::ranges::any_of(
       flights_, [now](const auto& flight) { return flight->outcome.has_value() && now > flight->deadline; });
   if (is_late) {

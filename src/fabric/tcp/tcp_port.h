@@ -1,7 +1,7 @@
 // TcpPort: the way of one session to a store on another host, over a data connection (wire.h).
 //
-// What was posted is sent when the session waits, all of it in one call, and its answers come back in the
-// same order. A read goes right to where it is wanted as soon as it is known to be long.
+// What was posted is sent when the session waits, all of it in one call, or when there is much of it; its answers
+// come back in the same order. A read goes right to where it is wanted as soon as it is known to be long.
 //
 // An answer that does not come in time ends the port: nobody knows whether what was asked for still happens,
 // until the host has broken the connection off. So the port never posts again, and its session's presence
@@ -79,7 +79,9 @@ class TcpPort final : public Port {
   std::size_t next_flight_ = 0;     // the first of them that is not encoded whole,
   std::size_t next_operation_ = 0;  // and where in it to go on
   std::size_t next_from_ = 0;
-  std::deque<Piece> asked_;  // that are encoded and not answered
+  std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded
+  std::deque<Piece> asked_;             // that are encoded and not answered
+  base::Nanos deadlines_checked_at_ = 0;
 
   std::unique_ptr<std::byte[]> out_;
   std::size_t out_begin_ = 0;

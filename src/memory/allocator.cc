@@ -14,7 +14,7 @@ constexpr base::Nanos note_age_max_in_expiries = 4;
 constexpr std::size_t prefetch_distance = 32;
 
 // How many items of a class a remote session claims before it needs them: some, of few bytes together.
-constexpr std::size_t spares_max = 16;
+constexpr std::size_t spares_max = 32;
 constexpr std::size_t spares_wanted(std::uint8_t size_class) {
   constexpr std::size_t bytes_max = 65'536;
   return std::min<std::size_t>(spares_max, bytes_max / class_bytes[size_class]);
@@ -242,12 +242,15 @@ coro::Task<bool> Allocator::claim(Note note) {
 }
 
 coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
+  const auto time = co_await session_.control().read_time();
+  if (!time) co_return std::unexpected(time.error());
+  co_return co_await retire_by(item, *time, moved);
+}
+
+// `time` is no earlier than the unlinking, by the clock that others count their operations by.
+coro::Task<Result<void>> Allocator::retire_by(ItemRef item, base::Nanos time, bool moved) {
   LOCH_FAULT_POINT("retire.before_mark");
   session_.count(Counter::items_retired);
-  // No earlier than the unlinking, by the clock that others count their operations by.
-  const auto read = co_await session_.control().read_time();
-  if (!read) co_return std::unexpected(read.error());
-  const base::Nanos time = *read;
   if (auto done = co_await retire_at(item, time, moved); !done) co_return done;
   auto& notes = notes_[item.size_class];
   if (notes.size() < notes_kept_max) {
@@ -263,18 +266,33 @@ coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
 }
 
 coro::Task<void> Allocator::retire_soon(ItemRef item, bool moved) {
-  if (session_.remote()) {
-    background_.start(retire_later(item, moved));
-  } else {
+  if (!session_.remote()) {
     co_await retire(item, moved);
+    co_return;
   }
+  // It counts as a part of the operation that unlinked the item until it is done.
+  unlinked_.push_back({item, moved, session_.begin_operation()});
+  if (std::exchange(retiring_, true)) co_return;
+  background_.start(retire_unlinked());
 }
 
-// Counts as a part of the operation that unlinked the item.
-coro::Task<void> Allocator::retire_later(ItemRef item, bool moved) {
-  const base::Nanos start = session_.begin_operation();
-  co_await retire(item, moved);
-  session_.end_operation(start);
+// All that was unlinked while those before were retired, by one look at the time.
+coro::Task<void> Allocator::retire_unlinked() {
+  while (!unlinked_.empty()) {
+    const std::vector<Unlinked> items = std::exchange(unlinked_, {});
+    if (const auto time = co_await session_.control().read_time()) {
+      std::vector<coro::Task<Result<void>>> retirements;
+      retirements.reserve(items.size());
+      coro::Scope scope(endpoint_.queue());
+      for (const Unlinked& each : items) {
+        retirements.push_back(retire_by(each.item, *time, each.moved));
+        scope.start(retirements.back());
+      }
+      co_await scope.join();
+    }
+    for (const Unlinked& each : items) session_.end_operation(each.start);
+  }
+  retiring_ = false;
 }
 
 coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {

@@ -108,6 +108,12 @@ class Allocator {
       return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
     }
   };
+  // By this remote session, and not yet retired.
+  struct Unlinked {
+    ItemRef item;
+    bool moved = false;
+    base::Nanos start = 0;  // of an operation
+  };
   static constexpr fabric::Address frees_address{control_region, frees_offset};
   // A block that is being cut.
   struct Carving {
@@ -153,7 +159,8 @@ class Allocator {
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
   coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
-  coro::Task<void> retire_later(ItemRef item, bool moved);
+  coro::Task<Result<void>> retire_by(ItemRef item, base::Nanos time, bool moved);
+  coro::Task<void> retire_unlinked();
   void refill_soon(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);
   coro::Task<void> claim_spare(std::uint8_t size_class);
@@ -166,6 +173,8 @@ class Allocator {
   std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
   std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
   std::array<bool, size_class_count> refilling_{};
+  std::vector<Unlinked> unlinked_;
+  bool retiring_ = false;
   BlockNumber next_block_ = 1;  // where the search for a free one goes on
   BlockNumber known_blocks_ = 0;
   std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing

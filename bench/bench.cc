@@ -270,9 +270,11 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
   return {};
 }
 
-// A task that waits for nobody uses the processor all the time, unless others want it too.
+// A task that waits for nobody, or only by looking, uses the processor all the time, unless others want it
+// too.
 void Bench::note_share(const Task& task, std::span<const Outcome> outcomes) {
-  if (task.subject != no_subject && at(task.subject).server() != 0) return;
+  const bool waits = task.subject != no_subject && at(task.subject).server() != 0;
+  if (waits && task.act != Act::raw_reads) return;
   for (const Outcome& outcome : outcomes) {
     if (outcome.lap.elapsed_ns == 0) continue;
     shares_.push_back(static_cast<double>(outcome.processor_ns) /

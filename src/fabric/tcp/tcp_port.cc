@@ -15,7 +15,8 @@ constexpr std::size_t out_bytes_max = 4 * operation_bytes_max;
 constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 // An answer of which so much is missing is not read by way of a buffer.
 constexpr std::size_t direct_bytes_min = 4'096;
-// When so many operations wait to be sent, the host may begin with them while the session still asks for more.
+// When so many operations wait to be sent, the host may begin with them while the session still asks for
+// more.
 constexpr std::size_t operations_waiting_max = 64;
 // How long it looks for answers before it sleeps: a little longer than a quick host takes.
 constexpr base::Nanos spin_ns = 50 * base::microsecond_ns;

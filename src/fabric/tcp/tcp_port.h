@@ -1,7 +1,8 @@
 // TcpPort: the way of one session to a store on another host, over a data connection (wire.h).
 //
-// What was posted is sent when the session waits, all of it in one call, or when there is much of it; its answers
-// come back in the same order. A read goes right to where it is wanted as soon as it is known to be long.
+// What was posted is sent when the session waits, all of it in one call, or when there is much of it; its
+// answers come back in the same order. A read goes right to where it is wanted as soon as it is known to be
+// long.
 //
 // An answer that does not come in time ends the port: nobody knows whether what was asked for still happens,
 // until the host has broken the connection off. So the port never posts again, and its session's presence

@@ -9,20 +9,77 @@
 #include "bench/clock.h"
 #include "bench/cores.h"
 #include "bench/dataset.h"
+#include "bench/suite.h"
 
 namespace loch::bench {
 namespace {
 
 constexpr double share_quiet = 0.97;
 
-Result<std::unique_ptr<Subject>> make_subject(const std::string& name, const std::string& folder,
-                                              const Dataset& own, const Dataset& of_peers) {
-  if (name == "loch") return make_loch(folder, name, own);
-  if (name == "lmdb") return make_lmdb(folder, of_peers);
-  if (name == "redis") return make_redis(folder, of_peers);
-  if (name == "memcached") return make_memcached(folder, of_peers);
+Result<std::unique_ptr<Subject>> make_subject(const std::string& kind, Place place, const Dataset& dataset) {
+  if (kind == "loch") return make_loch(std::move(place), dataset);
+  if (kind == "lmdb") return make_lmdb(std::move(place), dataset);
+  if (kind == "redis") return make_redis(std::move(place), dataset);
+  if (kind == "memcached") return make_memcached(std::move(place), dataset);
   return fail(Errc::invalid_argument, "bench",
-              fmt::format("no subject is called {}; there are loch, lmdb, redis and memcached", name));
+              fmt::format("no subject is called {}; there are loch, lmdb, redis and memcached", kind));
+}
+
+// Adds what can be had; the notes say what is left out. Errors: of what was asked for by name.
+class Gatherer {
+ public:
+  Gatherer(Report& report, Subjects& subjects) : report_(report), subjects_(subjects) {}
+
+  Result<void> add(const std::string& kind, Place place, const Dataset& dataset) {
+    const std::string name = place.name;
+    auto subject = make_subject(kind, std::move(place), dataset);
+    if (subject) {
+      subjects_.push_back(std::move(*subject));
+    } else if (report_.settings.subjects_given) {
+      return std::unexpected(std::move(subject.error()));
+    } else {
+      report_.notes.push_back(fmt::format("{} is left out: {}", name, subject.error().detail));
+    }
+    return {};
+  }
+
+ private:
+  Report& report_;
+  Subjects& subjects_;
+};
+
+Result<void> add_here(Gatherer& gatherer, const Settings& settings, const std::string& folder) {
+  const std::uint64_t peer_items = settings.peer_items == 0 ? settings.items : settings.peer_items;
+  const auto own = Dataset::make(settings.items, settings.key_bytes, settings.value_bytes);
+  if (!own) return std::unexpected(own.error());
+  const auto of_peers = Dataset::make(peer_items, settings.key_bytes, settings.value_bytes);
+  if (!of_peers) return std::unexpected(of_peers.error());
+  const auto large = Dataset::make(settings.large_items, settings.key_bytes, settings.large_value_bytes);
+  if (!large) return std::unexpected(large.error());
+  for (const std::string& kind : settings.subjects) {
+    auto added = gatherer.add(kind, {.folder = folder, .name = kind}, kind == "loch" ? *own : *of_peers);
+    if (added && kind == "loch") added = gatherer.add(kind, {.folder = folder, .name = "loch-large"}, *large);
+    if (!added) return added;
+  }
+  return {};
+}
+
+Result<void> add_over_tcp(Gatherer& gatherer, const Settings& settings, const std::string& folder,
+                          const Network& network) {
+  const auto small = Dataset::make(settings.network_items, settings.key_bytes, settings.value_bytes);
+  if (!small) return std::unexpected(small.error());
+  const auto large =
+      Dataset::make(network_large_items(settings), settings.key_bytes, network_large_value_bytes);
+  if (!large) return std::unexpected(large.error());
+  for (const std::string& kind : settings.subjects) {
+    if (kind == "lmdb") continue;  // it has no server
+    for (const bool is_large : {false, true}) {
+      Place place{
+          .folder = folder, .name = over_tcp(kind, is_large), .network = &network, .lochd = settings.lochd};
+      if (auto added = gatherer.add(kind, std::move(place), is_large ? *large : *small); !added) return added;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -36,10 +93,12 @@ double median(std::vector<double> values) {
 
 double Series::rate() const { return median(rates); }
 
-double rate_ratio(const Series& one, const Series& other) {
+double rate_ratio(const Series& one, const Series& other) { return median_ratio(one.rates, other.rates); }
+
+double median_ratio(const std::vector<double>& one, const std::vector<double>& other) {
   std::vector<double> ratios;
-  for (std::size_t round = 0; round < std::min(one.rates.size(), other.rates.size()); ++round) {
-    if (one.rates[round] > 0) ratios.push_back(other.rates[round] / one.rates[round]);
+  for (std::size_t round = 0; round < std::min(one.size(), other.size()); ++round) {
+    if (one[round] > 0) ratios.push_back(other[round] / one[round]);
   }
   return median(std::move(ratios));
 }
@@ -52,40 +111,30 @@ Result<Bench> Bench::make(const Settings& settings) {
   if (!built_for_speed())
     report.notes.emplace_back("this build is not made for speed: its figures mean nothing");
 
-  const std::uint64_t peer_items = settings.peer_items == 0 ? settings.items : settings.peer_items;
-  const auto own = Dataset::make(settings.items, settings.key_bytes, settings.value_bytes);
-  if (!own) return std::unexpected(own.error());
-  const auto of_peers = Dataset::make(peer_items, settings.key_bytes, settings.value_bytes);
-  if (!of_peers) return std::unexpected(of_peers.error());
-  const auto large = Dataset::make(settings.large_items, settings.key_bytes, settings.large_value_bytes);
-  if (!large) return std::unexpected(large.error());
-
   auto folder = TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(std::move(folder.error()));
   Subjects subjects;
-  for (const std::string& name : settings.subjects) {
-    auto subject = make_subject(name, folder->path(), *own, *of_peers);
-    if (subject) {
-      subjects.push_back(std::move(*subject));
-    } else if (settings.subjects_given) {
-      return std::unexpected(std::move(subject.error()));
-    } else {
-      report.notes.push_back(fmt::format("{} is left out: {}", name, subject.error().detail));
-    }
-  }
-  if (std::ranges::find(settings.subjects, "loch") != settings.subjects.end()) {
-    auto subject = make_loch(folder->path(), "loch-large", *large);
-    if (!subject) return std::unexpected(std::move(subject.error()));
-    subjects.push_back(std::move(*subject));
+  Gatherer gatherer(report, subjects);
+  if (auto added = add_here(gatherer, settings, folder->path()); !added)
+    return std::unexpected(std::move(added.error()));
+  std::unique_ptr<Network> network;
+  if (settings.wants("network")) {
+    // Before the workers begin, which are clients.
+    network = std::make_unique<Network>(Network::make(folder->path() + "/network.log"));
+    report.network = network->text();
+    if (auto added = add_over_tcp(gatherer, settings, folder->path(), *network); !added)
+      return std::unexpected(std::move(added.error()));
   }
   auto pool = Pool::make(settings.processes, [&] { return make_work(subjects, folder->path()); });
   if (!pool) return std::unexpected(std::move(pool.error()));
-  return Bench(std::move(report), std::move(*folder), std::move(subjects), std::move(*pool));
+  return Bench(std::move(report), std::move(*folder), std::move(network), std::move(subjects),
+               std::move(*pool));
 }
 
-Bench::Bench(Report report, TempFolder folder, Subjects subjects, Pool pool)
+Bench::Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool)
     : report_(std::move(report)),
       folder_(std::move(folder)),
+      network_(std::move(network)),
       subjects_(std::move(subjects)),
       confined_(subjects_.size(), false),
       pool_(std::move(pool)) {
@@ -106,8 +155,9 @@ std::optional<std::uint32_t> Bench::subject(std::string_view name) const {
 
 std::vector<std::uint32_t> Bench::peers() const {
   std::vector<std::uint32_t> chosen;
-  for (std::uint32_t i = 0; i < subjects_.size(); ++i) {
-    if (!subjects_[i]->name().starts_with("loch")) chosen.push_back(i);
+  for (const std::string& kind : settings().subjects) {
+    const auto found = subject(kind);
+    if (found && kind != "loch") chosen.push_back(*found);
   }
   return chosen;
 }
@@ -118,10 +168,20 @@ Result<void> Bench::load(std::uint32_t subject, std::uint64_t first, std::uint64
   Task loading = task(Act::load, subject);
   loading.first = first;
   loading.last = last;
+  return load(loading, pool_.size());
+}
+
+Result<void> Bench::load_by_one(std::uint32_t subject) {
+  Task loading = task(Act::load, subject);
+  loading.last = at(subject).dataset().items();
+  return load(loading, 1);
+}
+
+Result<void> Bench::load(Task loading, std::size_t workers) {
   const std::uint64_t start_ns = now_ns();
-  const auto outcomes = pool_.run(loading, pool_.size());
+  const auto outcomes = pool_.run(loading, workers);
   if (!outcomes) return std::unexpected(outcomes.error());
-  say("loaded {} items into {} in {:.1f} s", last - first, at(subject).name(),
+  say("loaded {} items into {} in {:.1f} s", loading.last - loading.first, at(loading.subject).name(),
       static_cast<double>(now_ns() - start_ns) / 1e9);
   return {};
 }
@@ -178,7 +238,7 @@ Result<std::vector<Series>> Bench::alternate(std::span<const Planned> planned) {
 
 Result<std::span<const Outcome>> Bench::run(const Task& task, std::size_t processes) {
   const pid_t server = task.subject == no_subject ? 0 : at(task.subject).server();
-  if (server != 0) confine(server, task.confined);
+  if (server != 0) confine(server, task.server_cores);
   return pool_.run(task, processes);
 }
 
@@ -187,12 +247,22 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
   for (std::size_t i = 0; i < planned.size(); ++i) {
     Task task = planned[i].task;
     task.seed = base::mix(settings().seed + round);  // other items in every round, the same in every run
+    const pid_t server = task.subject == no_subject ? 0 : at(task.subject).server();
+    const std::uint64_t server_before_ns = server == 0 ? 0 : processor_time_ns(server);
     const auto outcomes = run(task, planned[i].processes);
     if (!outcomes) return std::unexpected(outcomes.error());
     double rate = 0;
+    std::uint64_t operations = 0;
     for (const Outcome& outcome : *outcomes) {
       const double ns = outcome.lap.ns_per_operation();
       rate += ns > 0 ? 1e9 / ns : 0;
+      operations += outcome.lap.operations;
+      series[i].reads.merge(outcome.reads);
+      series[i].writes.merge(outcome.writes);
+    }
+    if (server != 0 && operations != 0) {
+      series[i].server_ns.push_back(static_cast<double>(processor_time_ns(server) - server_before_ns) /
+                                    static_cast<double>(operations));
     }
     note_share(task, *outcomes);
     series[i].rates.push_back(rate);
@@ -200,9 +270,11 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
   return {};
 }
 
-// A task that waits for nobody uses the processor all the time, unless others want it too.
+// A task that waits for nobody, or only by looking, uses the processor all the time, unless others want it
+// too.
 void Bench::note_share(const Task& task, std::span<const Outcome> outcomes) {
-  if (task.subject != no_subject && at(task.subject).server() != 0) return;
+  const bool waits = task.subject != no_subject && at(task.subject).server() != 0;
+  if (waits && task.act != Act::raw_reads) return;
   for (const Outcome& outcome : outcomes) {
     if (outcome.lap.elapsed_ns == 0) continue;
     shares_.push_back(static_cast<double>(outcome.processor_ns) /
@@ -229,7 +301,7 @@ Result<Bench::Mixed> Bench::mixed(std::uint32_t subject, const Mix& mix, std::ui
   mixing.seconds = seconds;
   mixing.latencies = latencies;
   mixing.insert_base = next_ids_[subject];
-  mixing.confined = confined_[subject];
+  if (confined_[subject]) mixing.cores = mixing.server_cores = Cores::first;
   const auto outcomes = run(mixing, processes);
   if (!outcomes) return std::unexpected(outcomes.error());
   Mixed result;

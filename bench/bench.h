@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <fmt/format.h>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,13 +19,13 @@
 #include <loch/error.h>
 
 #include "bench/figure.h"
+#include "bench/network.h"
 #include "bench/pool.h"
 #include "bench/temp_folder.h"
 #include "bench/worker.h"
 
 namespace loch::bench {
 
-// With `task.confined` the subject's server is confined to the same core.
 struct Planned {
   Task task;
   std::uint32_t processes = 1;
@@ -33,6 +34,9 @@ struct Planned {
 // The rates of one measurement, round by round, in operations a second of all its processes together.
 struct Series {
   std::vector<double> rates;
+  std::vector<double> server_ns{};  // processor time of the subject's server for an operation, if it has one
+  Histogram reads{};                // of all rounds, of tasks with `latencies`
+  Histogram writes{};
 
   [[nodiscard]] double rate() const;  // the median
   [[nodiscard]] double ns() const { return rate() <= 0 ? 0 : 1e9 / rate(); }
@@ -40,6 +44,7 @@ struct Series {
 
 // The median over the rounds of: how many times the rate of `other` is that of `one`.
 double rate_ratio(const Series& one, const Series& other);
+double median_ratio(const std::vector<double>& one, const std::vector<double>& other);
 double median(std::vector<double> values);
 
 class Bench {
@@ -54,14 +59,19 @@ class Bench {
     return settings().peer_items == 0 ? settings().items : settings().peer_items;
   }
 
+  // Null when nothing is reached over TCP.
+  [[nodiscard]] const Network* network() const { return network_.get(); }
+
   // The place of a subject in the list; none when it takes no part in this run.
   [[nodiscard]] std::optional<std::uint32_t> subject(std::string_view name) const;
   [[nodiscard]] const Subject& at(std::uint32_t subject) const { return *subjects_[subject]; }
-  [[nodiscard]] std::vector<std::uint32_t> peers() const;
+  [[nodiscard]] std::vector<std::uint32_t> peers() const;  // those on this host
 
   // Starts a subject and puts items `first` to `last` into it, by all workers together.
   Result<void> start(std::uint32_t subject);
   Result<void> load(std::uint32_t subject, std::uint64_t first, std::uint64_t last);
+  // The same by the first worker alone, so that no other has a session.
+  Result<void> load_by_one(std::uint32_t subject);
   void stop(std::uint32_t subject);
   Result<MemoryUse> memory(std::uint32_t subject);
 
@@ -100,14 +110,16 @@ class Bench {
   }
 
  private:
-  Bench(Report report, TempFolder folder, Subjects subjects, Pool pool);
+  Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool);
   static void tell(const std::string& line);
+  Result<void> load(Task loading, std::size_t workers);
   Result<std::span<const Outcome>> run(const Task& task, std::size_t processes);
   void note_share(const Task& task, std::span<const Outcome> outcomes);
   Result<void> run_round(std::span<const Planned> planned, std::uint64_t round, std::vector<Series>& series);
 
   Report report_;
   TempFolder folder_;
+  std::unique_ptr<Network> network_;  // of the subjects that are reached over TCP, if there are any
   Subjects subjects_;
   std::vector<bool> confined_;           // for each subject
   std::vector<double> shares_;           // of its time that a measured process had a processor

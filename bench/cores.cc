@@ -27,13 +27,14 @@ const cpu_set_t& allowed_cores() {
 
 }  // namespace
 
-void confine(pid_t process, bool to_one_core) {
+void confine(pid_t process, Cores wanted) {
   cpu_set_t cores = allowed_cores();
-  if (to_one_core) {
-    int first = 0;
-    while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &cores)) ++first;
+  if (wanted != Cores::all) {
+    int skipped = wanted == Cores::second && CPU_COUNT(&cores) > 1 ? 1 : 0;
+    int core = 0;
+    while (core < CPU_SETSIZE - 1 && (!CPU_ISSET(core, &cores) || skipped-- > 0)) ++core;
     CPU_ZERO(&cores);
-    CPU_SET(first, &cores);
+    CPU_SET(core, &cores);
   }
   const std::string threads = fmt::format("/proc/{}/task", process == 0 ? getpid() : process);
   std::error_code ignored;

@@ -34,12 +34,14 @@ struct Latency {
 Latency latency_of(const Histogram& histogram);
 
 struct Figure {
-  std::string section;  // "floor", "loch", "peers", "processes", "ycsb", "memory", "idle", "simulator"
+  std::string section;  // "floor", "loch", "peers", "processes", "ycsb", "network", "network processor",
+                        // "memory", "idle", "simulator"
   std::string name;     // "get, dependent"
   std::string subject;  // "machine", "loch", "lmdb" ...
   std::uint32_t processes = 1;
   double value = 0;
-  std::string unit = "ns";  // of an operation, all processes together; or "B/item", "us/s", "bytes"
+  std::string unit =
+      "ns";  // of an operation, all processes together; or "processor ns" of one, "B/item", "us/s"
 
   // How many times the floor's time it takes; Loch's rate as a multiple of each peer's at the same operation;
   // the rate as a multiple of one process's.
@@ -57,6 +59,7 @@ struct Report {
   Settings settings;
   Machine machine;
   std::string build;
+  std::string network;  // what the section "network" went over
   std::uint64_t floor_bytes = 0;
   std::uint64_t floor_huge_bytes = 0;
   std::vector<Figure> figures;

@@ -37,7 +37,7 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
       ->capture_default_str();
   app.add_option("--sections", settings.sections, "Parts of the standard suite, by commas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"loch", "large", "idle", "simulator", "peers", "processes", "ycsb"}));
+      ->check(CLI::IsMember({"loch", "large", "idle", "simulator", "peers", "processes", "ycsb", "network"}));
   app.add_option("--subjects", settings.subjects, "What to measure: loch, lmdb, redis, memcached, by commas")
       ->delimiter(',')
       ->check(CLI::IsMember({"loch", "lmdb", "redis", "memcached"}));
@@ -60,6 +60,10 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
   app.add_option("--large-value-bytes", settings.large_value_bytes, "Size of a large value")
       ->capture_default_str();
 
+  app.add_option("--network-items", settings.network_items, "Items of each subject over TCP")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+
   app.add_option("--processes", settings.processes, "Most client processes at once")
       ->check(CLI::Range(1, static_cast<int>(workers_max)))
       ->capture_default_str();
@@ -72,6 +76,8 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
   app.add_option("--seed", settings.seed, "Of all random draws")->capture_default_str();
 
   app.add_option("--simulator", settings.simulator, "The program loch-sim, to be measured too");
+  app.add_option("--lochd", settings.lochd,
+                 "The program lochd, to be measured over TCP; unless told, the one that is installed");
   app.add_option("--directory", settings.directory, "Where stores and sockets are, in memory")
       ->capture_default_str();
   app.add_option("--json", settings.json,

@@ -106,7 +106,7 @@ void Pool::serve(Shared& shared, std::size_t worker, const Work& made) {
       }
       if (slot.quit) break;
       slot.outcome = Outcome{};
-      confine(0, slot.task.confined);
+      confine(0, slot.task.cores);
       work(slot.task, shared, slot.outcome);
       sem_post(&slot.done);
     }

@@ -47,6 +47,16 @@ Report example() {
                             .subject = "loch",
                             .value = 2'000,
                             .target = Target{">= 300 k/s", true}});
+  report.network = "two tins and a string";
+  report.figures.push_back({.section = "network",
+                            .name = "get",
+                            .subject = "redis",
+                            .value = 40'000,
+                            .peer_ratios = {{"redis", 1.5}},
+                            .target = at_least(1.5, 1),
+                            .reads = latency_of(reads)});
+  report.figures.push_back(
+      {.section = "network processor", .name = "idle", .subject = "loch", .value = 800, .unit = "us/s"});
   return report;
 }
 
@@ -66,16 +76,20 @@ TEST(Tables, ShowFiguresRatiosTargetsAndNotes) {
   EXPECT_THAT(text, testing::ContainsRegex("reads +2 +100 us +100 ns +200 us"));
   EXPECT_THAT(text, HasSubstr("Note: redis is left out: it is not here."));
   EXPECT_THAT(text, testing::ContainsRegex("operation of the fabric +2000 ns +500.0 k/s +>= 300 k/s +met"));
-  EXPECT_THAT(text, HasSubstr("2 of 3 targets met; they are stated for 10,000,000 items"));
+  EXPECT_THAT(text, HasSubstr("3 of 4 targets met; they are stated for 10,000,000 items"));
+  EXPECT_THAT(text, HasSubstr("through two tins and a string"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("get +redis +25.0 k/s +40.0 us +100 ns +200 us +1.50 x +>= 1 +met"));
+  EXPECT_THAT(text, testing::ContainsRegex("idle +loch +800.0 us/s"));
   EXPECT_THAT(text, Not(HasSubstr("Memory above")));  // a section without figures has no table
 }
 
 TEST(Json, HoldsEveryFigure) {
   const auto json = nlohmann::json::parse(json_text(example()));
   EXPECT_EQ(json["configuration"]["items"], 1'234'567);
-  EXPECT_EQ(json["targets"], 3);
-  EXPECT_EQ(json["targets_met"], 2);
-  ASSERT_EQ(json["figures"].size(), 5u);
+  EXPECT_EQ(json["targets"], 4);
+  EXPECT_EQ(json["targets_met"], 3);
+  ASSERT_EQ(json["figures"].size(), 7u);
   EXPECT_EQ(json["figures"][1]["peer_ratios"]["lmdb"], 11.2);
   EXPECT_EQ(json["figures"][1]["target"]["met"], true);
   EXPECT_NEAR(json["figures"][1]["operations_per_second"].get<double>(), 1e9 / 108, 1);

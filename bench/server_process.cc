@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sstream>
 #include <sys/prctl.h>
@@ -25,11 +26,12 @@ namespace {
 constexpr int ready_check_ms = 2;  // between two questions whether the server is ready
 
 // In the child, between fork and exec: calls that are safe there, and no others.
-[[noreturn]] void become(char* const* arguments, int log, pid_t parent) {
+[[noreturn]] void become(char* const* arguments, int log, pid_t parent, int network_namespace) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before the line above
   // A Ctrl-C of the terminal is for the benchmark, which then stops its servers.
   setpgid(0, 0);
+  if (network_namespace >= 0 && setns(network_namespace, CLONE_NEWNET) != 0) _exit(127);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   execv(arguments[0], arguments);
@@ -60,8 +62,8 @@ Result<std::string> find_program(const std::string& program, const std::string& 
               fmt::format("{} is not installed; install it with: apt-get install {}", program, package));
 }
 
-Result<ServerProcess> ServerProcess::launch(const std::vector<std::string>& arguments,
-                                            const std::string& log) {
+Result<ServerProcess> ServerProcess::launch(const std::vector<std::string>& arguments, const std::string& log,
+                                            int network_namespace) {
   std::vector<std::string> copies = arguments;
   std::vector<char*> pointers;
   pointers.reserve(copies.size() + 1);
@@ -71,7 +73,7 @@ Result<ServerProcess> ServerProcess::launch(const std::vector<std::string>& argu
   if (output < 0) return fail(Errc::io, "bench", fmt::format("open {}: {}", log, std::strerror(errno)));
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) become(pointers.data(), output, parent);
+  if (child == 0) become(pointers.data(), output, parent, network_namespace);
   const int number = errno;
   close(output);
   if (child < 0) return fail(Errc::io, "bench", fmt::format("fork: {}", std::strerror(number)));
@@ -87,9 +89,9 @@ bool ServerProcess::ended_within(int wait_ms) const {
 
 Result<ServerProcess> ServerProcess::start(const std::vector<std::string>& arguments, const std::string& log,
                                            const std::function<bool()>& ready,
-                                           std::chrono::milliseconds timeout) {
+                                           std::chrono::milliseconds timeout, int network_namespace) {
   const std::uint64_t deadline_ns = now_ns() + static_cast<std::uint64_t>(timeout.count()) * 1'000'000;
-  auto server = launch(arguments, log);
+  auto server = launch(arguments, log, network_namespace);
   if (!server) return server;
   while (!ready()) {
     if (server->ended_within(ready_check_ms)) {

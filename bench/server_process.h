@@ -18,12 +18,14 @@ Result<std::string> find_program(const std::string& program, const std::string& 
 
 class ServerProcess {
  public:
-  // Runs `arguments` (the first is the program's path) with its output in the file `log`, and waits until
-  // `ready` says yes. When this process dies the kernel kills the server. To be called from the main thread,
-  // since a child's fate hangs on the thread that made it. Errors: io, with the end of the log, when the
-  // server ends; timed_out when it is not ready in time; cancelled.
+  // Runs `arguments` (the first is the program's path) with its output in the file `log`, in the network
+  // namespace that a descriptor names (-1: in this process's), and waits until `ready` says yes. When this
+  // process dies the kernel kills the server. To be called from the main thread, since a child's fate hangs
+  // on the thread that made it. Errors: io, with the end of the log, when the server ends; timed_out when it
+  // is not ready in time; cancelled.
   static Result<ServerProcess> start(const std::vector<std::string>& arguments, const std::string& log,
-                                     const std::function<bool()>& ready, std::chrono::milliseconds timeout);
+                                     const std::function<bool()>& ready, std::chrono::milliseconds timeout,
+                                     int network_namespace = -1);
 
   ServerProcess(ServerProcess&& other) noexcept;
   ServerProcess& operator=(ServerProcess&&) = delete;
@@ -38,7 +40,8 @@ class ServerProcess {
                                  std::chrono::milliseconds);
 
   ServerProcess(pid_t id, int handle) : id_(id), handle_(handle) {}
-  static Result<ServerProcess> launch(const std::vector<std::string>& arguments, const std::string& log);
+  static Result<ServerProcess> launch(const std::vector<std::string>& arguments, const std::string& log,
+                                      int network_namespace = -1);
   [[nodiscard]] bool ended_within(int wait_ms) const;
 
   pid_t id_;

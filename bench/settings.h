@@ -1,9 +1,11 @@
 // bench/settings: what a run of the benchmark was asked to do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/workload.h"
@@ -13,7 +15,7 @@ namespace loch::bench {
 struct Settings {
   std::string suite = "standard";  // "standard": all tables; "workload": one mix on each subject
   std::vector<std::string> sections = {"loch",  "large",     "idle", "simulator",
-                                       "peers", "processes", "ycsb"};  // of the standard suite
+                                       "peers", "processes", "ycsb", "network"};  // of the standard suite
   std::vector<std::string> subjects = {"loch", "lmdb", "redis", "memcached"};
   bool subjects_given = false;  // by the user: then one that is not installed is an error
 
@@ -23,6 +25,7 @@ struct Settings {
   std::uint64_t value_bytes = 64;
   std::uint64_t large_items = 8192;
   std::uint64_t large_value_bytes = 128 << 10;
+  std::uint64_t network_items = 500'000;  // of each subject that is reached over TCP
 
   Mix mix{};  // of the suite "workload"
   std::uint32_t processes = 2;
@@ -31,11 +34,17 @@ struct Settings {
   std::uint64_t seed = 1;
 
   std::string simulator;  // the program loch-sim; empty: not measured
+  std::string lochd;      // the program; empty: the one that is installed
   std::string directory = "/dev/shm";
   std::string json;  // files to write; empty: none
   std::string plot;
   bool quiet = false;
   bool require_targets = false;
+
+  // Whether a section is measured.
+  [[nodiscard]] bool wants(std::string_view section) const {
+    return suite == "standard" && std::ranges::find(sections, section) != sections.end();
+  }
 };
 
 }  // namespace loch::bench

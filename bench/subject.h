@@ -17,6 +17,9 @@
 #include <loch/loch.h>
 
 #include "bench/dataset.h"
+#include "bench/histogram.h"
+#include "bench/lap.h"
+#include "bench/place.h"
 
 namespace loch::bench {
 
@@ -39,6 +42,12 @@ class Session {
   virtual void multi_put(std::span<Assignment> assignments) = 0;
 
   virtual Result<MemoryUse> memory() = 0;
+
+  // Beneath keys and values: reads of 8 bytes of the server's memory, `outstanding` at a time; a subject that
+  // has no such thing refuses. One at a time, each is recorded in `latencies`.
+  virtual Result<Lap> raw_reads(double /*seconds*/, std::size_t /*outstanding*/, Histogram& /*latencies*/) {
+    return fail(Errc::invalid_argument, "bench", "this subject has no raw reads");
+  }
 };
 
 // What multi_get and multi_put do: "pipeline of 64".
@@ -58,19 +67,19 @@ class Subject {
 
   virtual Result<void> start() = 0;
   virtual Result<std::unique_ptr<Session>> open() = 0;
+  // A shorter way to put all items, before anything is measured; none unless there is one.
+  virtual Result<std::unique_ptr<Session>> open_to_load() { return nullptr; }
   virtual void stop() noexcept = 0;  // may be called without a start, and twice
 
   // The process id of a subject's server while it runs, 0 when there is none.
   [[nodiscard]] virtual pid_t server() const { return 0; }
 };
 
-// Each keeps its files and sockets in `folder`, which lies in memory.
 // Errors: invalid_argument when the data set is not for this subject, not_found when its server is not
 // installed.
-Result<std::unique_ptr<Subject>> make_loch(const std::string& folder, std::string name,
-                                           const Dataset& dataset);
-Result<std::unique_ptr<Subject>> make_lmdb(const std::string& folder, const Dataset& dataset);
-Result<std::unique_ptr<Subject>> make_redis(const std::string& folder, const Dataset& dataset);
-Result<std::unique_ptr<Subject>> make_memcached(const std::string& folder, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_lmdb(Place place, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_redis(Place place, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_memcached(Place place, const Dataset& dataset);
 
 }  // namespace loch::bench

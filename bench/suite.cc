@@ -51,10 +51,6 @@ std::size_t place_of(Act floor) {
   return static_cast<std::size_t>(std::ranges::find(floors, floor, &FloorMeasured::act) - floors.begin());
 }
 
-bool wanted(const Bench& bench, const char* section) {
-  return std::ranges::find(bench.settings().sections, section) != bench.settings().sections.end();
-}
-
 // Loads Loch; its memory is taken at the number of items that the peers have, and at its own.
 Result<std::uint64_t> load_loch(Bench& bench) {
   const auto loch = bench.subject("loch");
@@ -124,16 +120,17 @@ Result<void> run_suite(Bench& bench) {
     return {};
   }
   using Section = Result<void> (*)(Bench&);
-  constexpr std::array<std::pair<const char*, Section>, 6> sections = {{
+  constexpr std::array<std::pair<const char*, Section>, 7> sections = {{
       {"large", run_large},
       {"idle", run_idle},
       {"simulator", run_simulator},
       {"processes", run_processes},
       {"ycsb", run_ycsb},
       {"peers", run_peers},
+      {"network", run_network},
   }};
   for (const auto& [name, run] : sections) {
-    if (!wanted(bench, name)) continue;
+    if (!bench.settings().wants(name)) continue;
     if (auto done = run(bench); !done) return done;
   }
   return {};
@@ -148,7 +145,7 @@ Result<void> run_loch(Bench& bench) {
   bench.report().floor_huge_bytes = floor->huge_bytes;
 
   const auto loch = bench.subject("loch");
-  const bool with_loch = loch && wanted(bench, "loch") && bench.settings().suite == "standard";
+  const bool with_loch = loch && bench.settings().wants("loch");
   std::vector<Planned> planned;
   for (const FloorMeasured& each : floors) {
     const Task task = bench.task(each.act, each.act == Act::harness ? 0 : no_subject);

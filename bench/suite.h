@@ -19,6 +19,12 @@ Result<void> run_simulator(Bench& bench);  // the simulator's rate
 Result<void> run_peers(Bench& bench);      // each peer against Loch, its memory and its YCSB figures
 Result<void> run_processes(Bench& bench);  // several processes against one
 Result<void> run_ycsb(Bench& bench);
+Result<void> run_network(Bench& bench);  // Loch and the peers that have a server, over TCP
+
+// What the section "network" measures: each subject that has a server, with two data sets.
+inline constexpr std::uint64_t network_large_value_bytes = 16 << 10;
+std::uint64_t network_large_items(const Settings& settings);
+std::string over_tcp(std::string_view subject, bool large);  // its name in the list of subjects
 
 // Throughput and latencies of one mix on one subject, as a figure of the section "ycsb".
 Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes);

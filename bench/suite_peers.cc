@@ -77,7 +77,7 @@ Result<void> compare(Bench& bench, std::uint32_t peer) {
   for (const Compared& each : compared) {
     Task task = bench.task(each.act, peer);
     planned.push_back({.task = task});
-    task.confined = has_server;
+    task.cores = task.server_cores = Cores::first;
     if (has_server) planned.push_back({.task = task});
     if (loch) planned.push_back({.task = bench.task(each.act, *loch)});
   }
@@ -125,8 +125,7 @@ Result<void> run_peer(Bench& bench, std::uint32_t peer) {
   report_memory(bench, name, bench.peer_items(), *memory);
   if (name != "lmdb") compare_memory(bench, name);
   if (auto done = compare(bench, peer); !done) return done;
-  const auto& sections = bench.settings().sections;
-  if (std::ranges::find(sections, "ycsb") != sections.end()) {
+  if (bench.settings().wants("ycsb")) {
     for (const char* mix : {"a", "b", "c", "d", "f"}) {
       if (auto done = run_mix(bench, peer, *find_mix(mix), 1); !done) return done;
     }

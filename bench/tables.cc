@@ -163,6 +163,44 @@ std::string ycsb_table(const Report& report) {
                 table);
 }
 
+std::string network_table(const Report& report) {
+  cmd::Table table("llrrrrrrl");
+  table.add({"operation", "subject", "rate", "time of one", "p50", "p99", "loch is", "target", ""});
+  for (const Figure* figure : report.in("network")) {
+    const auto& latency = figure->reads ? figure->reads : figure->writes;
+    std::vector<std::string> row = {figure->name,
+                                    figure->subject,
+                                    rate_text(figure->rate()),
+                                    time_text(figure->value),
+                                    latency ? time_text(static_cast<double>(latency->p50_ns)) : "",
+                                    latency ? time_text(static_cast<double>(latency->p99_ns)) : "",
+                                    ratio_text(ratio_of(*figure, figure->subject))};
+    add_target(row, *figure);
+    table.add(std::move(row));
+  }
+  return titled(
+      fmt::format("Over TCP, through {}: servers on one core, one client on another,\n{} items of each; one "
+                  "operation at a time, or as many as are named. \"loch is\": how many times as fast.",
+                  report.network, grouped(report.settings.network_items)),
+      table);
+}
+
+std::string network_processor_table(const Report& report) {
+  cmd::Table table("llrrrl");
+  table.add({"operation", "subject", "time", "/ loch's", "target", ""});
+  for (const Figure* figure : report.in("network processor")) {
+    const bool is_idle = figure->unit == "us/s";
+    std::vector<std::string> row = {
+        figure->name, figure->subject,
+        is_idle ? fmt::format("{:.1f} {}", figure->value, figure->unit) : time_text(figure->value),
+        ratio_text(ratio_of(*figure, figure->subject))};
+    add_target(row, *figure);
+    table.add(std::move(row));
+  }
+  return titled(
+      "Processor time of the server for one operation of the table above, in the kernel and outside.", table);
+}
+
 std::string memory_table(const Report& report) {
   cmd::Table table("llrrl");
   table.add({"items", "subject", "B/item", "target", ""});
@@ -223,12 +261,14 @@ std::string header_text(const Report& report) {
 
 std::string tables_text(const Report& report) {
   using Section = std::string (*)(const Report&);
-  constexpr std::array<std::pair<const char*, Section>, 8> sections = {{
+  constexpr std::array<std::pair<const char*, Section>, 10> sections = {{
       {"floor", floor_table},
       {"loch", loch_table},
       {"peers", peers_table},
       {"processes", processes_table},
       {"ycsb", ycsb_table},
+      {"network", network_table},
+      {"network processor", network_processor_table},
       {"memory", memory_table},
       {"idle", idle_table},
       {"simulator", simulator_table},

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "bench/cores.h"
 #include "bench/floor.h"
 #include "bench/histogram.h"
 #include "bench/subject.h"
@@ -24,9 +25,10 @@ enum class Act : std::uint8_t {
   multi_gets,
   puts,  // of keys that are there
   multi_puts,
-  mix,     // as `mix` says, one operation at a time
-  memory,  // answers `memory`
-  close,   // ends the session
+  mix,        // as `mix` says, one operation at a time
+  raw_reads,  // of 8 bytes of the subject's memory, `batch` at a time
+  memory,     // answers `memory`
+  close,      // ends the session
   // On the machine.
   harness,       // what drawing a key, making key and value and checking one costs by itself
   idle,          // sleeps, with the sessions that it has
@@ -53,8 +55,9 @@ struct Task {
   std::uint64_t last = 0;
   std::uint64_t floor_bytes = 0;
   std::uint64_t copy_bytes = 0;
-  bool large_floor = false;  // the floor of large values, a file of its own
-  bool confined = false;     // the workers run on `one_core` alone
+  bool large_floor = false;         // the floor of large values, a file of its own
+  Cores cores = Cores::all;         // where the workers run
+  Cores server_cores = Cores::all;  // where the subject's server does, if it has one
 
   // Set by the pool.
   std::uint32_t worker = 0;

@@ -47,15 +47,39 @@ class Worker {
         outcome.memory = *memory;
         return {};
       }
-      default: {
-        auto session = session_of(task.subject);
-        if (!session) return std::unexpected(std::move(session.error()));
-        return Driver(**session, subjects_[task.subject]->dataset(), task, gathering, outcome).run();
-      }
+      case Act::load:
+        return load(task, gathering, outcome);
+      case Act::raw_reads:
+        return read_raw(task, outcome);
+      default:
+        return drive(task, gathering, outcome);
     }
   }
 
  private:
+  Result<void> drive(const Task& task, Gathering& gathering, Outcome& outcome) {
+    auto session = session_of(task.subject);
+    if (!session) return std::unexpected(std::move(session.error()));
+    return Driver(**session, subjects_[task.subject]->dataset(), task, gathering, outcome).run();
+  }
+
+  Result<void> load(const Task& task, Gathering& gathering, Outcome& outcome) {
+    Subject& subject = *subjects_[task.subject];
+    const auto loader = subject.open_to_load();
+    if (!loader) return std::unexpected(loader.error());
+    if (*loader == nullptr) return drive(task, gathering, outcome);
+    return Driver(**loader, subject.dataset(), task, gathering, outcome).run();
+  }
+
+  Result<void> read_raw(const Task& task, Outcome& outcome) {
+    auto session = session_of(task.subject);
+    if (!session) return std::unexpected(std::move(session.error()));
+    const auto lap = (*session)->raw_reads(task.seconds, task.batch, outcome.reads);
+    if (!lap) return std::unexpected(lap.error());
+    outcome.lap = *lap;
+    return {};
+  }
+
   Result<Session*> session_of(std::uint32_t subject) {
     auto& session = sessions_[subject];
     if (!session) {

@@ -168,13 +168,13 @@ class LmdbSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_lmdb(const std::string& folder, const Dataset& dataset) {
+Result<std::unique_ptr<Subject>> make_lmdb(Place place, const Dataset& dataset) {
   constexpr std::size_t key_bytes_most = 511;  // MDB_MAXKEYSIZE of Debian's build
   if (dataset.key_bytes() > key_bytes_most) {
     return fail(Errc::invalid_argument, "lmdb",
                 fmt::format("keys of {} B: LMDB takes at most {}", dataset.key_bytes(), key_bytes_most));
   }
-  return std::make_unique<LmdbSubject>(folder + "/lmdb", dataset);
+  return std::make_unique<LmdbSubject>(place.folder + "/" + place.name, dataset);
 }
 
 }  // namespace loch::bench

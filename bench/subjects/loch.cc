@@ -1,21 +1,29 @@
-// Loch itself, through its public interface.
-
+// Loch itself, through its public interface: a store in memory that is shared, or one that lochd lends over
+// TCP.
 #include <chrono>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <optional>
 #include <tuple>
+#include <unistd.h>
 #include <utility>
 
 #include <loch/loch.h>
 
+#include "bench/raw_reads.h"
+#include "bench/server_process.h"
 #include "bench/subject.h"
 
 namespace loch::bench {
 namespace {
 
 constexpr std::size_t measured_batch = 16;
+constexpr std::chrono::seconds call_timeout{10};
 
 class LochSession final : public Session {
  public:
-  explicit LochSession(Store store) : store_(std::move(store)) {}
+  LochSession(Store store, std::string url, Options options)
+      : store_(std::move(store)), url_(std::move(url)), options_(std::move(options)) {}
 
   Result<void> get(std::string_view key, std::string& into) override { return store_.get(key, into); }
   Result<void> put(std::string_view key, std::string_view value) override { return store_.put(key, value); }
@@ -32,45 +40,99 @@ class LochSession final : public Session {
     return use;
   }
 
+  Result<Lap> raw_reads(double seconds, std::size_t outstanding, Histogram& latencies) override {
+    auto reads = RawReads::attach(url_, options_.key_file);
+    if (!reads) return std::unexpected(std::move(reads.error()));
+    return reads->run(seconds, outstanding, latencies);
+  }
+
  private:
   Store store_;
+  std::string url_;
+  Options options_;
 };
 
 class LochSubject final : public Subject {
  public:
-  LochSubject(const std::string& folder, std::string name, const Dataset& dataset)
-      : name_(std::move(name)), url_("shm://" + name_), dataset_(dataset) {
-    options_.directory = folder;
-    options_.timeout = std::chrono::seconds(10);
+  LochSubject(Place place, const Dataset& dataset)
+      : place_(std::move(place)), here_("shm://" + place_.name), dataset_(dataset) {
+    options_.directory = place_.folder;
+    options_.timeout = call_timeout;
+    if (place_.network != nullptr) options_.key_file = place_.file("key");
   }
 
-  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] std::string_view name() const override { return place_.name; }
   [[nodiscard]] Batches batches() const override { return {.gets = "16 keys", .puts = "16 keys"}; }
   [[nodiscard]] std::size_t batch() const override { return measured_batch; }
   [[nodiscard]] const Dataset& dataset() const override { return dataset_; }
 
-  Result<void> start() override { return {}; }  // the first session creates the store
-
-  Result<std::unique_ptr<Session>> open() override {
-    auto store = Store::open(url_, options_);
-    if (!store) return std::unexpected(std::move(store.error()));
-    return std::make_unique<LochSession>(std::move(*store));
+  // Without lochd the first session creates the store.
+  Result<void> start() override {
+    if (place_.network == nullptr) return {};
+    if (auto created = Store::open(here_, options_); !created)
+      return std::unexpected(std::move(created.error()));
+    if (auto made = make_key(); !made) return made;
+    const auto port = place_.choose_port();
+    if (!port) return std::unexpected(port.error());
+    const auto ready = [this] { return open().has_value(); };
+    auto server =
+        ServerProcess::start({place_.lochd, "--listen", fmt::format("{}:{}", place_.host(), *port),
+                              "--directory", place_.folder, "--key-file", options_.key_file},
+                             place_.file("log"), ready, std::chrono::seconds(20), place_.network_namespace());
+    if (!server) return std::unexpected(std::move(server.error()));
+    server_.emplace(std::move(*server));
+    return {};
   }
 
-  void stop() noexcept override { std::ignore = Store::destroy(url_, options_); }
+  Result<std::unique_ptr<Session>> open() override {
+    if (place_.network == nullptr) return open(here_);
+    return open(fmt::format("tcp://{}:{}/{}", place_.host(), place_.port(), place_.name));
+  }
+  // What lochd lends is in memory of this host.
+  Result<std::unique_ptr<Session>> open_to_load() override {
+    if (place_.network == nullptr) return nullptr;
+    return open(here_);
+  }
+
+  void stop() noexcept override {
+    server_.reset();
+    std::ignore = Store::destroy(here_, options_);
+  }
+  [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
 
  private:
-  std::string name_;
-  std::string url_;
+  [[nodiscard]] Result<std::unique_ptr<Session>> open(const std::string& url) const {
+    auto store = Store::open(url, options_);
+    if (!store) return std::unexpected(std::move(store.error()));
+    return std::make_unique<LochSession>(std::move(*store), url, options_);
+  }
+
+  // lochd lends nothing beyond its own host without a key.
+  [[nodiscard]] Result<void> make_key() const {
+    const base::FileDescriptor file(
+        ::open(options_.key_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    constexpr std::string_view key = "the key of a benchmark, which guards nothing";
+    if (::write(file.get(), key.data(), key.size()) != static_cast<ssize_t>(key.size()))
+      return fail(Errc::io, "bench", fmt::format("{} can not be written", options_.key_file));
+    return {};
+  }
+
+  Place place_;
+  std::string here_;
   Dataset dataset_;
   Options options_;
+  std::optional<ServerProcess> server_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_loch(const std::string& folder, std::string name,
-                                           const Dataset& dataset) {
-  return std::make_unique<LochSubject>(folder, std::move(name), dataset);
+Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset) {
+  if (place.network != nullptr && place.lochd.empty()) {
+    auto program = find_program("lochd", "loch");
+    if (!program) return std::unexpected(std::move(program.error()));
+    place.lochd = std::move(*program);
+  }
+  return std::make_unique<LochSubject>(std::move(place), dataset);
 }
 
 }  // namespace loch::bench

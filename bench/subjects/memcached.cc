@@ -1,5 +1,5 @@
-// memcached over a Unix socket with one worker thread, by its text protocol. A batch of reads is one `get` of
-// 64 keys, a batch of writes is a pipeline of 64.
+// memcached over a Unix socket or TCP, with one worker thread, by its text protocol. A batch of reads is one
+// `get` of 64 keys, a batch of writes is a pipeline of 64.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bench/server_process.h"
+#include "bench/socket_stream.h"
 #include "bench/subject.h"
-#include "bench/unix_stream.h"
 
 namespace loch::bench {
 namespace {
@@ -25,13 +25,12 @@ std::unexpected<Error> unexpected_line(std::string_view wanted, std::string_view
 
 class MemcachedSession final : public Session {
  public:
-  static Result<std::unique_ptr<MemcachedSession>> open(const std::string& socket) {
-    auto stream = UnixStream::connect(socket, call_timeout_s);
+  static Result<std::unique_ptr<MemcachedSession>> open(Result<SocketStream> stream) {
     if (!stream) return std::unexpected(std::move(stream.error()));
     return std::make_unique<MemcachedSession>(std::move(*stream));
   }
 
-  explicit MemcachedSession(UnixStream stream) : stream_(std::move(stream)) {}
+  explicit MemcachedSession(SocketStream stream) : stream_(std::move(stream)) {}
 
   Result<void> get(std::string_view key, std::string& into) override {
     Lookup lookup{.key = key, .value = std::move(into)};
@@ -159,19 +158,19 @@ class MemcachedSession final : public Session {
     return unexpected_line("STORED", *line);
   }
 
-  UnixStream stream_;
+  SocketStream stream_;
   std::string request_;
 };
 
 class MemcachedSubject final : public Subject {
  public:
-  MemcachedSubject(std::string program, const std::string& folder, const Dataset& dataset)
+  MemcachedSubject(std::string program, Place place, const Dataset& dataset)
       : program_(std::move(program)),
-        socket_(folder + "/memcached.socket"),
-        log_(folder + "/memcached.log"),
+        place_(std::move(place)),
+        socket_(place_.file("socket")),
         dataset_(dataset) {}
 
-  [[nodiscard]] std::string_view name() const override { return "memcached"; }
+  [[nodiscard]] std::string_view name() const override { return place_.name; }
   [[nodiscard]] Batches batches() const override {
     return {.gets = "get of 64 keys", .puts = "pipeline of 64"};
   }
@@ -180,45 +179,51 @@ class MemcachedSubject final : public Subject {
 
   Result<void> start() override {
     const auto ready = [this] {
-      auto session = MemcachedSession::open(socket_);
+      auto session = MemcachedSession::open(connect());
       return session && (*session)->ping();
     };
     // A limit, not a reservation; it must never evict. An item takes up to twice its size in its slab class.
     const std::size_t item_bytes = dataset_.key_bytes() + dataset_.value_bytes() + 64;
     const std::size_t limit_mib = 256 + ((dataset_.items() * item_bytes * 3) >> 20);
     const std::size_t item_kib_max = std::max<std::size_t>(1024, (item_bytes * 2) >> 10);
-    std::vector<std::string> arguments = {program_,
-                                          "-s",
-                                          socket_,
-                                          "-t",
-                                          "1",
-                                          "-m",
-                                          fmt::to_string(limit_mib),
-                                          "-I",
-                                          fmt::format("{}k", item_kib_max)};
+    std::vector<std::string> arguments = {
+        program_, "-t", "1", "-m", fmt::to_string(limit_mib), "-I", fmt::format("{}k", item_kib_max)};
     if (geteuid() == 0) arguments.insert(arguments.end(), {"-u", "root"});
-    auto server = ServerProcess::start(arguments, log_, ready, std::chrono::seconds(20));
+    if (place_.network == nullptr) {
+      arguments.insert(arguments.end(), {"-s", socket_});
+    } else {
+      const auto port = place_.choose_port();
+      if (!port) return std::unexpected(port.error());
+      arguments.insert(arguments.end(), {"-p", fmt::to_string(*port), "-U", "0", "-l", place_.host()});
+    }
+    auto server = ServerProcess::start(arguments, place_.file("log"), ready, std::chrono::seconds(20),
+                                       place_.network_namespace());
     if (!server) return std::unexpected(std::move(server.error()));
     server_.emplace(std::move(*server));
     return {};
   }
 
-  Result<std::unique_ptr<Session>> open() override { return MemcachedSession::open(socket_); }
+  Result<std::unique_ptr<Session>> open() override { return MemcachedSession::open(connect()); }
 
   void stop() noexcept override { server_.reset(); }
   [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
 
  private:
+  [[nodiscard]] Result<SocketStream> connect() const {
+    if (place_.network == nullptr) return SocketStream::connect_unix(socket_, call_timeout_s);
+    return SocketStream::connect_tcp(place_.host(), place_.port(), call_timeout_s);
+  }
+
   std::string program_;
+  Place place_;
   std::string socket_;
-  std::string log_;
   Dataset dataset_;
   std::optional<ServerProcess> server_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_memcached(const std::string& folder, const Dataset& dataset) {
+Result<std::unique_ptr<Subject>> make_memcached(Place place, const Dataset& dataset) {
   constexpr std::size_t key_bytes_most = 250;
   if (dataset.key_bytes() > key_bytes_most) {
     return fail(Errc::invalid_argument, "memcached",
@@ -226,7 +231,7 @@ Result<std::unique_ptr<Subject>> make_memcached(const std::string& folder, const
   }
   auto program = find_program("memcached", "memcached");
   if (!program) return std::unexpected(std::move(program.error()));
-  return std::make_unique<MemcachedSubject>(std::move(*program), folder, dataset);
+  return std::make_unique<MemcachedSubject>(std::move(*program), std::move(place), dataset);
 }
 
 }  // namespace loch::bench

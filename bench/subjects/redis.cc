@@ -1,4 +1,4 @@
-// Redis over a Unix socket, without persistence. A batch is a pipeline of 64 commands.
+// Redis over a Unix socket or TCP, without persistence. A batch is a pipeline of 64 commands.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -49,11 +49,10 @@ std::uint64_t field(std::string_view info, std::string_view name) {
 
 class RedisSession final : public Session {
  public:
-  static Result<std::unique_ptr<RedisSession>> open(const std::string& socket) {
-    Context context(redisConnectUnixWithTimeout(socket.c_str(), call_timeout));
+  static Result<std::unique_ptr<RedisSession>> open(Context context) {
     if (context == nullptr) return fail(Errc::io, "redis", "no memory for a connection");
     if (context->err != 0) {
-      return fail(Errc::unavailable, "redis", fmt::format("connect to {}: {}", socket, context->errstr));
+      return fail(Errc::unavailable, "redis", fmt::format("connect: {}", context->errstr));
     }
     redisSetTimeout(context.get(), call_timeout);
     return std::make_unique<RedisSession>(std::move(context));
@@ -146,13 +145,13 @@ class RedisSession final : public Session {
 
 class RedisSubject final : public Subject {
  public:
-  RedisSubject(std::string program, std::string folder, const Dataset& dataset)
+  RedisSubject(std::string program, Place place, const Dataset& dataset)
       : program_(std::move(program)),
-        folder_(std::move(folder)),
-        socket_(folder_ + "/redis.socket"),
+        place_(std::move(place)),
+        socket_(place_.file("socket")),
         dataset_(dataset) {}
 
-  [[nodiscard]] std::string_view name() const override { return "redis"; }
+  [[nodiscard]] std::string_view name() const override { return place_.name; }
   [[nodiscard]] Batches batches() const override {
     return {.gets = "pipeline of 64", .puts = "pipeline of 64"};
   }
@@ -161,26 +160,41 @@ class RedisSubject final : public Subject {
 
   Result<void> start() override {
     const auto ready = [this] {
-      auto session = RedisSession::open(socket_);
+      auto session = RedisSession::open(connect());
       return session && (*session)->ping();
     };
-    auto server = ServerProcess::start(
-        {program_, "--port", "0", "--unixsocket", socket_, "--save", "", "--appendonly", "no", "--daemonize",
-         "no", "--dir", folder_, "--proto-max-bulk-len", "536870912"},
-        folder_ + "/redis.log", ready, std::chrono::seconds(20));
+    std::vector<std::string> arguments = {
+        program_,      "--save", "",      "--appendonly", "no",
+        "--daemonize", "no",     "--dir", place_.folder,  "--proto-max-bulk-len",
+        "536870912"};
+    if (place_.network == nullptr) {
+      arguments.insert(arguments.end(), {"--port", "0", "--unixsocket", socket_});
+    } else {
+      const auto port = place_.choose_port();
+      if (!port) return std::unexpected(port.error());
+      arguments.insert(arguments.end(),
+                       {"--port", fmt::to_string(*port), "--bind", place_.host(), "--protected-mode", "no"});
+    }
+    auto server = ServerProcess::start(arguments, place_.file("log"), ready, std::chrono::seconds(20),
+                                       place_.network_namespace());
     if (!server) return std::unexpected(std::move(server.error()));
     server_.emplace(std::move(*server));
     return {};
   }
 
-  Result<std::unique_ptr<Session>> open() override { return RedisSession::open(socket_); }
+  Result<std::unique_ptr<Session>> open() override { return RedisSession::open(connect()); }
 
   void stop() noexcept override { server_.reset(); }
   [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
 
  private:
+  [[nodiscard]] Context connect() const {
+    if (place_.network == nullptr) return Context(redisConnectUnixWithTimeout(socket_.c_str(), call_timeout));
+    return Context(redisConnectWithTimeout(place_.host().c_str(), place_.port(), call_timeout));
+  }
+
   std::string program_;
-  std::string folder_;
+  Place place_;
   std::string socket_;
   Dataset dataset_;
   std::optional<ServerProcess> server_;
@@ -188,10 +202,10 @@ class RedisSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_redis(const std::string& folder, const Dataset& dataset) {
+Result<std::unique_ptr<Subject>> make_redis(Place place, const Dataset& dataset) {
   auto program = find_program("redis-server", "redis-server");
   if (!program) return std::unexpected(std::move(program.error()));
-  return std::make_unique<RedisSubject>(std::move(*program), folder, dataset);
+  return std::make_unique<RedisSubject>(std::move(*program), std::move(place), dataset);
 }
 
 }  // namespace loch::bench

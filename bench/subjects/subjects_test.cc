@@ -123,9 +123,16 @@ TEST_P(SubjectTest, LargeValues) {
 
 TEST_P(SubjectTest, MemoryIsAtLeastWhatWasStored) {
   open(20'000, 64);
-  Room room(*dataset_, 1);
-  for (std::uint64_t id = 0; id < 20'000; ++id) {
-    ASSERT_TRUE(session_->put(room.key(0, id), room.value(0, id, 1)));
+  constexpr std::size_t at_once = 500;
+  Room room(*dataset_, at_once);
+  std::vector<Assignment> assignments(at_once);
+  for (std::uint64_t first = 0; first < 20'000; first += at_once) {
+    for (std::size_t slot = 0; slot < at_once; ++slot) {
+      assignments[slot].key = room.key(slot, first + slot);
+      assignments[slot].value = room.value(slot, first + slot, 1);
+    }
+    session_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) ASSERT_TRUE(assignment.result);
   }
   const auto memory = session_->memory();
   ASSERT_TRUE(memory) << memory.error().detail;
@@ -156,19 +163,69 @@ TEST_P(SubjectTest, AnotherProcessSeesWhatWasPutAndStoppingLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+// Those over TCP go through loopback, which needs no privileges.
+const Network loopback("tests need no privileges");
+Place over_loopback(const std::string& folder, const char* name) {
+  return {.folder = folder, .name = name, .network = &loopback, .lochd = LOCHD_PROGRAM};
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, SubjectTest,
-    testing::Values(Named{"loch", [](const auto& folder,
-                                     const auto& data) { return make_loch(folder, "loch", data); }},
-                    Named{"lmdb", make_lmdb}, Named{"redis", make_redis}, Named{"memcached", make_memcached}),
+    testing::Values(
+        Named{"loch", [](const auto& in, const auto& data) { return make_loch({in, "loch"}, data); }},
+        Named{"lmdb", [](const auto& in, const auto& data) { return make_lmdb({in, "lmdb"}, data); }},
+        Named{"redis", [](const auto& in, const auto& data) { return make_redis({in, "redis"}, data); }},
+        Named{"memcached",
+              [](const auto& in, const auto& data) { return make_memcached({in, "memcached"}, data); }},
+        Named{"loch_over_tcp",
+              [](const auto& in, const auto& data) { return make_loch(over_loopback(in, "loch"), data); }},
+        Named{"redis_over_tcp",
+              [](const auto& in, const auto& data) { return make_redis(over_loopback(in, "redis"), data); }},
+        Named{"memcached_over_tcp",
+              [](const auto& in, const auto& data) {
+                return make_memcached(over_loopback(in, "memcached"), data);
+              }}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Subjects, LochOverTcpReadsRawWordsAndOthersRefuse) {
+  const auto folder = TempFolder::make("/dev/shm").value();
+  const auto dataset = Dataset::make(10, 16, 64).value();
+  const auto loch = make_loch(over_loopback(folder.path(), "loch"), dataset).value();
+  ASSERT_TRUE(loch->start());
+  {
+    const auto session = loch->open().value();
+    Histogram latencies;
+    const auto many = session->raw_reads(0.01, 33, latencies);
+    ASSERT_TRUE(many) << many.error().detail;
+    EXPECT_GE(many->operations, 33u);
+    EXPECT_EQ(latencies.count(), 0u);
+    const auto one = session->raw_reads(0.01, 1, latencies);
+    ASSERT_TRUE(one) << one.error().detail;
+    EXPECT_EQ(latencies.count(), one->operations);
+  }
+  loch->stop();
+  const auto redis = make_redis(over_loopback(folder.path(), "redis"), dataset).value();
+  ASSERT_TRUE(redis->start());
+  Histogram latencies;
+  EXPECT_FALSE(redis->open().value()->raw_reads(0.01, 1, latencies));
+}
+
+TEST(Subjects, WhoBeganBeforeAServerFindsItsPort) {
+  const auto folder = TempFolder::make("/dev/shm").value();
+  const Place place = over_loopback(folder.path(), "some");
+  EXPECT_EQ(place.port(), 0);
+  const auto chosen = place.choose_port();
+  ASSERT_TRUE(chosen) << chosen.error().detail;
+  EXPECT_NE(*chosen, 0);
+  EXPECT_EQ(Place(place).port(), *chosen);
+}
 
 TEST(Subjects, KeysThatAPeerCanNotTakeAreRefusedByName) {
   const auto dataset = Dataset::make(10, 512, 64).value();
-  const auto lmdb = make_lmdb("/dev/shm", dataset);
+  const auto lmdb = make_lmdb({"/dev/shm", "lmdb"}, dataset);
   ASSERT_FALSE(lmdb);
   EXPECT_NE(lmdb.error().detail.find("511"), std::string::npos);
-  const auto memcached = make_memcached("/dev/shm", dataset);
+  const auto memcached = make_memcached({"/dev/shm", "memcached"}, dataset);
   ASSERT_FALSE(memcached);
   EXPECT_NE(memcached.error().detail.find("250"), std::string::npos);
 }

@@ -7,6 +7,7 @@
 
 #include "coro/background.h"
 #include "coro/event.h"
+#include "coro/mutex.h"
 #include "coro/run_queue.h"
 #include "coro/scope.h"
 
@@ -158,6 +159,29 @@ TEST_F(CoroTest, SleepersWakeInTheOrderOfTheirTimes) {
   early.start();
   run();
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+Task<> takes_a_turn(Mutex* mutex, RunQueue* queue, std::string* order, char name) {
+  const auto turn = co_await mutex->lock();
+  *order += name;
+  co_await queue->yield();
+  *order += name;
+}
+
+TEST_F(CoroTest, AMutexGivesTurnsInTheOrderOfThoseWhoAsked) {
+  Mutex mutex(queue_);
+  std::string order;
+  std::vector<Task<>> tasks;
+  for (const char name : {'a', 'b', 'c'}) tasks.push_back(takes_a_turn(&mutex, &queue_, &order, name));
+  for (auto& task : tasks) task.start();
+  while (queue_.run_one()) {
+  }
+  EXPECT_EQ(order, "aabbcc");
+  tasks[0] = takes_a_turn(&mutex, &queue_, &order, 'd');
+  tasks[0].start();
+  while (queue_.run_one()) {
+  }
+  EXPECT_EQ(order, "aabbccdd");
 }
 
 Task<> drains(Background* background, bool* drained) {

@@ -4,6 +4,28 @@
 
 namespace loch::fabric {
 
+Endpoint::Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port)
+    : fabric_(std::move(fabric)), port_(std::move(port)), queue_(fabric_->clock()) {}
+Endpoint::~Endpoint() = default;
+
+std::unique_ptr<Posted, GiveBack> Endpoint::take_posted(std::coroutine_handle<> waiter) {
+  if (spare_posted_.empty()) return std::unique_ptr<Posted, GiveBack>(new Posted(*this, waiter));
+  std::unique_ptr<Posted, GiveBack> taken(spare_posted_.back().release());
+  spare_posted_.pop_back();
+  taken->waiter = waiter;
+  return taken;
+}
+
+void GiveBack::operator()(Posted* posted) const noexcept {
+  constexpr std::size_t spares_max = 256;
+  std::unique_ptr<Posted> given(posted);
+  auto& spares = posted->endpoint.spare_posted_;
+  if (spares.size() == spares_max) return;
+  given->batch.clear();
+  given->outcome = {};
+  spares.push_back(std::move(given));
+}
+
 void Endpoint::remember(RegionId region, const Mapping& mapping) {
   mappings_[region] = mapping.base != nullptr ? mapping : Mapping{};
 }

@@ -30,6 +30,10 @@ inline constexpr std::size_t cache_line_bytes = 64;
 inline constexpr std::size_t batch_words_max = 9;
 
 class Endpoint;
+struct Posted;
+struct GiveBack {
+  void operator()(Posted* posted) const noexcept;  // to its endpoint, which uses it again
+};
 
 // Bytes of the store: in place if they are mapped, else a copy that lives as long as this object.
 class Bytes {
@@ -64,8 +68,8 @@ inline void store_word(std::byte* at, std::uint64_t value) {
 
 class Endpoint {
  public:
-  Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port)
-      : fabric_(std::move(fabric)), port_(std::move(port)), queue_(fabric_->clock()) {}
+  Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port);
+  ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
@@ -141,8 +145,10 @@ class Endpoint {
  private:
   friend struct Awaiting;
   friend struct Posted;
+  friend struct GiveBack;
   std::byte* remap(Address at, std::size_t length_bytes);
 
+  std::unique_ptr<Posted, GiveBack> take_posted(std::coroutine_handle<> waiter);
   void remember(RegionId region, const Mapping& mapping);
 
   std::array<Mapping, 256> mappings_{};  // of length 0 if not mapped; any RegionId, since addresses are input
@@ -152,6 +158,7 @@ class Endpoint {
   base::Nanos timeout_ns_ = base::second_ns;
   bool taking_turns_ = false;
   bool has_failed_ = false;
+  std::vector<std::unique_ptr<Posted>> spare_posted_;
 };
 
 // A batch on its way, and the coroutine that waits for it. Made only when something is posted.
@@ -170,12 +177,12 @@ struct Posted : Completion {
 // What all awaitables of an Endpoint share: the choice between touching and posting.
 struct Awaiting {
   Endpoint& endpoint;
-  std::unique_ptr<Posted> posted{};
+  std::unique_ptr<Posted, GiveBack> posted{};
 
   [[nodiscard]] bool takes_turns() const { return endpoint.taking_turns_; }
   void wait_for_turn(std::coroutine_handle<> handle) const { endpoint.queue_.push(handle); }
   Posted& prepare(std::coroutine_handle<> handle) {
-    posted = std::make_unique<Posted>(endpoint, handle);
+    posted = endpoint.take_posted(handle);
     return *posted;
   }
   void post() const { endpoint.port_->post(posted->batch, endpoint.now() + endpoint.timeout_ns_, *posted); }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 
 #include "base/fault.h"
 #include "coro/scope.h"
@@ -15,7 +14,7 @@ constexpr base::Nanos note_age_max_in_expiries = 4;
 constexpr std::size_t prefetch_distance = 32;
 
 // How many items of a class a remote session claims before it needs them: some, of few bytes together.
-constexpr std::size_t spares_max = 16;
+constexpr std::size_t spares_max = 32;
 constexpr std::size_t spares_wanted(std::uint8_t size_class) {
   constexpr std::size_t bytes_max = 65'536;
   return std::min<std::size_t>(spares_max, bytes_max / class_bytes[size_class]);
@@ -142,6 +141,9 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     // What rests may have rested by now.
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
+  // What one operation of this session finds or adds is enough for many.
+  const auto turn = co_await getting_blocks_.lock();
+  if (can_carve(size_class)) co_return co_await carve(size_class);
   bool swept = false;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
@@ -240,12 +242,15 @@ coro::Task<bool> Allocator::claim(Note note) {
 }
 
 coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
+  const auto time = co_await session_.control().read_time();
+  if (!time) co_return std::unexpected(time.error());
+  co_return co_await retire_by(item, *time, moved);
+}
+
+// `time` is no earlier than the unlinking, by the clock that others count their operations by.
+coro::Task<Result<void>> Allocator::retire_by(ItemRef item, base::Nanos time, bool moved) {
   LOCH_FAULT_POINT("retire.before_mark");
   session_.count(Counter::items_retired);
-  // No earlier than the unlinking, by the clock that others count their operations by.
-  const auto read = co_await session_.control().read_time();
-  if (!read) co_return std::unexpected(read.error());
-  const base::Nanos time = *read;
   if (auto done = co_await retire_at(item, time, moved); !done) co_return done;
   auto& notes = notes_[item.size_class];
   if (notes.size() < notes_kept_max) {
@@ -261,18 +266,33 @@ coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
 }
 
 coro::Task<void> Allocator::retire_soon(ItemRef item, bool moved) {
-  if (session_.remote()) {
-    background_.start(retire_later(item, moved));
-  } else {
+  if (!session_.remote()) {
     co_await retire(item, moved);
+    co_return;
   }
+  // It counts as a part of the operation that unlinked the item until it is done.
+  unlinked_.push_back({item, moved, session_.begin_operation()});
+  if (std::exchange(retiring_, true)) co_return;
+  background_.start(retire_unlinked());
 }
 
-// Counts as a part of the operation that unlinked the item.
-coro::Task<void> Allocator::retire_later(ItemRef item, bool moved) {
-  const base::Nanos start = session_.begin_operation();
-  co_await retire(item, moved);
-  session_.end_operation(start);
+// All that was unlinked while those before were retired, by one look at the time.
+coro::Task<void> Allocator::retire_unlinked() {
+  while (!unlinked_.empty()) {
+    const std::vector<Unlinked> items = std::exchange(unlinked_, {});
+    if (const auto time = co_await session_.control().read_time()) {
+      std::vector<coro::Task<Result<void>>> retirements;
+      retirements.reserve(items.size());
+      coro::Scope scope(endpoint_.queue());
+      for (const Unlinked& each : items) {
+        retirements.push_back(retire_by(each.item, *time, each.moved));
+        scope.start(retirements.back());
+      }
+      co_await scope.join();
+    }
+    for (const Unlinked& each : items) session_.end_operation(each.start);
+  }
+  retiring_ = false;
 }
 
 coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {
@@ -285,12 +305,21 @@ coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
   auto& notes = notes_[size_class];
   const base::Nanos age_max = note_age_max_in_expiries * session_.geometry().expiry_ns;
   constexpr std::size_t at_once_max = 4096;
+  std::map<BlockNumber, std::uint64_t> released;
   for (std::size_t i = 0; i < at_once_max && !notes.empty(); ++i) {
-    if (notes.front().retired_at + age_max > session_.now()) co_return;
-    const BlockNumber block = block_of(notes.front().item);
-    notes.pop_front();  // before others of this session have a look
-    co_await endpoint_.fetch_add(released_address(block), 1);
+    if (notes.front().retired_at + age_max > session_.now()) break;
+    ++released[block_of(notes.front().item)];
+    notes.pop_front();
   }
+  co_await count_released(&released);
+}
+
+// Tells the blocks how many items they have that nobody has a note of. False when it can not be told.
+coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint64_t>* released) {
+  for (const auto& [block, count] : *released) {
+    if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return false;
+  }
+  co_return true;
 }
 
 coro::Task<Result<void>> Allocator::discard(ItemRef item) {
@@ -323,9 +352,7 @@ coro::Task<void> Allocator::close() {
     std::map<BlockNumber, std::uint64_t> released;
     for (const Note& note : notes_[c]) ++released[block_of(note.item)];
     notes_[c].clear();
-    for (const auto& [block, count] : released) {
-      if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return;
-    }
+    if (!co_await count_released(&released)) co_return;
     if (!co_await close_carving(static_cast<std::uint8_t>(c))) co_return;
   }
   notes_[large_class].clear();

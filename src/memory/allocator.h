@@ -17,12 +17,14 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include <loch/coro/task.h>
 
 #include "coro/background.h"
+#include "coro/mutex.h"
 #include "memory/blocks.h"
 #include "memory/session.h"
 
@@ -42,7 +44,10 @@ class ReuseGuard {
 class Allocator {
  public:
   explicit Allocator(Session& session)
-      : session_(session), endpoint_(session.endpoint()), background_(endpoint_.queue()) {}
+      : session_(session),
+        endpoint_(session.endpoint()),
+        getting_blocks_(endpoint_.queue()),
+        background_(endpoint_.queue()) {}
   ~Allocator() { endpoint_.run(close()); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -103,6 +108,12 @@ class Allocator {
       return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
     }
   };
+  // By this remote session, and not yet retired.
+  struct Unlinked {
+    ItemRef item;
+    bool moved = false;
+    base::Nanos start = 0;  // of an operation
+  };
   static constexpr fabric::Address frees_address{control_region, frees_offset};
   // A block that is being cut.
   struct Carving {
@@ -134,7 +145,8 @@ class Allocator {
   coro::Task<Result<bool>> take_block(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<void>> clear_items(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
-  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word);
+  enum class Sweep : std::uint8_t { takes_notes, frees };
+  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
   coro::Task<Result<bool>> free_own_large();
   coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
@@ -146,7 +158,9 @@ class Allocator {
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
-  coro::Task<void> retire_later(ItemRef item, bool moved);
+  coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
+  coro::Task<Result<void>> retire_by(ItemRef item, base::Nanos time, bool moved);
+  coro::Task<void> retire_unlinked();
   void refill_soon(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);
   coro::Task<void> claim_spare(std::uint8_t size_class);
@@ -159,12 +173,15 @@ class Allocator {
   std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
   std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
   std::array<bool, size_class_count> refilling_{};
+  std::vector<Unlinked> unlinked_;
+  bool retiring_ = false;
   BlockNumber next_block_ = 1;  // where the search for a free one goes on
   BlockNumber known_blocks_ = 0;
   std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing
   BlockNumber blocks_seen_ = 0;                   // and how many blocks there were then
   base::Nanos searched_released_at_ = 0;
   base::Nanos left_notes_at_ = 0;
+  coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it
 };
 

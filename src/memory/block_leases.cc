@@ -208,16 +208,18 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
     const LeaseWord word = LeaseWord::decode(words[0]);
     if (word.state != BlockState::full || word.size_class != size_class || words[1] == 0) continue;
     ++swept;
-    auto got = co_await sweep_block(block, word);
+    // To free a block takes its items one by one, which is far for a remote session that waits for one of
+    // them.
+    auto got = co_await sweep_block(block, word, session_.remote() ? Sweep::takes_notes : Sweep::frees);
     if (!got) co_return got;
     found = found || *got;
   }
   co_return found;
 }
 
-// Takes notes of those items of a full or open block that have rested, or frees it if all have. True if that
-// gained anything.
-coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord word) {
+// Takes notes of those items of a full or open block that have rested, or frees it if it is to and all have.
+// True if that gained anything.
+coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord word, Sweep how) {
   const std::uint8_t size_class = word.size_class;
   if (size_class >= size_class_count) co_return false;  // no client writes such a descriptor
   const LeaseWord swept = word.next(BlockState::swept, size_class, session_.client());
@@ -243,10 +245,10 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
     }
   }
   std::size_t claimed = 0;
-  if (rested.size() == cut) {
+  if (how == Sweep::frees && rested.size() == cut) {
     while (claimed < cut && co_await claim(rested[claimed])) ++claimed;
   }
-  if (claimed == cut) {
+  if (how == Sweep::frees && claimed == cut) {
     session_.count(Counter::blocks_freed);
     auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
     if (!freed) co_return freed;
@@ -294,7 +296,7 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
     if (!word) co_return std::unexpected(std::move(word.error()));
     Result<bool> swept = false;
     if (word->state == BlockState::full || word->state == BlockState::open)
-      swept = co_await sweep_block(block, *word);
+      swept = co_await sweep_block(block, *word, Sweep::frees);
     if (word->state == BlockState::large_head) swept = co_await free_rested_large(block, *word);
     if (!swept) co_return std::unexpected(std::move(swept.error()));
     if (!*swept) continue;
@@ -366,6 +368,8 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
 // dies in between leaves blocks that settle_blocks recognizes.
 coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total) {
   session_.count(Counter::large_allocated);
+  // Else all operations that find nothing add memory, each for itself.
+  const auto turn = co_await getting_blocks_.lock();
   bool swept = false;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {

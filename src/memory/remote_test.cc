@@ -1,6 +1,8 @@
 // Sessions that do not map the control region (docs/memory.md, "Remote sessions").
 #include <gtest/gtest.h>
+#include <vector>
 
+#include "coro/scope.h"
 #include "fabric/testing/memory_store.h"
 #include "memory/allocator.h"
 #include "memory/testing/test_memory.h"
@@ -111,6 +113,7 @@ TEST_F(Remote, WhatItKeepsIsSafeFromItself) {
   pass(2 * expiry_ns);
   ASSERT_LE(far.session->kept_since(), seen_at);
   EXPECT_NE(far.allocate(100).value(), item) << "it has not said that it is past what it saw";
+  far.run(far.allocator->close());  // what it claims for later is an operation, too
   refresh(far);
   EXPECT_GT(far.session->kept_since(), seen_at);
 }
@@ -158,6 +161,29 @@ TEST_F(Remote, TakesTheNumberOfADeadClientAndGoesOnWithItsNonces) {
   Process second(elsewhere(*store_, 3));
   ASSERT_EQ(second.session->client(), number);
   EXPECT_GT(second.session->next_nonce(), last);
+}
+
+coro::Task<bool> allocate_at_once(Process* process, std::size_t count, std::uint64_t bytes) {
+  std::vector<coro::Task<Result<ItemRef>>> tasks;
+  coro::Scope scope(process->session->endpoint().queue());
+  for (std::size_t i = 0; i < count; ++i) tasks.push_back(process->allocator->allocate(bytes));
+  for (auto& task : tasks) scope.start(task);
+  co_await scope.join();
+  bool all = true;
+  for (auto& task : tasks) all = all && task.take().has_value();
+  co_return all;
+}
+
+// Receive: many operations that all find no memory. Expect: one of them adds some, and it is enough for all.
+TEST_F(Remote, OperationsThatRunOutOfMemoryTogetherAddItOnce) {
+  Process far(elsewhere(*store_));
+  ASSERT_TRUE(far.run(allocate_at_once(&far, 64, 100)));
+  EXPECT_LE(far.allocator->block_count(), 3U);
+  // Of items that take whole blocks, no more are added than are wanted, but for what one extension is rounded
+  // to.
+  const BlockNumber before = far.allocator->block_count();
+  ASSERT_TRUE(far.run(allocate_at_once(&far, 16, 2 * block_bytes)));
+  EXPECT_LE(far.allocator->block_count(), before + 16 * 3 + 16);
 }
 
 // However many steps an operation has: it asks before each whether to refresh.

@@ -26,14 +26,6 @@ class Flights {
     bool is_asked = false;   // all of it
     Result<void> outcome{};
   };
-  // An operation, or a part of a long one, that is asked for.
-  struct Piece {
-    Flight* flight = nullptr;
-    Operation* operation = nullptr;
-    std::size_t from = 0;
-    std::size_t length = 0;
-  };
-
   [[nodiscard]] bool empty() const { return flights_.empty(); }
   [[nodiscard]] bool has_unasked() const { return next_ < flights_.size(); }
 

@@ -15,6 +15,9 @@ constexpr std::size_t out_bytes_max = 4 * operation_bytes_max;
 constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 // An answer of which so much is missing is not read by way of a buffer.
 constexpr std::size_t direct_bytes_min = 4'096;
+// When so many operations wait to be sent, the host may begin with them while the session still asks for
+// more.
+constexpr std::size_t operations_waiting_max = 64;
 
 }  // namespace
 
@@ -67,15 +70,9 @@ bool TcpPort::present(std::uint32_t client) {
 void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
   if (severed_) return done.complete(done, std::unexpected(*severed_));
   if (batch.empty()) return done.complete(done, {});
-  std::unique_ptr<Flight> flight;
-  if (spare_flights_.empty()) {
-    flight = std::make_unique<Flight>();
-  } else {
-    flight = std::move(spare_flights_.back());
-    spare_flights_.pop_back();
-  }
-  *flight = {.batch = batch, .deadline = deadline, .done = &done};
-  flights_.push_back(std::move(flight));
+  flights_.post(batch, deadline, done);
+  operations_waiting_ += batch.size();
+  if (operations_waiting_ >= operations_waiting_max) flush();
 }
 
 void TcpPort::poll(base::Nanos wait_ns) {
@@ -94,7 +91,7 @@ bool TcpPort::progress() {
     encode();
     send();
     const bool has_come = !severed_ && receive();
-    if (severed_ || settle_flights() || check_deadlines()) break;
+    if (severed_ || flights_.settle() || check_deadlines()) break;
     if (!has_come) return false;
   }
   return true;
@@ -110,28 +107,18 @@ void TcpPort::flush() {
 
 // Encodes what was posted, as long as there is room.
 void TcpPort::encode() {
+  operations_waiting_ = 0;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
-  while (next_flight_ < flights_.size()) {
-    Flight& flight = *flights_[next_flight_];
-    if (next_operation_ == 0 && next_from_ == 0 && base::Clock().now() > flight.deadline) {
-      flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
-      next_operation_ = flight.batch.size();
-    }
-    for (; next_operation_ < flight.batch.size(); ++next_operation_) {
-      Operation& operation = flight.batch[next_operation_];
-      operation.bad_address = operation.bad_address && next_from_ != 0;
-      do {
-        const std::size_t length = std::min(operation.length_bytes - next_from_, piece_bytes_max);
-        if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes) return;
-        encode_piece(flight, operation, next_from_, length);
-        next_from_ += length;
-      } while (next_from_ < operation.length_bytes);
-      next_from_ = 0;
-    }
-    flight.is_encoded = true;
-    ++next_flight_;
-    next_operation_ = 0;
-  }
+  if (!flights_.has_unasked()) return;
+  const auto put = [this](Flight& flight, Operation& operation,
+                          std::size_t from) -> std::optional<std::size_t> {
+    const std::size_t length = std::min(operation.length_bytes - from, piece_bytes_max);
+    if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes)
+      return std::nullopt;
+    encode_piece(flight, operation, from, length);
+    return length;
+  };
+  flights_.ask(base::Clock().now(), put);
 }
 
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
@@ -261,24 +248,10 @@ void TcpPort::finish_piece() {
   --piece.flight->pieces;
 }
 
-// Tells of the flights that are over, in the order in which they were posted; whether there were any.
-bool TcpPort::settle_flights() {
-  bool any = false;
-  while (!flights_.empty() && flights_.front()->is_encoded && flights_.front()->pieces == 0) {
-    std::unique_ptr<Flight> flight = std::move(flights_.front());
-    flights_.pop_front();
-    --next_flight_;
-    flight->done->complete(*flight->done, std::move(flight->outcome));
-    spare_flights_.push_back(std::move(flight));
-    any = true;
-  }
-  return any;
-}
-
 bool TcpPort::check_deadlines() {
   const base::Nanos now = base::Clock().now();
-  const bool is_late = std::ranges::any_of(
-      flights_, [now](const auto& flight) { return flight->outcome.has_value() && now > flight->deadline; });
+  if (now == std::exchange(deadlines_checked_at_, now)) return false;
+  const bool is_late = flights_.any_late(now);
   if (is_late) {
     sever({.code = Errc::timed_out, .operation = "fabric", .detail = "no answer in time"});
   }
@@ -306,15 +279,10 @@ void TcpPort::sever(Error why) {
                    .operation = "fabric",
                    .detail = fmt::format("{}: the session was broken off", fabric_.location())};
   asked_.clear();
-  next_flight_ = 0;
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;
   out_begin_ = out_end_ = 0;
-  for (const auto& flight : std::exchange(flights_, {})) {
-    const bool was_done = flight->is_encoded && flight->pieces == 0;
-    flight->done->complete(*flight->done,
-                           was_done ? std::move(flight->outcome) : Result<void>(std::unexpected(why)));
-  }
+  flights_.end_all(why);
 }
 
 }  // namespace loch::fabric::tcp

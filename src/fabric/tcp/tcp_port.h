@@ -1,7 +1,8 @@
 // TcpPort: the way of one session to a store on another host, over a data connection (wire.h).
 //
-// What was posted is sent when the session waits, all of it in one call, and its answers come back in the
-// same order. A read goes right to where it is wanted as soon as it is known to be long.
+// What was posted is sent when the session waits, all of it in one call, or when there is much of it; its
+// answers come back in the same order. A read goes right to where it is wanted as soon as it is known to be
+// long.
 //
 // An answer that does not come in time ends the port: nobody knows whether what was asked for still happens,
 // until the host has broken the connection off. So the port never posts again, and its session's presence
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/remote/flights.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/tcp/wire.h"
@@ -48,14 +50,7 @@ class TcpPort final : public Port {
   [[nodiscard]] bool present(std::uint32_t client) override;
 
  private:
-  struct Flight {
-    std::span<Operation> batch;
-    base::Nanos deadline = 0;
-    Completion* done = nullptr;
-    std::size_t pieces = 0;  // that are not answered
-    bool is_encoded = false;
-    Result<void> outcome{};
-  };
+  using Flight = remote::Flights::Flight;
   // An operation, or a part of a long one.
   struct Piece {
     Flight* flight = nullptr;
@@ -72,7 +67,6 @@ class TcpPort final : public Port {
   void take_answers();
   bool take_answer_head();
   void finish_piece();
-  bool settle_flights();
   bool check_deadlines();
   void wait(base::Nanos wait_ns) const;
 
@@ -82,12 +76,10 @@ class TcpPort final : public Port {
   std::uint64_t id_ = 0;
   std::optional<Error> severed_;
 
-  std::deque<std::unique_ptr<Flight>> flights_;  // in the order in which they were posted
-  std::vector<std::unique_ptr<Flight>> spare_flights_;
-  std::size_t next_flight_ = 0;     // the first of them that is not encoded whole,
-  std::size_t next_operation_ = 0;  // and where in it to go on
-  std::size_t next_from_ = 0;
-  std::deque<Piece> asked_;  // that are encoded and not answered
+  remote::Flights flights_;
+  std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded
+  std::deque<Piece> asked_;             // that are encoded and not answered
+  base::Nanos deadlines_checked_at_ = 0;
 
   std::unique_ptr<std::byte[]> out_;
   std::size_t out_begin_ = 0;

@@ -1,8 +1,11 @@
-#include "bench/unix_stream.h"
+#include "bench/socket_stream.h"
 
+#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -19,25 +22,54 @@ std::unexpected<Error> socket_failure(const char* step, int number) {
 
 }  // namespace
 
-Result<UnixStream> UnixStream::connect(const std::string& path, int timeout_s) {
+Result<SocketStream> SocketStream::connect_unix(const std::string& path, int timeout_s) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
     return fail(Errc::invalid_argument, "bench", fmt::format("socket path {} is too long", path));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  UnixStream stream(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (stream.socket_ < 0) return socket_failure("socket", errno);
-  const timeval timeout{.tv_sec = timeout_s, .tv_usec = 0};
-  setsockopt(stream.socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  setsockopt(stream.socket_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  if (::connect(stream.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return socket_failure(fmt::format("connect to {}", path).c_str(), errno);
+  SocketStream stream(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (auto connected =
+          stream.connect(reinterpret_cast<const sockaddr*>(&address), sizeof address, path, timeout_s);
+      !connected) {
+    return std::unexpected(std::move(connected.error()));
   }
   return stream;
 }
 
-Result<void> UnixStream::send(std::string_view bytes) const {
+Result<SocketStream> SocketStream::connect_tcp(const std::string& address, std::uint16_t port,
+                                               int timeout_s) {
+  sockaddr_in parsed{};
+  parsed.sin_family = AF_INET;
+  parsed.sin_port = htons(port);
+  if (inet_pton(AF_INET, address.c_str(), &parsed.sin_addr) != 1) {
+    return fail(Errc::invalid_argument, "bench", fmt::format("{} is no address", address));
+  }
+  SocketStream stream(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (auto connected = stream.connect(reinterpret_cast<const sockaddr*>(&parsed), sizeof parsed,
+                                      fmt::format("{}:{}", address, port), timeout_s);
+      !connected) {
+    return std::unexpected(std::move(connected.error()));
+  }
+  const int at_once = 1;
+  setsockopt(stream.socket_, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  return stream;
+}
+
+Result<void> SocketStream::connect(const sockaddr* address, std::size_t address_bytes,
+                                   const std::string& name, int timeout_s) const {
+  if (socket_ < 0) return socket_failure("socket", errno);
+  const timeval timeout{.tv_sec = timeout_s, .tv_usec = 0};
+  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  if (::connect(socket_, address, static_cast<socklen_t>(address_bytes)) != 0) {
+    return socket_failure(fmt::format("connect to {}", name).c_str(), errno);
+  }
+  return {};
+}
+
+Result<void> SocketStream::send(std::string_view bytes) const {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0) {
@@ -49,7 +81,7 @@ Result<void> UnixStream::send(std::string_view bytes) const {
   return {};
 }
 
-Result<std::string_view> UnixStream::receive_line() {
+Result<std::string_view> SocketStream::receive_line() {
   std::size_t searched = 0;
   for (;;) {
     const auto at = unread().find('\n', searched);
@@ -63,7 +95,7 @@ Result<std::string_view> UnixStream::receive_line() {
   }
 }
 
-Result<std::string_view> UnixStream::receive(std::size_t length_bytes) {
+Result<std::string_view> SocketStream::receive(std::size_t length_bytes) {
   while (unread().size() < length_bytes) {
     if (auto more = receive_more(); !more) return std::unexpected(std::move(more.error()));
   }
@@ -72,7 +104,7 @@ Result<std::string_view> UnixStream::receive(std::size_t length_bytes) {
   return bytes;
 }
 
-Result<void> UnixStream::receive_more() {
+Result<void> SocketStream::receive_more() {
   if (begin_ == end_) begin_ = end_ = 0;
   if (end_ == buffer_.size() && begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -91,13 +123,13 @@ Result<void> UnixStream::receive_more() {
   }
 }
 
-UnixStream::UnixStream(UnixStream&& other) noexcept
+SocketStream::SocketStream(SocketStream&& other) noexcept
     : socket_(std::exchange(other.socket_, -1)),
       buffer_(std::move(other.buffer_)),
       begin_(other.begin_),
       end_(other.end_) {}
 
-UnixStream::~UnixStream() {
+SocketStream::~SocketStream() {
   if (socket_ >= 0) close(socket_);
 }
 

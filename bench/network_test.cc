@@ -1,0 +1,64 @@
+#include "bench/network.h"
+
+#include <arpa/inet.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/server_process.h"
+#include "bench/socket_stream.h"
+#include "bench/temp_folder.h"
+
+namespace loch::bench {
+namespace {
+
+// A thread does not come back from the clients' namespace, so this is for a child.
+int in_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Receive: a server in the servers' namespace. Expect: whoever made the network gets to it by its address,
+// and by no other way. Without privileges: loopback, and the reason.
+TEST(Network, JoinsTwoNamespacesOrSaysWhyNot) {
+  const auto folder = TempFolder::make("/tmp").value();
+  const std::string log = folder.path() + "/log";
+  const int outcome = in_child([&] {
+    const Network network = Network::make(log);
+    if (!network.has_namespaces()) {
+      const bool says_why = network.text().contains("loopback") && network.text().contains("unshare");
+      return says_why && network.servers() == -1 && network.server_address() == "127.0.0.1" ? 0 : 1;
+    }
+    const auto port = network.free_port();
+    if (!port) return 2;
+    const auto connects = [&](const std::string& address) {
+      return SocketStream::connect_tcp(address, *port, 5).has_value();
+    };
+    const auto server = ServerProcess::start(
+        {find_program("memcached", "memcached").value(), "-u", "root", "-U", "0", "-p",
+         std::to_string(*port)},
+        log, [&] { return connects(network.server_address()); }, std::chrono::seconds(20), network.servers());
+    if (!server) return 3;
+    return connects("127.0.0.1") ? 4 : 0;
+  });
+  EXPECT_EQ(outcome, 0);
+}
+
+TEST(Network, OverLoopbackItTellsTheReasonAndAFreePort) {
+  const Network network("nobody asked for more");
+  EXPECT_TRUE(network.text().contains("nobody asked for more"));
+  EXPECT_FALSE(network.has_namespaces());
+  const auto port = network.free_port();
+  ASSERT_TRUE(port) << port.error().detail;
+  EXPECT_NE(*port, 0);
+  EXPECT_FALSE(SocketStream::connect_tcp(network.server_address(), *port, 5));
+}
+
+}  // namespace
+}  // namespace loch::bench

@@ -1,0 +1,215 @@
+// The part of the suite that compares over TCP: Loch's lochd, Redis and memcached on one core, and one client
+// on another.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/clock.h"
+#include "bench/suite.h"
+
+namespace loch::bench {
+namespace {
+
+constexpr std::uint32_t outstanding = 32;
+// So few that a session remembers where all of them are.
+constexpr std::uint64_t known_keys = 1'000;
+constexpr double idle_seconds = 1;
+
+// What has to be reached.
+constexpr double raw_reads_min = 2'500'000;  // a second, `outstanding` at a time
+constexpr double idle_us_max = 1'000;        // in a second: a thousandth of a core
+constexpr double as_fast = 1;
+constexpr double twice_as_fast = 2;
+
+constexpr Mix gets{.name = "get"};
+constexpr Mix puts{.name = "put", .read = 0, .update = 100};
+
+struct Measured {
+  const char* name;
+  Act act;
+  Mix mix{};  // of Act::mix, which is one operation at a time
+  std::uint64_t keys = known_keys;
+  double rate_min = 0;       // as a multiple of each peer's; 0: no target
+  double processor_min = 0;  // memcached's processor time as a multiple of Loch's; 0: no target
+};
+
+constexpr std::array<Measured, 8> with_small_values = {{
+    {.name = "get, known keys", .act = Act::mix, .mix = gets, .rate_min = as_fast, .processor_min = 2},
+    {.name = "get, any keys", .act = Act::mix, .mix = gets, .keys = 0},
+    {.name = "put, known keys", .act = Act::mix, .mix = puts, .rate_min = as_fast},
+    {.name = "put, any keys", .act = Act::mix, .mix = puts, .keys = 0},
+    {.name = "32 gets, known keys", .act = Act::multi_gets, .rate_min = twice_as_fast, .processor_min = 2},
+    {.name = "32 gets, any keys",
+     .act = Act::multi_gets,
+     .keys = 0,
+     .rate_min = twice_as_fast,
+     .processor_min = 2},
+    {.name = "32 puts, known keys", .act = Act::multi_puts, .rate_min = twice_as_fast},
+    {.name = "32 puts, any keys", .act = Act::multi_puts, .keys = 0, .rate_min = twice_as_fast},
+}};
+constexpr std::array<Measured, 2> with_large_values = {{
+    {.name = "get of 16 KiB", .act = Act::mix, .mix = gets, .processor_min = 1},
+    {.name = "32 gets of 16 KiB", .act = Act::multi_gets, .processor_min = 1},
+}};
+
+struct Member {
+  std::string kind;  // "redis"
+  std::uint32_t subject;
+};
+
+// Loch first, if it is there.
+std::vector<Member> members(const Bench& bench, bool large) {
+  std::vector<Member> found;
+  for (const char* kind : {"loch", "redis", "memcached"}) {
+    if (const auto subject = bench.subject(over_tcp(kind, large))) found.push_back({kind, *subject});
+  }
+  return found;
+}
+
+Task on_two_cores(Task task) {
+  task.server_cores = Cores::first;
+  task.cores = Cores::second;
+  return task;
+}
+
+Task task_of(const Bench& bench, const Measured& measured, const Member& member) {
+  Task task = on_two_cores(bench.task(measured.act, member.subject));
+  task.mix = measured.mix;
+  task.latencies = measured.act == Act::mix;
+  task.batch = outstanding;
+  if (measured.keys != 0) task.items = std::min(task.items, measured.keys);
+  return task;
+}
+
+void report_rate(Report& report, const Measured& measured, const Member& member, const Series& own,
+                 const Series* loch) {
+  Figure figure{.section = "network", .name = measured.name, .subject = member.kind, .value = own.ns()};
+  if (own.reads.count() != 0) figure.reads = latency_of(own.reads);
+  if (own.writes.count() != 0) figure.writes = latency_of(own.writes);
+  if (loch != nullptr) {
+    const double times = rate_ratio(own, *loch);
+    figure.peer_ratios[member.kind] = times;
+    if (measured.rate_min > 0) figure.target = at_least(times, measured.rate_min);
+  }
+  report.figures.push_back(std::move(figure));
+}
+
+void report_processor(Report& report, const Measured& measured, const Member& member, const Series& own,
+                      const Series* loch) {
+  Figure figure{.section = "network processor",
+                .name = measured.name,
+                .subject = member.kind,
+                .value = median(own.server_ns),
+                .unit = "processor ns"};
+  if (loch != nullptr) {
+    const double times = median_ratio(loch->server_ns, own.server_ns);
+    figure.peer_ratios[member.kind] = times;
+    if (measured.processor_min > 0 && member.kind == "memcached")
+      figure.target = at_least(times, measured.processor_min);
+  }
+  report.figures.push_back(std::move(figure));
+}
+
+Result<void> compare(Bench& bench, std::span<const Measured> rows, const std::vector<Member>& members) {
+  std::vector<Planned> planned;
+  for (const Measured& row : rows) {
+    for (const Member& member : members) planned.push_back({.task = task_of(bench, row, member)});
+  }
+  const auto series = bench.alternate(planned);
+  if (!series) return std::unexpected(series.error());
+  std::size_t next = 0;
+  for (const Measured& row : rows) {
+    const Series* const loch = members.front().kind == "loch" ? &(*series)[next] : nullptr;
+    for (const Member& member : members) {
+      const Series& own = (*series)[next++];
+      const Series* const compared = &own == loch ? nullptr : loch;
+      report_rate(bench.report(), row, member, own, compared);
+      report_processor(bench.report(), row, member, own, compared);
+    }
+  }
+  return {};
+}
+
+Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
+  Task one = on_two_cores(bench.task(Act::raw_reads, loch));
+  one.batch = 1;
+  Task many = one;
+  many.batch = outstanding;
+  const auto series = bench.alternate(std::array<Planned, 2>{{{.task = one}, {.task = many}}});
+  if (!series) return std::unexpected(series.error());
+  for (const bool is_many : {false, true}) {
+    const Series& own = (*series)[is_many ? 1 : 0];
+    Figure figure{.section = "network",
+                  .name = is_many ? "32 raw reads of 8 B" : "raw read of 8 B",
+                  .subject = "loch",
+                  .value = own.ns()};
+    if (is_many) {
+      figure.target = Target{fmt::format(">= {:.1f} M/s", raw_reads_min / 1e6), own.rate() >= raw_reads_min};
+    } else {
+      figure.reads = latency_of(own.reads);
+    }
+    bench.report().figures.push_back(std::move(figure));
+  }
+  return {};
+}
+
+// All servers sleep at the same time, each with a client that has connected and does nothing.
+void measure_idle(Bench& bench, const std::vector<Member>& members) {
+  std::vector<std::uint64_t> before_ns;
+  for (const Member& member : members)
+    before_ns.push_back(processor_time_ns(bench.at(member.subject).server()));
+  sleep_for(idle_seconds);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::uint64_t used_ns = processor_time_ns(bench.at(members[i].subject).server()) - before_ns[i];
+    const double used_us = static_cast<double>(used_ns) / 1e3 / idle_seconds;
+    Figure figure{.section = "network processor",
+                  .name = "idle",
+                  .subject = members[i].kind,
+                  .value = used_us,
+                  .unit = "us/s"};
+    if (members[i].kind == "loch")
+      figure.target = Target{fmt::format("<= {} us/s", idle_us_max), used_us <= idle_us_max};
+    bench.report().figures.push_back(std::move(figure));
+  }
+}
+
+Result<void> start_all(Bench& bench, const std::vector<Member>& members) {
+  for (const Member& member : members) {
+    if (auto started = bench.start(member.subject); !started) return started;
+    if (auto loaded = bench.load_by_one(member.subject); !loaded) return loaded;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t network_large_items(const Settings& settings) {
+  return std::max<std::uint64_t>(outstanding, settings.network_items / 128);
+}
+
+std::string over_tcp(std::string_view subject, bool large) {
+  return fmt::format("{}-tcp{}", subject, large ? "-large" : "");
+}
+
+Result<void> run_network(Bench& bench) {
+  if (bench.network() == nullptr) return {};
+  for (const bool large : {false, true}) {
+    const auto taking_part = members(bench, large);
+    if (taking_part.empty()) return {};
+    bench.say("measuring over {}", bench.network()->text());
+    if (auto started = start_all(bench, taking_part); !started) return started;
+    const bool with_loch = taking_part.front().kind == "loch";
+    if (with_loch && !large) {
+      if (auto done = measure_raw_reads(bench, taking_part.front().subject); !done) return done;
+    }
+    const auto rows = large ? std::span<const Measured>(with_large_values) : with_small_values;
+    if (auto done = compare(bench, rows, taking_part); !done) return done;
+    if (!large) measure_idle(bench, taking_part);
+    for (const Member& member : taking_part) bench.stop(member.subject);
+  }
+  return {};
+}
+
+}  // namespace loch::bench

@@ -161,7 +161,7 @@ Result<void> check_everything(const Scene& scene) {
   return {};
 }
 
-using MakeSubject = Result<std::unique_ptr<bench::Subject>> (*)(const std::string&, const bench::Dataset&);
+using MakeSubject = Result<std::unique_ptr<bench::Subject>> (*)(bench::Place, const bench::Dataset&);
 
 // Loch in a second store that one process fills, as the peers are filled; then the peers that are installed.
 Result<Alone> run_alone(const Packages& packages, const std::string& folder, const Settings& settings) {
@@ -174,13 +174,14 @@ Result<Alone> run_alone(const Packages& packages, const std::string& folder, con
   // A server takes its limits from a data set of this size.
   const auto sizes = bench::Dataset::make(packages.size(), 32, record_bytes + 1024);
   if (!sizes) return std::unexpected(sizes.error());
-  std::vector<MakeSubject> subjects{[](const std::string& place, const bench::Dataset& data) {
-    return bench::make_loch(place, "loch", data);
-  }};
-  if (settings.peers)
-    subjects.insert(subjects.end(), {bench::make_redis, bench::make_memcached, bench::make_lmdb});
-  for (const MakeSubject make : subjects) {
-    auto subject = make(folder, *sizes);
+  std::vector<std::pair<const char*, MakeSubject>> subjects{{"loch", bench::make_loch}};
+  if (settings.peers) {
+    subjects.insert(
+        subjects.end(),
+        {{"redis", bench::make_redis}, {"memcached", bench::make_memcached}, {"lmdb", bench::make_lmdb}});
+  }
+  for (const auto& [name, make] : subjects) {
+    auto subject = make({.folder = folder, .name = name}, *sizes);
     if (!subject) {
       alone.notes.push_back("not measured: " + subject.error().detail);
       continue;

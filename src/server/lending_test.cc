@@ -371,20 +371,24 @@ TEST_F(LendingTest, MessagesThatMakeNoSenseAreErrors) {
     EXPECT_EQ(net::error_of(*answer, "test")->code, each.code);
   }
   const net::Message hello{{"protocol", fabric::remote::protocol_version}, {"nonce", std::string(32, 'a')}};
-  const net::Message afterwards[] = {
-      net::Message::object(),
-      {{"open", 5}},
-      {{"open", "store"}, {"proof", "0000"}},
-      {{"join", "1"}, {"proof", std::string(64, '0')}},
-      {{"join", "99999"}},
-      {{"do", "extend"}, {"region", 0}, {"bytes", 1}},
+  const struct {
+    net::Message said;
+    Errc code;
+  } afterwards[] = {
+      {net::Message::object(), Errc::permission},
+      {{{"open", 5}}, Errc::permission},
+      {{{"open", "store"}, {"proof", "0000"}}, Errc::permission},
+      // As one says whose link the host has ended.
+      {{{"join", "1"}, {"proof", std::string(64, '0')}}, Errc::unavailable},
+      {{{"join", "99999"}}, Errc::unavailable},
+      {{{"do", "extend"}, {"region", 0}, {"bytes", 1}}, Errc::permission},
   };
   for (const auto& each : afterwards) {
     auto peer = raw();
     ASSERT_TRUE(peer.ask(hello, soon()).has_value());
-    const auto answer = peer.ask(each, soon());
+    const auto answer = peer.ask(each.said, soon());
     ASSERT_TRUE(answer.has_value());
-    EXPECT_EQ(net::error_of(*answer, "test")->code, Errc::permission) << each.dump();
+    EXPECT_EQ(net::error_of(*answer, "test")->code, each.code) << each.said.dump();
   }
   EXPECT_EQ(host_->counts().sessions, 0U);
 }

@@ -147,6 +147,7 @@ class Allocator {
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
   enum class Sweep : std::uint8_t { takes_notes, frees };
   coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
+  coro::Task<std::size_t> claim_all(std::vector<Note>* notes);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
   coro::Task<Result<bool>> free_own_large();
   coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);

@@ -1,8 +1,12 @@
 // The part of Allocator that deals with whole blocks: leasing, sweeping, freeing, and what dead clients left.
 #include <algorithm>
 #include <fmt/format.h>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "base/fault.h"
+#include "coro/scope.h"
 #include "memory/allocator.h"
 
 namespace loch::memory {
@@ -245,9 +249,7 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
     }
   }
   std::size_t claimed = 0;
-  if (how == Sweep::frees && rested.size() == cut) {
-    while (claimed < cut && co_await claim(rested[claimed])) ++claimed;
-  }
+  if (how == Sweep::frees && rested.size() == cut) claimed = co_await claim_all(&rested);
   if (how == Sweep::frees && claimed == cut) {
     session_.count(Counter::blocks_freed);
     auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
@@ -265,6 +267,33 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
   auto returned = co_await change_lease(block, swept.encode(), back);
   if (!returned) co_return returned;
   co_return !rested.empty();
+}
+
+// Claims items, many beside each other, until one can not be had. Those that it got come first; how many.
+coro::Task<std::size_t> Allocator::claim_all(std::vector<Note>* notes) {
+  constexpr std::size_t at_once_max = 256;
+  std::vector<Note> got;
+  std::vector<Note> left;
+  for (std::size_t from = 0; from < notes->size(); from += at_once_max) {
+    const auto group = std::span(*notes).subspan(from, std::min(at_once_max, notes->size() - from));
+    if (!left.empty()) {
+      left.insert(left.end(), group.begin(), group.end());
+      continue;
+    }
+    std::vector<coro::Task<bool>> claims;
+    claims.reserve(group.size());
+    coro::Scope scope(endpoint_.queue());
+    for (const Note& note : group) {
+      claims.push_back(claim(note));
+      scope.start(claims.back());
+    }
+    co_await scope.join();
+    for (std::size_t i = 0; i < group.size(); ++i) (claims[i].take() ? got : left).push_back(group[i]);
+  }
+  const std::size_t count = got.size();
+  got.insert(got.end(), left.begin(), left.end());
+  *notes = std::move(got);
+  co_return count;
 }
 
 coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {

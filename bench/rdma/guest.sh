@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# guest.sh LOCHD LOCH LOCH-BENCH-RDMA: in a guest with RDMA in software (tests/vm), what operations take between two nodes, beside what
+# the tools of rdma-core's perftest measure there.
+set -euo pipefail
+source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../tests/vm/nodes.sh"
+lochd=$1
+loch=$2
+bench=$3
+times=2000
+nodes_up 2
+
+floor() { # floor TOOL: the typical latency in us
+  timeout 60 "$1" -d d1 -x 1 -n "$times" -F >/dev/null 2>&1 &
+  sleep 1
+  timeout 30 "$1" -d d2 -x 1 -n "$times" -F 10.0.0.1 2>/dev/null | awk '$2 == '"$times"' { print $5 }'
+  wait
+}
+read_floor=$(floor ib_read_lat)
+atomic_floor=$(floor ib_atomic_lat)
+
+printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n[log]\nlevel = "warning"\n' >/tmp/lochd.toml
+"$loch" create --atomics device far
+"$loch" create near
+"$lochd" --config /tmp/lochd.toml &
+server=$!
+sleep 1
+for store in far near; do
+  echo
+  case $store in
+    far) echo "A store whose words the device changes:" ;;
+    near) echo "A store whose words the processor changes, by the agent:" ;;
+  esac
+  "$bench" "verbs://10.0.0.1/$store" --from 10.0.0.2 --times "$times" --read-floor "${read_floor:-0}" --atomic-floor "${atomic_floor:-0}"
+done
+kill "$server"
+wait "$server"

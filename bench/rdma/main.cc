@@ -1,5 +1,5 @@
-// loch-bench-rdma: what one operation takes over a network, one after the other: a READ and a compare-swap of 8 bytes,
-// and the calls of a store that are made of them. For a store that nobody else uses meanwhile.
+// loch-bench-rdma: what one operation takes over a network, one after the other: a READ and a compare-swap of
+// 8 bytes, and the calls of a store that are made of them. For a store that nobody else uses meanwhile.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -32,7 +32,8 @@ struct Row {
   Histogram times;
 };
 
-constexpr fabric::Address some_word{.region = memory::control_region, .offset_bytes = 0};  // the store's magic
+constexpr fabric::Address some_word{.region = memory::control_region,
+                                    .offset_bytes = 0};  // the store's magic
 
 coro::Task<Result<void>> read_word(fabric::Endpoint* endpoint, std::uint64_t* word) {
   co_return co_await endpoint->read_words({&some_word, 1}, word);
@@ -99,7 +100,8 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("What one operation takes over a network", "loch-bench-rdma");
-  app.add_option("URL", arguments.url, "A store that is there: verbs://host/name or tcp://host/name")->required();
+  app.add_option("URL", arguments.url, "A store that is there: verbs://host/name or tcp://host/name")
+      ->required();
   app.add_option("--from", arguments.source_address, "The address of this host to go from");
   app.add_option("--times", arguments.times, "How often each is measured")->capture_default_str();
   app.add_option("--read-floor", arguments.read_floor_us, "What ib_read_lat says, in us, to compare with");

@@ -1,6 +1,6 @@
-// PointerCache: where the items of keys that a remote session used lately are, so that it can ask for an item
-// and for the slots that name it at once. Whoever uses a pointer makes sure that a slot still names the item.
-// One thread.
+// PointerCache: where the items of keys that a remote session used lately are, and the slots that name them,
+// so that it can ask for an item and its slot at once. Whoever uses a pointer makes sure that the slot still
+// names the item. One thread.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,35 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "hash/index.h"
 #include "memory/size_class.h"
 
 namespace loch::hash {
 
 class PointerCache {
  public:
+  struct Pointer {
+    memory::ItemRef item;
+    SlotNumber slot = 0;
+  };
+
   // The item that was the key's when a slot was seen to name it, at `kept_since` or later: since then its
   // memory has not been reused (memory::Session).
-  [[nodiscard]] std::optional<memory::ItemRef> find(std::string_view key, std::uint64_t key_hash,
-                                                    base::Nanos kept_since) const {
+  [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash,
+                                            base::Nanos kept_since) const {
     if (entries_.empty()) return std::nullopt;
     const Entry& entry = entries_[key_hash % entries_max];
     if (entry.seen_at < kept_since || entry.key != key) return std::nullopt;
-    return entry.item;
+    return entry.pointer;
   }
 
-  // A slot was seen to name `item` as the key's at `seen_at`. A key that shares its place is forgotten.
-  void note(std::string_view key, std::uint64_t key_hash, const memory::ItemRef& item, base::Nanos seen_at) {
+  // The slot was seen to name the item as the key's at `seen_at`. A key that shares its place is forgotten.
+  void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer, base::Nanos seen_at) {
     if (key.size() > key_bytes_max) return;
     if (entries_.empty()) entries_.resize(entries_max);
     Entry& entry = entries_[key_hash % entries_max];
     if (entry.key != key) entry.key.assign(key);
-    entry.item = item;
+    entry.pointer = pointer;
     entry.seen_at = seen_at;
   }
 
@@ -42,7 +48,7 @@ class PointerCache {
   static constexpr std::size_t key_bytes_max = 64;
   struct Entry {
     std::string key;  // no key is empty, so an entry that was never used is none's
-    memory::ItemRef item;
+    Pointer pointer;
     base::Nanos seen_at = 0;
   };
   std::vector<Entry> entries_;  // made when first needed

@@ -114,26 +114,35 @@ coro::Task<Result<Found>> Table::get(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-// The slots, and the item that they probably name, at once (nessie.txt 4.1.3). The item's memory has not been
-// reused since it was seen to be the key's, so if a slot names it now, it is what was read.
-coro::Task<Result<Found>> Table::get_by_pointer(Key key, memory::ItemRef item) {
-  Collect seen;
-  auto fetching = fetch_item(item);
-  auto reading = read_slots(key.hash, &seen);
+// The slot that named the key's item lately, and that item, at once (nessie.txt 4.1.3). The item's memory has
+// not been reused since, so if the slot names it now, it is what was read. If the slot names another item,
+// that one is probably the key's. Either way this is step 1 with one slot of the key's.
+coro::Task<Result<Found>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
+  const fabric::Address slot = slot_address(pointer.slot);
+  SlotWord word;
+  auto fetching = fetch_item(pointer.item);
+  auto reading = read_slot(slot, &word);
   coro::Scope scope(endpoint_.queue());
   scope.start(fetching);
   scope.start(reading);
   co_await scope.join();
   auto found = fetching.take();
   if (auto read = reading.take(); !read) co_return std::unexpected(std::move(read.error()));
-  for (unsigned j = 0; found && j < seen.at.count; ++j) {
-    const SlotWord word = seen.word[j];
-    if (!word.is(SlotType::committed) || word.filter() != key.filter() || word.item() != item) continue;
-    if (found->view.key() != key.bytes || found->view.expires_at_ns() != 0) break;
-    note_pointer(key, item);
-    co_return found;
+  if (word.is(SlotType::committed) && word.filter() == key.filter()) {
+    if (word.item() != pointer.item) found = co_await fetch_item(word.item());
+    if (found && found->view.key() == key.bytes && found->view.expires_at_ns() == 0) {
+      note_pointer(key, {word.item(), pointer.slot});
+      co_return found;
+    }
   }
+  Collect seen;
+  if (auto read = co_await read_slots(key.hash, &seen); !read)
+    co_return std::unexpected(std::move(read.error()));
   co_return co_await get_by_snapshot(key, seen);
+}
+
+coro::Task<Result<void>> Table::read_slot(fabric::Address slot, SlotWord* word) {
+  co_return co_await endpoint_.read_words({&slot, 1}, &word->raw);
 }
 
 // The rest of GET: what is not a plain hit.
@@ -198,7 +207,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
-      if (words == Words::committed) note_pointer(key, word.item());
+      if (words == Words::committed) note_pointer(key, {word.item(), seen->at.slot[j]});
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == TimeLeft::look_again;
@@ -329,7 +338,7 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
     const SlotWord word = into->word[j];
     if (!word.names_item() || word.filter() != key.filter()) continue;
     const memory::ItemRef ref = word.item();
-    if (pointer == ref && word.is(SlotType::committed)) {
+    if (pointer && pointer->item == ref && word.is(SlotType::committed)) {
       into->mine |= static_cast<std::uint8_t>(1U << j);
       into->header[j] = {};
       continue;

@@ -143,14 +143,15 @@ class Table final : public memory::ReuseGuard {
     bool seen = false;      // a slot has named it: it must rest before it is used otherwise
     bool in_doubt = false;  // a slot may name it: the answer to a compare-swap did not come
     int pending_at = -1;    // location of I(y, tag), by slot number below
-    SlotNumber pending_slot = 0;
+    SlotNumber slot = 0;    // that names it, or is about to
     SlotWord pending_word{};
   };
   enum class Outcome : std::uint8_t { again, done, not_applied };
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
-  coro::Task<Result<Found>> get_by_pointer(Key key, memory::ItemRef item);
+  coro::Task<Result<void>> read_slot(fabric::Address slot, SlotWord* word);
+  coro::Task<Result<Found>> get_by_pointer(Key key, PointerCache::Pointer pointer);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
@@ -184,12 +185,12 @@ class Table final : public memory::ReuseGuard {
                                                   Result<void>* collected);
   coro::Task<Result<void>> write_item_out(const WriteRequest* request, NewItem* item);
   // What a remote session knows of where a key's item is.
-  [[nodiscard]] std::optional<memory::ItemRef> pointer_of(Key key) const {
+  [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!session_.remote()) return std::nullopt;
     return pointers_.find(key.bytes, key.hash, session_.kept_since());
   }
-  void note_pointer(Key key, memory::ItemRef item) {
-    if (session_.remote()) pointers_.note(key.bytes, key.hash, item, session_.oldest_operation());
+  void note_pointer(Key key, const PointerCache::Pointer& pointer) {
+    if (session_.remote()) pointers_.note(key.bytes, key.hash, pointer, session_.oldest_operation());
   }
   memory::ItemHeader header_of(const WriteRequest& request);
   // Whether the item that is committed at location `j` lets the request be.

@@ -101,7 +101,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
     }
     is_collected = false;
     if (step && *step == Outcome::done) {
-      note_pointer(request.key, item.ref);
+      note_pointer(request.key, {item.ref, item.slot});
       co_return item.version;
     }
     Result<void> more{};
@@ -179,8 +179,9 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   }
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
+  item->slot = seen->at.slot[j];
   auto won = co_await swap_slot(
-      seen->at.slot[j], old,
+      item->slot, old,
       SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level()));
   if (!won) {
     item->in_doubt = true;
@@ -263,7 +264,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   const SlotWord empty = snapshot->word[home];
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
   LOCH_FAULT_POINT("put.before_home");
-  auto won = co_await swap_slot(snapshot->at.slot[home], empty,
+  item->slot = snapshot->at.slot[home];
+  auto won = co_await swap_slot(item->slot, empty,
                                 SlotWord::link(SlotType::committed, item->ref, filter_of(snapshot->key_hash),
                                                item->tag, empty.level()));
   if (!won) {
@@ -300,7 +302,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   LOCH_FAULT_POINT("put.after_pending");
   session_.count(Counter::pending_inserts);
   item->pending_at = alternate;
-  item->pending_slot = seen->at.slot[a];
+  item->slot = seen->at.slot[a];
   item->pending_word = pending;
 
   // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
@@ -314,7 +316,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
     co_return Outcome::again;  // settled by put_step5_settle
   LOCH_FAULT_POINT("put.before_commit");
   SlotWord before;
-  auto won = co_await swap_slot(item->pending_slot, pending, pending.with_type(SlotType::committed), &before);
+  auto won = co_await swap_slot(item->slot, pending, pending.with_type(SlotType::committed), &before);
   if (!won) co_return std::unexpected(std::move(won.error()));
   if (!*won) co_return co_await pending_outcome(before, item);
   LOCH_FAULT_POINT("put.after_commit");
@@ -331,11 +333,11 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   if (!equal) co_return std::unexpected(std::move(equal.error()));
   int mine = -1;
   for (unsigned j = 0; j < snapshot.at.count; ++j) {
-    if (snapshot.at.slot[j] == item->pending_slot) mine = static_cast<int>(j);
+    if (snapshot.at.slot[j] == item->slot) mine = static_cast<int>(j);
   }
   // A slot that is no candidate any more was split while the word stood there, so it does no longer.
   if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->pending_word) {
-    auto there = co_await read_slot(item->pending_slot);
+    auto there = co_await read_slot(item->slot);
     if (!there) co_return std::unexpected(std::move(there.error()));
     if (SlotWord{*there} == item->pending_word) co_return Outcome::again;
     co_return co_await pending_outcome({*there}, item);
@@ -348,7 +350,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
     LOCH_FAULT_POINT("put.before_withdraw");
     SlotWord before;
     const SlotWord cleared = SlotWord::empty(session_.next_nonce(), item->pending_word.level());
-    auto won = co_await swap_slot(item->pending_slot, item->pending_word, cleared, &before);
+    auto won = co_await swap_slot(item->slot, item->pending_word, cleared, &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     if (!*won) co_return co_await pending_outcome(before, item);
     LOCH_FAULT_POINT("put.after_withdraw");
@@ -377,8 +379,7 @@ coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewIte
     note_insert(false);
     co_return Outcome::done;
   }
-  auto cleared =
-      co_await swap_slot(item->pending_slot, there, SlotWord::empty(session_.next_nonce(), there.level()));
+  auto cleared = co_await swap_slot(item->slot, there, SlotWord::empty(session_.next_nonce(), there.level()));
   if (!cleared) co_return std::unexpected(std::move(cleared.error()));
   // An A that stayed would be cleared by others later, and its item retired.
   if (!*cleared) co_return Outcome::again;

@@ -2,6 +2,7 @@
 # guest.sh LOCHD LOCH LOCH-BENCH-RDMA: in a guest with RDMA in software (tests/vm), what operations take between two nodes, beside what
 # the tools of rdma-core's perftest measure there.
 set -euo pipefail
+# shellcheck source=/dev/null
 source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../tests/vm/nodes.sh"
 lochd=$1
 loch=$2

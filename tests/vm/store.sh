@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # In a guest: the hash store over verbs, on three nodes.
 set -euo pipefail
+# shellcheck source=/dev/null
 source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 nodes_up 3
 "$1" --gtest_brief=1 "${@:2}"

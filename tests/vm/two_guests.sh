@@ -20,7 +20,7 @@ if [[ ${3:-} == host ]]; then
   "$lochd" --config /tmp/lochd.toml &
   # Until the other guest is done.
   for _ in $(seq 400); do
-    if [[ $("$loch" get "$store" done 2>/dev/null) == yes ]]; then
+    if [[ $("$loch" get "$store" finished 2>/dev/null) == yes ]]; then
       kill %1
       wait %1
       exit
@@ -45,7 +45,7 @@ if [[ ${3:-} == client ]]; then
   # One that is killed in the midst of it.
   timeout -s KILL 1 sh -c "while :; do '$loch' --quiet load '$store' /tmp/items; done" || true
   "$loch" --quiet dump "$store" | sort | cmp - /tmp/items
-  "$loch" put "$store" done yes
+  "$loch" put "$store" finished yes
   exit
 fi
 

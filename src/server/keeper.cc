@@ -29,7 +29,7 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   if (!attached) return attached;
   if (auto memory = memory::StoreMemory::attach(*attached); !memory)
     return std::unexpected(std::move(memory.error()));
-  std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached)});
+  const std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached)});
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;

@@ -170,7 +170,7 @@ Result<Lender::Key> Lender::key(SessionId session, RegionId region, std::uint64_
   const auto found = sessions_.find(session);
   if (found == sessions_.end() || found->second.device == nullptr)
     return fail(Errc::unavailable, "verbs", "the session has no queue pair");
-  Session& its = found->second;
+  const Session& its = found->second;
   std::vector<Lent::Part>& parts = its.lent->parts[region];
   const auto after = std::ranges::upper_bound(parts, offset_bytes, {},
                                               [](const Lent::Part& part) { return part.key.from_bytes; });

@@ -56,8 +56,11 @@ const char* meaning_of(ibv_wc_status status) {
 
 VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
                      const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined)
-    : fabric_(fabric), link_(link), id_(joined ? joined->port : 0), agent_(fabric, link, std::move(joined)) {
-  severed_ = agent_.severed();
+    : fabric_(fabric),
+      link_(link),
+      id_(joined ? joined->port : 0),
+      agent_(fabric, link, std::move(joined)),
+      severed_(agent_.severed()) {
   if (severed_) return;
   if (auto opened = open_queue_pair(target, id_); !opened) {
     severed_ = std::move(opened.error());

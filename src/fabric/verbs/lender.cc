@@ -147,7 +147,7 @@ void Lender::take_request(Id id, std::string_view token) {
 // The atomics of two devices are not atomic against each other, so one alone changes a store.
 bool Lender::may_use(const Device& device, const Session& session) const {
   return !session.device_changes || std::ranges::none_of(sessions_, [&](const auto& other) {
-    return other.second.memory == session.memory && other.second.device != nullptr &&
+    return other.second.memory->location() == session.memory->location() && other.second.device != nullptr &&
            other.second.device.get() != &device;
   });
 }

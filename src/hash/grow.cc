@@ -16,7 +16,6 @@ namespace loch::hash {
 namespace {
 
 constexpr std::uint64_t chunk_slots = 16;  // what one operation is held up by
-constexpr SlotNumber slots_looked_at_once = 1024;
 constexpr unsigned cursor_level_shift = 48;
 constexpr std::uint64_t prepared_at_once_bytes_max = 4 * memory::huge_page_bytes;
 
@@ -262,21 +261,11 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
 coro::Task<Result<void>> Table::finish_growth(Directory d) {
   const std::uint64_t low_slots = d.rows() * candidates_;
   bool all_split = true;
-  fabric::Bytes words;  // of a remote session: many slots from `words_from` on
-  SlotNumber words_from = 0;
   for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
-    const std::byte* here = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
-    if (here == nullptr) {
-      if ((slot - words_from) * sizeof(std::uint64_t) >= words.size()) {
-        const SlotNumber count = std::min(slots_looked_at_once, 2 * low_slots - slot);
-        auto fetched = co_await endpoint_.fetch(slot_address(slot), count * sizeof(std::uint64_t));
-        if (!fetched) co_return std::unexpected(std::move(fetched.error()));
-        words = std::move(*fetched);
-        words_from = slot;
-      }
-      here = words.data() + (slot - words_from) * sizeof(std::uint64_t);
+    if (const std::byte* here = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
+        here != nullptr) {
+      if (is_settled({fabric::load_word(here)}, d)) continue;
     }
-    if (is_settled({fabric::load_word(here)}, d)) continue;
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
     constexpr int rounds_max = 16;
     for (int round = 0;; ++round) {

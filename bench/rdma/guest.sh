@@ -19,10 +19,10 @@ floor() { # floor TOOL: the typical latency in us
 read_floor=$(floor ib_read_lat)
 atomic_floor=$(floor ib_atomic_lat)
 
-printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n[log]\nlevel = "warning"\n' >/tmp/lochd.toml
+printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n[log]\nlevel = "warning"\n' >/run/lochd.toml
 "$loch" create --atomics device far
 "$loch" create near
-"$lochd" --config /tmp/lochd.toml &
+"$lochd" --config /run/lochd.toml &
 server=$!
 sleep 1
 for store in far near; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # guest.sh [-t SECONDS] [-n NETDEV] [-m MAC] COMMAND [ARGUMENT...]: runs a command in a guest of its own, with a kernel that has RDMA over
-# Ethernet in software. The guest sees this host's files, read-only, with a /tmp and a /dev/shm of its own. Ends with the
+# Ethernet in software. The guest sees this host's files, read-only, with a /run ($TMPDIR) and a /dev/shm of its own. Ends with the
 # command's exit code; 77 if there can be no guest, 124 if it did not end in time. NETDEV is where the
 # guest's cable leads (QEMU's -netdev), and MAC its address there; without, it has none.
 set -euo pipefail

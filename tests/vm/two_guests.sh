@@ -16,8 +16,8 @@ device() { # device ADDRESS: of the guest's only cable
 if [[ ${3:-} == host ]]; then
   device 10.0.0.1
   "$loch" create --atomics device test
-  printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/tmp/lochd.toml
-  "$lochd" --config /tmp/lochd.toml &
+  printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.toml
+  "$lochd" --config /run/lochd.toml &
   # Until the other guest is done.
   for _ in $(seq 400); do
     if [[ $("$loch" get "$store" finished 2>/dev/null) == yes ]]; then
@@ -37,14 +37,14 @@ if [[ ${3:-} == client ]]; then
     sleep 0.5
   done
   "$loch" doctor "$store" | grep -E '^(FAIL|....  (RDMA|store))'
-  for i in $(seq 1000); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/tmp/items
-  "$loch" --quiet load "$store" /tmp/items
-  "$loch" --quiet load "$store" /tmp/items # again: updates
-  "$loch" --quiet dump "$store" | sort | cmp - /tmp/items
+  for i in $(seq 1000); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/run/items
+  "$loch" --quiet load "$store" /run/items
+  "$loch" --quiet load "$store" /run/items # again: updates
+  "$loch" --quiet dump "$store" | sort | cmp - /run/items
   "$loch" check "$store"
   # One that is killed in the midst of it.
-  timeout -s KILL 1 sh -c "while :; do '$loch' --quiet load '$store' /tmp/items; done" || true
-  "$loch" --quiet dump "$store" | sort | cmp - /tmp/items
+  timeout -s KILL 1 sh -c "while :; do '$loch' --quiet load '$store' /run/items; done" || true
+  "$loch" --quiet dump "$store" | sort | cmp - /run/items
   "$loch" put "$store" finished yes
   exit
 fi

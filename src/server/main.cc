@@ -172,8 +172,9 @@ Exit run(const Arguments& arguments) {
   const auto ports = (*host)->ports();
   for (std::size_t i = 0; i < ports.size(); ++i) {
     spdlog::info(
-        "lends the stores in {} at tcp://{}{}", config->directory,
+        "lends the stores in {} at tcp://{}{}{}", config->directory,
         net::HostPort{config->listen[i].host, std::to_string(ports[i])}.text(),
+        config->verbs ? ", and as verbs://" : "",
         config->key_file.empty() && config->tls.authority.empty() ? ", to everybody who gets there" : "");
   }
   sd_notify(0, "READY=1");
@@ -188,7 +189,7 @@ Exit run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   loch::server::Arguments arguments;
-  CLI::App app("Lends the stores of this host to clients on others, over TCP.", "lochd");
+  CLI::App app("Lends the stores of this host to clients on others, over RDMA and TCP.", "lochd");
   app.set_version_flag("-V,--version", "lochd " LOCH_VERSION);
   app.add_option("-c,--config", arguments.config_path,
                  "the configuration; unless told, " + std::string(loch::server::usual_config) +

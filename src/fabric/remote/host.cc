@@ -216,7 +216,10 @@ void HostThread::run() {
     }
     for (const Id port : gone) end_port(port);
     if (lender_ != nullptr) {
-      for (const Id port : lender_->serve()) end_port(port);
+      const verbs::Lender::Served served = lender_->serve();
+      for (const std::string& why : served.refusals)
+        log(Level::warning, fmt::format("a queue pair was refused: {}", why));
+      for (const Id port : served.ended) end_port(port);
     }
     const base::Nanos now = base::Clock().now();
     for (std::size_t i = 0; i < order.size(); ++i) {

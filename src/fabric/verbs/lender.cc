@@ -69,8 +69,8 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   return lender;
 }
 
-std::vector<Lender::SessionId> Lender::serve() {
-  std::vector<SessionId> ended;
+Lender::Served Lender::serve() {
+  Served served;
   while (Event event = next_event(*events_)) {
     rdma_cm_id* id = event->id;
     switch (event->event) {
@@ -79,7 +79,8 @@ std::vector<Lender::SessionId> Lender::serve() {
         const std::string token(shown,
                                 std::min<std::size_t>(event->param.conn.private_data_len, token_digits));
         event = nullptr;
-        take_request(Id(id), token);
+        if (const auto taken = take_request(Id(id), token); !taken)
+          served.refusals.push_back(taken.error().detail);
         break;
       }
       case RDMA_CM_EVENT_DISCONNECTED:
@@ -89,14 +90,14 @@ std::vector<Lender::SessionId> Lender::serve() {
       case RDMA_CM_EVENT_REJECTED: {
         const auto found =
             std::ranges::find_if(sessions_, [id](const auto& s) { return s.second.id.get() == id; });
-        if (found != sessions_.end()) ended.push_back(found->first);
+        if (found != sessions_.end()) served.ended.push_back(found->first);
         break;
       }
       default:
         break;
     }
   }
-  return ended;
+  return served;
 }
 
 Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory) {
@@ -108,40 +109,48 @@ Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory) 
 }
 
 // A client has come. What does not show the token of a session that is waited for is turned away.
-void Lender::take_request(Id id, std::string_view token) {
+Result<void> Lender::take_request(Id id, std::string_view token) {
+  const auto refuse = [&id](std::string why) {
+    ::rdma_reject(id.get(), nullptr, 0);
+    return fail(Errc::permission, "verbs", std::move(why));
+  };
   const auto found = std::ranges::find_if(sessions_, [token](const auto& session) {
     return session.second.device == nullptr && net::same(session.second.token, token);
   });
-  ibv_device_attr limits{};
-  if (found == sessions_.end() || ::ibv_query_device(id->verbs, &limits) != 0) {
-    ::rdma_reject(id.get(), nullptr, 0);
-    return;
-  }
+  if (found == sessions_.end()) return refuse("a queue pair of no session that is waited for");
   Session& session = found->second;
   auto device = device_of(id->verbs);
-  if (device && may_use(**device, session)) {
-    ibv_qp_init_attr wanted{};
-    wanted.qp_type = IBV_QPT_RC;
-    wanted.send_cq = wanted.recv_cq = (*device)->completions.get();
-    wanted.cap = {
-        .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
-    rdma_conn_param granted{};
-    granted.responder_resources = static_cast<std::uint8_t>(std::clamp(limits.max_qp_rd_atom, 1, 255));
-    granted.rnr_retry_count = receiver_not_ready_retry_count;
-    if (::rdma_create_qp(id.get(), (*device)->domain.get(), &wanted) == 0 &&
-        ::rdma_accept(id.get(), &granted) == 0) {
-      auto& lent = (*device)->lent[session.memory.get()];
-      session.lent = lent.lock();
-      if (session.lent == nullptr) {
-        session.lent = std::make_shared<Lent>(session.memory);
-        lent = session.lent;
-      }
-      session.device = std::move(*device);
-      session.id = std::move(id);
-      return;
-    }
+  if (!device) return refuse(device.error().detail);
+  if (!may_use(**device, session)) {
+    return refuse(fmt::format(
+        "{}: another device than {} changes this store; clients have to come in by one device of this host",
+        session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
   }
-  ::rdma_reject(id.get(), nullptr, 0);
+  const auto failed = [&](const char* step) {
+    return refuse(
+        fmt::format("{}: {}: {}", ::ibv_get_device_name(id->verbs->device), step, std::strerror(errno)));
+  };
+  ibv_device_attr limits{};
+  if (::ibv_query_device(id->verbs, &limits) != 0) return failed("it does not say what it can");
+  ibv_qp_init_attr wanted{};
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.send_cq = wanted.recv_cq = (*device)->completions.get();
+  wanted.cap = {
+      .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  if (::rdma_create_qp(id.get(), (*device)->domain.get(), &wanted) != 0) return failed("no queue pair");
+  rdma_conn_param granted{};
+  granted.responder_resources = static_cast<std::uint8_t>(std::clamp(limits.max_qp_rd_atom, 1, 255));
+  granted.rnr_retry_count = receiver_not_ready_retry_count;
+  if (::rdma_accept(id.get(), &granted) != 0) return failed("no connection");
+  auto& lent = (*device)->lent[session.memory.get()];
+  session.lent = lent.lock();
+  if (session.lent == nullptr) {
+    session.lent = std::make_shared<Lent>(session.memory);
+    lent = session.lent;
+  }
+  session.device = std::move(*device);
+  session.id = std::move(id);
+  return {};
 }
 
 // The atomics of two devices are not atomic against each other, so one alone changes a store.

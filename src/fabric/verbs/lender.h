@@ -34,8 +34,11 @@ class Lender {
 
   // Readable when there is something to serve.
   [[nodiscard]] int descriptor() const { return events_->fd; }
-  // Those whose queue pair the client, or the device, has ended.
-  std::vector<SessionId> serve();
+  struct Served {
+    std::vector<SessionId> ended{};       // whose queue pair the client, or the device, has ended
+    std::vector<std::string> refusals{};  // why somebody was turned away, for the log
+  };
+  Served serve();
 
   // Waits for the queue pair of a session, which is to show this token.
   struct Offer {
@@ -63,7 +66,8 @@ class Lender {
   struct Session;
 
   Lender() = default;
-  void take_request(Id id, std::string_view token);
+  // Errors: why the client is turned away.
+  Result<void> take_request(Id id, std::string_view token);
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context);
 

@@ -121,8 +121,8 @@ Result<void> QueuePair::await(rdma_cm_event_type wanted, const char* step, base:
   if (event->event == wanted) return {};
   if (event->event == RDMA_CM_EVENT_REJECTED) {
     return fail(Errc::permission, "verbs",
-                fmt::format("{}: the host's device refuses the connection (rejected, reason {})", name_,
-                            event->status));
+                fmt::format("{}: the host refuses the queue pair (reason {}); its lochd's log says why",
+                            name_, event->status));
   }
   return fail(Errc::unavailable, "verbs",
               fmt::format("{}: {}: {} ({})", name_, step, ::rdma_event_str(event->event),

@@ -42,8 +42,4 @@ MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, i
   return MemoryRegion(::ibv_reg_mr(domain, at, bytes, access));
 }
 
-std::string device_of(const rdma_cm_id& id) {
-  return id.verbs == nullptr ? "no device" : ::ibv_get_device_name(id.verbs->device);
-}
-
 }  // namespace loch::fabric::verbs

@@ -5,7 +5,6 @@
 #include <infiniband/verbs.h>
 #include <memory>
 #include <rdma/rdma_cma.h>
-#include <string>
 
 #include <loch/error.h>
 
@@ -58,8 +57,5 @@ inline constexpr std::uint8_t ack_timeout = 14;
 // for one connection. In hexadecimal digits.
 inline constexpr std::size_t token_bytes = 16;
 inline constexpr std::size_t token_digits = 2 * token_bytes;
-
-// "rxe0 (10.0.0.1)": of a bound identifier, for people.
-std::string device_of(const rdma_cm_id& id);
 
 }  // namespace loch::fabric::verbs

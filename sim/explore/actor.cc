@@ -12,18 +12,6 @@ constexpr unsigned batches_max = 200;          // of one operation; the longest 
 constexpr unsigned rounds_beyond_retries = 3;  // a split that nobody disturbs takes so many
 constexpr std::size_t value_bytes = 8;
 
-class DuringOperation {
- public:
-  explicit DuringOperation(memory::Session& session) : session_(session), start_(session.begin_operation()) {}
-  ~DuringOperation() { session_.end_operation(start_); }
-  DuringOperation(const DuringOperation&) = delete;
-  DuringOperation& operator=(const DuringOperation&) = delete;
-
- private:
-  memory::Session& session_;
-  base::Nanos start_;
-};
-
 template <class T>
 Answer answer_of(const Result<T>& result, std::string& error) {
   if (result) return {.kind = Answer::Kind::ok};
@@ -38,20 +26,19 @@ Answer answer_of(const Result<T>& result, std::string& error) {
 Actor::Actor(World& world, unsigned number, std::vector<ScriptOp> script, unsigned retries)
     : world_(world), number_(number), script_(std::move(script)), retries_max_(retries) {
   if (script_.empty()) status_ = Status::done;
-  auto session = memory::Session::open(world_.memory_);
-  LOCH_CHECK(session.has_value());
-  session_ = std::move(*session);
+  auto attachment = memory::Attachment::open(world_.memory_);
+  LOCH_CHECK(attachment.has_value());
+  attachment_ = std::move(*attachment);
   port_ = world_.fabric_->last_port();
   port_->on_post = [this](auto batch) { notice_post(batch); };
   port_->on_complete = [this](auto batch) { notice_completion(batch); };
-  allocator_ = std::make_unique<memory::Allocator>(*session_);
   // A block of its own, and no more of it than it needs: what is left of a block costs time when a session
   // ends.
   for (std::uint32_t i = 0; i < 2 * script_max; ++i) {
     const auto spare = memory::item_in_block(1 + number_, 0, 2 * script_max - 1 - i);
-    LOCH_CHECK(session_->endpoint().run(allocator_->discard(spare)).has_value());
+    LOCH_CHECK(attachment_->endpoint().run(attachment_->allocator_of(spare).discard(spare)).has_value());
   }
-  table_ = std::make_unique<hash::Table>(*session_, *allocator_, hash::TableOptions{});
+  shards_ = std::make_unique<hash::Shards>(*attachment_, hash::TableOptions{});
 }
 
 Actor::~Actor() { task_.reset(); }
@@ -80,11 +67,11 @@ void Actor::execute(unsigned index) {
 void Actor::stop() {
   status_ = Status::stopped;
   memory_.clear();
-  world_.store_->kill(session_->client());
+  world_.store_->kill(session().client());
 }
 
 void Actor::run_queue() {
-  while (session_->endpoint().queue().run_one()) {
+  while (attachment_->endpoint().queue().run_one()) {
   }
   if (task_->done()) {
     answer_ = task_->take();
@@ -100,7 +87,7 @@ void Actor::run_queue() {
     stop();
 }
 
-std::uint64_t Actor::counted(Counter counter) const { return session_->stats()[counter]; }
+std::uint64_t Actor::counted(Counter counter) const { return attachment_->stats()[counter]; }
 
 void Actor::notice_post(std::span<const fabric::Operation> batch) {
   ++batches_;
@@ -154,9 +141,9 @@ void Actor::forget_what_is_dead() {
 }
 
 coro::Task<Answer> Actor::run_op(Actor* self, ScriptOp op) {
-  const DuringOperation during(*self->session_);
-  hash::Table* table = self->table_.get();
-  const auto key = hash::Key::of(self->world_.key_names_[op.key], self->session_->geometry().hash_seed);
+  const memory::Attachment::Operation during(*self->attachment_);
+  hash::Table* table = &self->table();
+  const auto key = hash::Key::of(self->world_.key_names_[op.key], self->session().geometry().hash_seed);
   switch (op.act) {
     case Act::put:
     case Act::insert: {

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "hash/table.h"
-#include "memory/allocator.h"
-#include "memory/session.h"
+#include "hash/shards.h"
+#include "memory/attachment.h"
 #include "sim/explore/fabric.h"
 #include "sim/explore/monitor.h"
 #include "sim/explore/scenario.h"
@@ -49,8 +48,8 @@ class Actor {
   [[nodiscard]] Answer answer() const { return answer_; }
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] ExploredPort& port() const { return *port_; }
-  [[nodiscard]] hash::Table& table() const { return *table_; }
-  [[nodiscard]] memory::Session& session() const { return *session_; }
+  [[nodiscard]] hash::Table& table() const { return shards_->only(); }
+  [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }
   [[nodiscard]] ValueId written() const { return static_cast<ValueId>(1 + number_ * script_max + position_); }
 
   // What the operation has learnt: words of slots, and notes (in the form of a damaged word).
@@ -72,9 +71,8 @@ class Actor {
   Status status_ = Status::idle;
   std::size_t position_ = 0;
   ExploredPort* port_ = nullptr;
-  std::unique_ptr<memory::Session> session_;
-  std::unique_ptr<memory::Allocator> allocator_;
-  std::unique_ptr<hash::Table> table_;
+  std::unique_ptr<memory::Attachment> attachment_;
+  std::unique_ptr<hash::Shards> shards_;
   std::optional<coro::Task<Answer>> task_;
   std::string value_;
   Answer answer_;

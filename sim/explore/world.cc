@@ -77,10 +77,11 @@ void World::prepare_keys() {
 }
 
 void World::write_initial_slots() {
-  fabric::store_word(store_->at(hash::directory_address), Directory{.level = base_level}.encode());
+  fabric::store_word(store_->at(hash::index_of_one_host.directory()),
+                     Directory{.level = base_level}.encode());
   const SlotNumber slots = (SlotNumber{1} << base_level) * scenario_.candidates();
   for (SlotNumber i = 0; i < slots; ++i) {
-    fabric::store_word(store_->at(hash::slot_address(i)), SlotWord::empty(i << 12, base_level).raw);
+    fabric::store_word(store_->at(hash::index_of_one_host.slot(i)), SlotWord::empty(i << 12, base_level).raw);
   }
 }
 
@@ -94,11 +95,11 @@ void World::prepare_index() {
     place_initial_items(*setter);
     if (scenario_.growing) {
       const Directory growing{.level = base_level, .growing = true};
-      fabric::store_word(store_->at(hash::directory_address), growing.encode());
+      fabric::store_word(store_->at(hash::index_of_one_host.directory()), growing.encode());
       for (const Place& place : scenario_.split) run_alone(*setter, {Act::split, place.key, place.candidate});
       // Where the next ones who help find a row, or behind all rows.
       const std::uint64_t chunk = scenario_.help ? 0 : chunks_of_rows + 1;
-      fabric::store_word(store_->at(hash::split_cursor_address),
+      fabric::store_word(store_->at(hash::index_of_one_host.split_cursor()),
                          std::uint64_t{base_level} << cursor_level_shift | chunk);
     }
   }

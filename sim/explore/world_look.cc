@@ -47,11 +47,11 @@ class Canon {
 }  // namespace
 
 Directory World::directory() const {
-  return Directory::decode(fabric::load_word(store_->at(hash::directory_address)));
+  return Directory::decode(fabric::load_word(store_->at(hash::index_of_one_host.directory())));
 }
 
 SlotWord World::slot(SlotNumber number) const {
-  return {fabric::load_word(store_->at(hash::slot_address(number)))};
+  return {fabric::load_word(store_->at(hash::index_of_one_host.slot(number)))};
 }
 
 SlotNumber World::slot_count() const {
@@ -77,7 +77,7 @@ int World::key_of(SlotWord word) const {
 // What clients read of a growth without an operation on a slot: the directory, and which rows are left to
 // help with.
 std::uint64_t World::growth_word() const {
-  const std::uint64_t cursor = fabric::load_word(store_->at(hash::split_cursor_address));
+  const std::uint64_t cursor = fabric::load_word(store_->at(hash::index_of_one_host.split_cursor()));
   const std::uint64_t chunk = cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
   // Behind the last row all are alike until the next one who looks whether the growth can be finished.
   constexpr std::uint64_t finishes = 1;

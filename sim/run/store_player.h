@@ -16,11 +16,11 @@ class StorePlayer final : public Player {
   StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Player::Place place);
 
   void judge() override;
-  [[nodiscard]] Stats totals() override { return client_->session().totals(); }
+  [[nodiscard]] Stats totals() override { return client_->totals(); }
 
  private:
   [[nodiscard]] fabric::Endpoint* endpoint() override {
-    return client_ == nullptr ? nullptr : &client_->session().endpoint();
+    return client_ == nullptr ? nullptr : &client_->attachment().endpoint();
   }
   void close() override { client_.reset(); }
   coro::Task<void> act(Act what) override;

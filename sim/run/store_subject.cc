@@ -23,7 +23,7 @@ std::vector<memory::ItemRef> linked_items(const fabric::fake::MemoryStore& memor
   const std::uint64_t slots = memory.length_bytes(memory::index_region) / sizeof(std::uint64_t);
   std::vector<memory::ItemRef> linked;
   for (hash::SlotNumber slot = 0; slot < slots; ++slot) {
-    const hash::SlotWord word{fabric::load_word(memory.at(hash::slot_address(slot)))};
+    const hash::SlotWord word{fabric::load_word(memory.at(hash::index_of_one_host.slot(slot)))};
     if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
   }
   return linked;
@@ -38,7 +38,8 @@ fabric::Plan StoreSubject::plan() const {
                       {memory::first_data_region, 2 * memory::block_bytes}},
           .fill = [geometry](std::span<const fabric::Mapping> regions) {
             memory::StoreMemory::initialize_control(regions[0].base, geometry);
-            hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
+                                    geometry.candidates);
           }};
 }
 
@@ -82,8 +83,8 @@ void StoreSubject::flip_a_bit(Scene& scene) const {
 bool StoreSubject::concerns(const Scene& scene, const std::string& key,
                             const fabric::Operation& operation) const {
   if (!is_of_index(operation.at)) return false;
-  const auto directory =
-      hash::Directory::decode(fabric::load_word(scene.store->memory().at(hash::directory_address)));
+  const auto directory = hash::Directory::decode(
+      fabric::load_word(scene.store->memory().at(hash::index_of_one_host.directory())));
   const auto hash = hash::Key::of(key, setup_.geometry.hash_seed).hash;
   const auto at = hash::Locations::of(hash, directory, setup_.geometry.candidates);
   const auto* end = at.slot.begin() + at.count;

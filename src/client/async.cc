@@ -62,6 +62,6 @@ coro::Task<void> Async::multi_put(std::span<Assignment> assignments) {
   return state_->client->multi_put(assignments);
 }
 
-void Async::step() { state_->client->session().endpoint().step(); }
+void Async::step() { state_->client->attachment().endpoint().step(); }
 
 }  // namespace loch

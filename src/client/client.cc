@@ -51,38 +51,46 @@ std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, b
 
 }  // namespace
 
-Client::Client(std::unique_ptr<memory::Session> session, const ClientOptions& options)
-    : session_(std::move(session)),
-      allocator_(*session_),
-      table_(*session_, allocator_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}) {}
+Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options)
+    : attachment_(std::move(attachment)),
+      session_(attachment_->nodes().front().session.get()),
+      shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}) {
+  if (shards_.count_of_shards() == 1 && shards_.only().works_here()) here_ = &shards_.only();
+}
 
 Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory> memory,
                                              const ClientOptions& options) {
-  auto session = memory::Session::open(std::move(memory));
-  if (!session) return std::unexpected(std::move(session.error()));
-  const std::uint16_t number = (*session)->client();
-  const bool took_over = (*session)->took_over();
-  std::unique_ptr<Client> client(new Client(std::move(*session), options));
-  if (took_over) {
-    client->session_->count(Counter::sessions_reaped);
-    if (auto settled = client->run(client->allocator_.settle_blocks(number)); !settled) {
-      return std::unexpected(std::move(settled.error()));
-    }
-  }
+  auto attachment = memory::Attachment::open(std::move(memory), options.placement);
+  if (!attachment) return std::unexpected(std::move(attachment.error()));
+  std::unique_ptr<Client> client(new Client(std::move(*attachment), options));
+  auto ready = client->run(client->settle_predecessors());
+  if (ready) ready = client->run(client->shards_.open());
+  if (!ready) return std::unexpected(std::move(ready.error()));
   return client;
+}
+
+// What those left who had this client's numbers and died.
+coro::Task<Result<void>> Client::settle_predecessors() {
+  for (const auto& node : attachment_->nodes()) {
+    if (!node.session->took_over()) continue;
+    node.session->count(Counter::sessions_reaped);
+    if (auto settled = co_await node.allocator->settle_blocks(node.session->client()); !settled)
+      co_return settled;
+  }
+  co_return Result<void>{};
 }
 
 coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
-  const DuringOperation during(*session_);
+  const DuringOperation during(*attachment_);
   for (;;) {
-    auto found = co_await table_.get(key_of(key));
+    auto found = co_await shards_.get(key_of(key));
     if (!found) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
     }
     into->assign(found->view.value());
-    if (session_->may_act()) break;
+    if (attachment_->may_act()) break;
   }
   session_->count(Counter::get_hit);
   co_return Result<void>{};
@@ -90,60 +98,61 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
   if (auto valid = check_key(key, "read"); !valid) co_return std::unexpected(std::move(valid.error()));
-  const DuringOperation during(*session_);
+  const auto table = shards_.table_of(key_of(key).hash);
+  if (!table) co_return std::unexpected(table.error());
+  const DuringOperation during(*attachment_);
   Item item;
   for (;;) {
-    auto found = co_await table_.get(key_of(key));
+    auto found = co_await shards_.get(key_of(key));
     session_->count(found ? Counter::get_hit : Counter::get_miss);
     if (!found) co_return std::unexpected(std::move(found.error()));
     item.value.assign(found->view.value());
     item.version = {found->view.version()};
-    item.time_to_live = time_left(found->view, session_->control().newest_time());
-    if (session_->may_act()) co_return item;
+    item.time_to_live = time_left(found->view, (*table)->home().control().newest_time());
+    if (attachment_->may_act()) co_return item;
   }
 }
 
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
   if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
-  const DuringOperation during(*session_);
+  const DuringOperation during(*attachment_);
   Result<hash::Found> found;
   do {
-    found = co_await table_.get(key_of(key));
-  } while (!session_->may_act());
+    found = co_await shards_.get(key_of(key));
+  } while (!attachment_->may_act());
   session_->count(found ? Counter::get_hit : Counter::get_miss);
   co_return found;
 }
 
 coro::Task<Result<bool>> Client::exists(std::string_view key) {
   if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
-  const DuringOperation during(*session_);
+  const DuringOperation during(*attachment_);
   session_->count(Counter::exists);
   Result<hash::Found> found;
   do {
-    found = co_await table_.get(key_of(key));
-  } while (!session_->may_act());
+    found = co_await shards_.get(key_of(key));
+  } while (!attachment_->may_act());
   if (found) co_return true;
   if (found.error().code == Errc::not_found) co_return false;
   co_return std::unexpected(std::move(found.error()));
 }
 
 Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,
-                                              PutOptions options, const char* operation) const {
+                                              PutOptions options, const char* operation,
+                                              base::Nanos now) const {
   if (auto valid = check_key(key, operation); !valid) return std::unexpected(std::move(valid.error()));
   if (auto valid = check_value(value, operation); !valid) return std::unexpected(std::move(valid.error()));
   if (!time_to_live_fits(options)) {
     return fail(Errc::invalid_argument, operation,
                 "a time to live is not negative; 0 lives until it is removed");
   }
-  return hash::WriteRequest{.key = key_of(key),
-                            .value = value,
-                            .expires_at_ns = expiry_of(options, session_->control().newest_time())};
+  return hash::WriteRequest{.key = key_of(key), .value = value, .expires_at_ns = expiry_of(options, now)};
 }
 
 // A time to live counts from now, and a remote session has to ask when that is.
-coro::Task<Result<void>> Client::know_time(PutOptions options) {
+coro::Task<Result<void>> Client::know_time(memory::Session* home, PutOptions options) {
   if (options.time_to_live.count() == 0) co_return Result<void>{};
-  if (auto now = co_await session_->control().read_time(); !now)
+  if (auto now = co_await home->control().read_time(); !now)
     co_return std::unexpected(std::move(now.error()));
   co_return Result<void>{};
 }
@@ -151,13 +160,18 @@ coro::Task<Result<void>> Client::know_time(PutOptions options) {
 coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
                                               PutOptions options, hash::Condition condition,
                                               std::uint64_t version, const char* operation) {
-  if (auto known = co_await know_time(options); !known) co_return std::unexpected(std::move(known.error()));
-  auto request = request_of(key, value, options, operation);
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
+  if (!table) co_return std::unexpected(table.error());
+  memory::Session& home = (*table)->home();
+  if (auto known = co_await know_time(&home, options); !known)
+    co_return std::unexpected(std::move(known.error()));
+  auto request = request_of(key, value, options, operation, home.control().newest_time());
   if (!request) co_return std::unexpected(std::move(request.error()));
   request->condition = condition;
   request->version = version;
-  const DuringOperation during(*session_);
-  auto written = co_await table_.put(*request);
+  const DuringOperation during(*attachment_);
+  auto written = co_await (*table)->put(*request);
   if (!written) {
     written.error().operation = operation;
     if (written.error().code == Errc::exists) session_->count(Counter::insert_exists);
@@ -168,8 +182,11 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
 
 coro::Task<Result<void>> Client::remove(std::string_view key) {
   if (auto valid = check_key(key, "remove"); !valid) co_return valid;
-  const DuringOperation during(*session_);
-  auto removed = co_await table_.remove(key_of(key));
+  const DuringOperation during(*attachment_);
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
+  if (!table) co_return std::unexpected(table.error());
+  auto removed = co_await (*table)->remove(hashed);
   session_->count(removed ? Counter::remove_hit : Counter::remove_miss);
   co_return removed;
 }
@@ -177,32 +194,36 @@ coro::Task<Result<void>> Client::remove(std::string_view key) {
 coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
-  if (auto known = co_await know_time(assignment->options); !known) co_return known;
-  auto request = request_of(assignment->key, assignment->value, assignment->options, "put");
+  const auto table = shards_.table_of(key_of(assignment->key).hash);
+  if (!table) co_return std::unexpected(table.error());
+  memory::Session& home = (*table)->home();
+  if (auto known = co_await know_time(&home, assignment->options); !known) co_return known;
+  auto request = request_of(assignment->key, assignment->value, assignment->options, "put",
+                            home.control().newest_time());
   if (!request) co_return std::unexpected(std::move(request.error()));
-  const DuringOperation during(*session_);
-  auto written = co_await table_.put(*request);
+  const DuringOperation during(*attachment_);
+  auto written = co_await (*table)->put(*request);
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }
 
 bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
-  if (!table_.parse_here(item) || hash::Table::expired(item.expires_at_ns(), asked_at)) return false;
+  if (!here_->parse_here(item) || hash::Table::expired(item.expires_at_ns(), asked_at)) return false;
   bool intact = false;
   // The length that libstdc++ 12 passes may be larger than the one asked for.
   into.resize_and_overwrite(item.value().size(), [&](char* buffer, std::size_t /*length*/) {
     intact = item.copy_value_to(buffer);
     return item.value().size();
   });
-  return intact && session_->may_act();
+  return intact && attachment_->may_act();
 }
 
 bool Client::get_here(std::string_view key, std::string& into) {
-  if (!table_.works_here() || !key_fits(key)) return false;
-  const DuringOperation during(*session_);
+  if (here_ == nullptr || !key_fits(key)) return false;
+  const DuringOperation during(*attachment_);
   hash::Probe probe;
   probe.key = key_of(key);
-  hash::Here& here = table_.here();
+  hash::Here& here = here_->here();
   if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe, hash::item_bytes(key.size(), 0)) ||
       !hash::Here::step3_compare_key(probe) || !give_out(probe.item, during.start(), into)) {
     return false;
@@ -220,9 +241,9 @@ bool Client::put_here(std::string_view key, std::string_view value, const PutOpt
 
 // Up to turns_max keys: each step for all of them before the next.
 void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
-  if (!table_.works_here()) return;
-  const DuringOperation during(*session_);
-  hash::Here& here = table_.here();
+  if (here_ == nullptr) return;
+  const DuringOperation during(*attachment_);
+  hash::Here& here = here_->here();
   std::array<hash::Probe, turns_max> probes;
   for (std::size_t i = 0; i < lookups.size(); ++i) {
     const std::string_view key = lookups[i].key;
@@ -244,7 +265,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
       done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);
     }
   }
-  if (session_->may_act()) {
+  if (attachment_->may_act()) {
     session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
   } else {
     std::ranges::fill(done, false);
@@ -252,10 +273,10 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
 }
 
 void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
-  if (!table_.works_here()) return;
-  const DuringOperation during(*session_);
+  if (here_ == nullptr) return;
+  const DuringOperation during(*attachment_);
   const base::Nanos start = during.start();
-  hash::Here& here = table_.here();
+  hash::Here& here = here_->here();
   std::array<hash::Probe, turns_max> probes;
   std::array<memory::Allocator::Place, turns_max> places;
   for (std::size_t i = 0; i < assignments.size(); ++i) {
@@ -264,7 +285,7 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
     probes[i].key = key_of(assignment.key);
     if (!here.step1_find_slots(probes[i])) continue;
     places[i] =
-        table_.prepare_item_here(hash::item_bytes(assignment.key.size(), assignment.value.size()), start);
+        here_->prepare_item_here(hash::item_bytes(assignment.key.size(), assignment.value.size()), start);
     done[i] = places[i].at != nullptr;
   }
   for (std::size_t i = 0; i < assignments.size(); ++i) {
@@ -272,15 +293,15 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
   }
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     done[i] = done[i] && hash::Here::step3_compare_key(probes[i]) &&
-              table_.update_here(probes[i], places[i], assignments[i].value,
+              here_->update_here(probes[i], places[i], assignments[i].value,
                                  expiry_of(assignments[i].options, start), start);
   }
   const base::Nanos unlinked = session_->now();
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     if (done[i]) {
-      table_.retire_here(probes[i].word, unlinked);
+      here_->retire_here(probes[i].word, unlinked);
     } else if (places[i].at != nullptr) {
-      table_.discard_here(places[i]);
+      here_->discard_here(places[i]);
     }
   }
 }
@@ -290,13 +311,13 @@ template <std::size_t at_once, class Request>
 coro::Task<void> Client::in_turns(std::span<Request> requests,
                                   void (Client::*here)(std::span<Request>, std::span<bool>),
                                   coro::Task<Result<void>> (Client::*one)(Request*)) {
-  const fabric::Endpoint::Turns turns(session_->endpoint());
+  const fabric::Endpoint::Turns turns(attachment_->endpoint());
   std::array<coro::Task<Result<void>>, at_once> tasks;
   for (std::size_t first = 0; first < requests.size(); first += at_once) {
     const auto group = requests.subspan(first, std::min(at_once, requests.size() - first));
     std::array<bool, at_once> done{};
     (this->*here)(group, std::span(done).first(group.size()));
-    coro::Scope scope(session_->endpoint().queue());
+    coro::Scope scope(attachment_->endpoint().queue());
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (done[i]) continue;
       tasks[i] = (this->*one)(&group[i]);
@@ -320,65 +341,75 @@ coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
 }
 
 coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {
-  const hash::Table::Visit visit_item = [this, visit](const hash::ItemView& view) {
+  const hash::Shards::Visit visit_item = [this, visit](const hash::ItemView& view) {
+    const auto table = shards_.table_of(view.key_hash());
+    const base::Nanos now = (table ? (*table)->home() : *session_).control().newest_time();
     return (*visit)(Entry{.key = view.key(),
                           .value = view.value(),
                           .version = {view.version()},
-                          .time_to_live = time_left(view, session_->control().newest_time())});
+                          .time_to_live = time_left(view, now)});
   };
-  co_return co_await table_.for_each(&visit_item);
+  co_return co_await shards_.for_each(&visit_item);
 }
 
 coro::Task<Result<std::uint64_t>> Client::count() {
-  const DuringOperation during(*session_);
-  co_return co_await table_.count();
+  const DuringOperation during(*attachment_);
+  co_return co_await shards_.count();
 }
 
 coro::Task<Result<Collected>> Client::collect() {
   Result<Collected> collected;
   {
-    const DuringOperation during(*session_);
-    collected = co_await table_.collect();
+    const DuringOperation during(*attachment_);
+    collected = co_await shards_.collect();
   }
   co_return collected;
 }
 
 coro::Task<Result<Report>> Client::check() {
-  const DuringOperation during(*session_);
-  co_return co_await table_.check();
+  const DuringOperation during(*attachment_);
+  co_return co_await shards_.check();
+}
+
+Stats Client::totals() const {
+  Stats sum;
+  for (const auto& node : attachment_->nodes()) sum += node.session->totals();
+  return sum;
 }
 
 coro::Task<Result<void>> Client::describe(Info* into) {
   Info& info = *into;
-  if (session_->remote()) {
-    if (auto fresh = co_await session_->refresh(); !fresh) co_return fresh;
+  if (is_remote()) {
+    if (auto fresh = co_await attachment_->refresh(); !fresh) co_return fresh;
   }
-  const memory::StoreMemory& memory = session_->memory();
-  fabric::Endpoint& endpoint = session_->endpoint();
+  const memory::StoreMemory& memory = attachment_->memory();
+  fabric::Endpoint& endpoint = attachment_->endpoint();
   info.format_version = memory::format_version;
   info.candidates = memory.geometry().candidates;
-  const hash::Directory directory = table_.directory();
-  info.index_slots = directory.rows() * info.candidates * (directory.growing ? 2 : 1);
-  info.index_growing = directory.growing;
-  info.index_bytes = endpoint.length_bytes(memory::index_region);
-  info.control_bytes = endpoint.length_bytes(memory::control_region);
+  if (auto described = co_await shards_.describe(into); !described) co_return described;
   info.block_bytes = memory::block_bytes;
-  const memory::BlockNumber blocks = allocator_.block_count();
-  for (memory::BlockNumber block = 0; block < blocks; ++block) {
-    info.data_bytes += memory::block_bytes;
-    if (memory::holds_descriptors(block)) continue;
-    ++info.blocks;
-    auto lease = co_await allocator_.lease_of(block);
-    if (!lease) co_return std::unexpected(std::move(lease.error()));
-    if (lease->state == memory::BlockState::free) ++info.blocks_free;
-    if (lease->state == memory::BlockState::leased || lease->state == memory::BlockState::swept)
-      ++info.blocks_leased;
+  for (const auto& node : attachment_->nodes()) {
+    info.control_bytes += endpoint.length_bytes(node.session->regions().control);
+    for (const fabric::RegionId region : node.session->regions().data) {
+      const std::uint64_t length = endpoint.length_bytes(region);
+      if (length == 0) break;
+      info.data_bytes += length / memory::block_bytes * memory::block_bytes;
+    }
+    const memory::BlockList blocks = node.allocator->blocks();
+    for (const memory::BlockNumber block : blocks) {
+      ++info.blocks;
+      auto lease = co_await node.allocator->lease_of(block);
+      if (!lease) co_return std::unexpected(std::move(lease.error()));
+      if (lease->state == memory::BlockState::free) ++info.blocks_free;
+      if (lease->state == memory::BlockState::leased || lease->state == memory::BlockState::swept)
+        ++info.blocks_leased;
+    }
+    info.clients = std::max(info.clients, node.session->living());
   }
-  info.clients = session_->living();
+  info.totals = totals();
   info.max_bytes = memory.geometry().max_bytes;
   info.huge_page_bytes = memory.fabric().huge_page_bytes();
   info.expiry = std::chrono::milliseconds(memory.geometry().expiry_ns / base::millisecond_ns);
-  info.totals = session_->totals();
   co_return Result<void>{};
 }
 

@@ -1,5 +1,5 @@
-// Client: the calls of one session, as coroutines. Both public forms, blocking (Store) and awaitable (Async),
-// are made of these. One thread.
+// Client: the calls of one client of a store, as coroutines. Both public forms, blocking (Store) and
+// awaitable (Async), are made of these. One thread.
 #pragma once
 
 #include <cstring>
@@ -10,29 +10,15 @@
 #include <loch/coro/task.h>
 #include <loch/loch.h>
 
-#include "hash/table.h"
-#include "memory/allocator.h"
-#include "memory/session.h"
+#include "hash/shards.h"
+#include "memory/attachment.h"
 
 namespace loch::client {
 
 struct ClientOptions {
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;
-};
-
-// While it lives, what the session has seen is not reused.
-class DuringOperation {
- public:
-  explicit DuringOperation(memory::Session& session) : session_(session), start_(session.begin_operation()) {}
-  ~DuringOperation() { session_.end_operation(start_); }
-  [[nodiscard]] base::Nanos start() const { return start_; }
-  DuringOperation(const DuringOperation&) = delete;
-  DuringOperation& operator=(const DuringOperation&) = delete;
-
- private:
-  memory::Session& session_;
-  base::Nanos start_;
+  memory::Placement placement{};
 };
 
 class Client {
@@ -48,12 +34,12 @@ class Client {
   [[gnu::always_inline]] bool get_plain(std::string_view key, std::string& into) {
     constexpr std::size_t plain_key_bytes_max = 128;
     const std::size_t length = into.size();
-    if (!table_.works_here() || key.size() - 1 >= plain_key_bytes_max || length > base::crc_bytes_max ||
+    if (here_ == nullptr || key.size() - 1 >= plain_key_bytes_max || length > base::crc_bytes_max ||
         !session_->begin_glance()) [[unlikely]]
       return false;
     hash::Probe probe;
     probe.key = key_of(key);
-    hash::Here& here = table_.here();
+    hash::Here& here = here_->here();
     constexpr auto pace = hash::Here::Pace::alone;
     const bool done = here.step1_find_slots<pace>(probe) &&
                       here.step2_match_filter<pace>(probe, hash::item_bytes(key.size(), length)) &&
@@ -83,22 +69,26 @@ class Client {
   coro::Task<Result<Collected>> collect();
   coro::Task<Result<Report>> check();
 
-  // Fills in what a session knows of the store.
+  // The counters of all clients there ever were.
+  [[nodiscard]] Stats totals() const;
+  // Fills in what a client knows of the store.
   coro::Task<Result<void>> describe(Info* into);
 
   template <class T>
   T run(coro::Task<T> task) {
-    return session_->endpoint().run(std::move(task));
+    return attachment_->endpoint().run(std::move(task));
   }
 
-  [[nodiscard]] memory::Session& session() { return *session_; }
-  [[nodiscard]] bool is_remote() const { return session_->remote(); }
+  [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
+  [[nodiscard]] bool is_remote() const { return attachment_->remote(); }
   // Its session was broken off: the network failed, or its host took it for dead. Nothing it does succeeds.
-  [[nodiscard]] bool is_lost() const { return session_->remote() && session_->has_failed(); }
-  [[nodiscard]] hash::Table& table() { return table_; }
+  [[nodiscard]] bool is_lost() const { return attachment_->remote() && attachment_->has_failed(); }
 
  private:
-  Client(std::unique_ptr<memory::Session> session, const ClientOptions& options);
+  using DuringOperation = memory::Attachment::Operation;
+
+  Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options);
+  coro::Task<Result<void>> settle_predecessors();
 
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
   // slots were read.
@@ -110,17 +100,18 @@ class Client {
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
-                                        const char* operation) const;
-  coro::Task<Result<void>> know_time(PutOptions options);
+                                        const char* operation, base::Nanos now) const;
+  static coro::Task<Result<void>> know_time(memory::Session* home, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, session_->geometry().hash_seed);
   }
 
-  std::unique_ptr<memory::Session> session_;
-  memory::Allocator allocator_;
-  hash::Table table_;
+  std::unique_ptr<memory::Attachment> attachment_;
+  memory::Session* session_;  // with the first node
+  hash::Shards shards_;
+  hash::Table* here_ = nullptr;  // of a store all of which is mapped here
 };
 
 }  // namespace loch::client

@@ -89,7 +89,8 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
       .fill =
           [&](std::span<const fabric::Mapping> regions) {
             memory::StoreMemory::initialize_control(regions[0].base, geometry);
-            hash::Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
+                                    geometry.candidates);
           },
       .atomics = options.atomics};
   return fabric::create(url, access_of(options), plan);
@@ -165,8 +166,8 @@ Result<Client*> Store::Impl::client() {
 // The thread's client, `mine`, or another in its place if its session was broken off.
 Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
   // One that was idle finds out before it does anything else.
-  if (!mine->is_lost() && mine->session().refresh_due()) {
-    [[maybe_unused]] const auto fresh = mine->run(mine->session().refresh());
+  if (!mine->is_lost() && mine->attachment().refresh_due()) {
+    [[maybe_unused]] const auto fresh = mine->run(mine->attachment().refresh());
   }
   if (!mine->is_lost()) return mine;
   auto next = lend_client();
@@ -181,10 +182,10 @@ Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
 void Store::Impl::bury(Client* lost) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
-  counted_by_lost_ += lost->session().stats();
+  counted_by_lost_ += lost->attachment().stats();
   lost_.push_back(std::move(*found));
   clients_.erase(found);
-  std::erase_if(lost_, [](const auto& client) { return !client->session().has_pins(); });
+  std::erase_if(lost_, [](const auto& client) { return !client->attachment().has_pins(); });
 }
 
 Result<Client*> Store::Impl::lend_client() {
@@ -229,7 +230,7 @@ Result<void> Store::Impl::get(std::string_view key, std::string& into) {
 Stats Store::Impl::stats() {
   const std::scoped_lock lock(mutex_);
   Stats sum = counted_by_lost_;
-  for (const auto& client : clients_) sum += client->session().stats();
+  for (const auto& client : clients_) sum += client->attachment().stats();
   return sum;
 }
 
@@ -398,15 +399,11 @@ Result<Report> Store::check() {
 
 struct View::Pin {
   std::shared_ptr<Store::Impl> impl;  // keeps the mapping
-  memory::Session& session;
-  base::Nanos start;
+  memory::Attachment::Pin pin;
   hash::Found found;
 
-  Pin(std::shared_ptr<Store::Impl> store, memory::Session& of)
-      : impl(std::move(store)), session(of), start(of.pin()) {}
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-  ~Pin() { session.unpin(start); }
+  Pin(std::shared_ptr<Store::Impl> store, memory::Attachment& attachment)
+      : impl(std::move(store)), pin(attachment) {}
 };
 
 View::View(View&&) noexcept = default;
@@ -417,7 +414,7 @@ Result<View> Store::view(std::string_view key) {
   auto client = impl_->client();
   if (!client) return std::unexpected(std::move(client.error()));
   View view;
-  view.pin_ = std::make_unique<View::Pin>(impl_, (*client)->session());
+  view.pin_ = std::make_unique<View::Pin>(impl_, (*client)->attachment());
   auto found = (*client)->run((*client)->find(key));
   if (!found) return std::unexpected(std::move(found.error()));
   view.pin_->found = std::move(*found);

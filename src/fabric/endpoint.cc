@@ -31,10 +31,7 @@ void Endpoint::remember(RegionId region, const Mapping& mapping) {
 }
 
 std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
-  if (at.region >= region_count_max || at.offset_bytes > region_bytes_max ||
-      length_bytes > region_bytes_max) {
-    return nullptr;
-  }
+  if (at.offset_bytes > region_bytes_max || length_bytes > region_bytes_max) return nullptr;
   auto mapping = port_->map(at.region);
   if (!mapping) return nullptr;
   remember(at.region, *mapping);

@@ -151,7 +151,7 @@ class Endpoint {
   std::unique_ptr<Posted, GiveBack> take_posted(std::coroutine_handle<> waiter);
   void remember(RegionId region, const Mapping& mapping);
 
-  std::array<Mapping, 256> mappings_{};  // of length 0 if not mapped; any RegionId, since addresses are input
+  std::array<Mapping, region_count_max> mappings_{};  // of length 0 if not mapped
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Port> port_;
   coro::RunQueue queue_;

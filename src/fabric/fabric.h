@@ -38,7 +38,7 @@
 namespace loch::fabric {
 
 using RegionId = std::uint8_t;
-inline constexpr std::size_t region_count_max = 128;
+inline constexpr std::size_t region_count_max = 256;  // any RegionId, since addresses are input
 inline constexpr std::uint64_t region_bytes_max = std::uint64_t{64} << 30;
 
 // A place in the store's memory.
@@ -46,7 +46,9 @@ struct Address {
   RegionId region = 0;
   std::uint64_t offset_bytes = 0;
 
-  friend Address operator+(Address a, std::uint64_t bytes) { return {a.region, a.offset_bytes + bytes}; }
+  friend constexpr Address operator+(Address a, std::uint64_t bytes) {
+    return {a.region, a.offset_bytes + bytes};
+  }
   bool operator==(const Address&) const = default;
 };
 

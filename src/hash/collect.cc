@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "hash/table.h"
+#include "hash/shards.h"
 
 namespace loch::hash {
 namespace {
@@ -24,20 +24,17 @@ void add_finding(Report* report, std::string text) {
 
 }  // namespace
 
-// Whether any slot of its key names the item.
-coro::Task<Result<bool>> Table::is_named(ItemRef item) {
-  auto header = co_await read_header(item);
-  if (!header) co_return std::unexpected(std::move(header.error()));
+coro::Task<Result<bool>> Table::is_named(ItemRef item, std::uint64_t key_hash) {
   Collect first;
   Collect second;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
-    if (auto read = co_await collect_words(header->key_hash, &first); !read)
+    if (auto read = co_await collect_words(key_hash, &first); !read)
       co_return std::unexpected(std::move(read.error()));
     for (unsigned j = 0; j < first.at.count; ++j) {
       if (first.word[j].names_item() && first.word[j].item() == item) co_return true;
     }
-    if (auto read = co_await collect_words(header->key_hash, &second); !read)
+    if (auto read = co_await collect_words(key_hash, &second); !read)
       co_return std::unexpected(std::move(read.error()));
     if (second.same_words(first)) co_return false;
   }
@@ -46,21 +43,21 @@ coro::Task<Result<bool>> Table::is_named(ItemRef item) {
 
 // Whether item `index` of a block belongs to nobody: a client that is gone, or whose operation is over, cut,
 // claimed or wrote it and it is not linked.
-coro::Task<Result<bool>> Table::is_orphan(BlockNumber block, LeaseWord lease, std::uint32_t index,
-                                          ItemState state) {
+coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber block, LeaseWord lease,
+                                           std::uint32_t index, ItemState state) {
   const ItemRef item = memory::item_of(block, lease, index);
   if (state.kind == ItemKind::fresh) {
     co_return lease.state == BlockState::full || (lease.state == BlockState::open && index < lease.cut());
   }
   if (state.kind == ItemKind::claimed) {
     // Claimed ones wait in their session's lists for as long as it lives.
-    co_return session_.is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns - 1);
+    co_return session->is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns - 1);
   }
   if (state.kind != ItemKind::in_use) co_return false;
-  auto header = co_await read_header(item);
+  auto header = co_await some().read_header(item);
   if (!header) co_return std::unexpected(std::move(header.error()));
-  const bool writer_gone = session_.is_gone(header->client, header->written_at_ns);
-  if (!writer_gone && session_.may_still_run(header->client, header->written_at_ns)) co_return false;
+  const bool writer_gone = session->is_gone(header->client, header->written_at_ns);
+  if (!writer_gone && session->may_still_run(header->client, header->written_at_ns)) co_return false;
   auto named = co_await is_named(item);
   if (!named) {
     // Its hash leads to a damaged slot; nobody can say whether it is linked there.
@@ -81,13 +78,13 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
       auto header = co_await read_header(word.item());
-      if (!header || !expired(header->expires_at_ns, session_.now())) continue;
+      if (!header || !expired(header->expires_at_ns, home_.now())) continue;
       // A damaged word may point at anything that looks like this; nothing is to be written there.
       if (!co_await read_item(word.item())) continue;
-      auto gone = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), word.level()));
+      auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
       if (!gone) co_return std::unexpected(std::move(gone.error()));
       if (!*gone) continue;
-      co_await allocator_.retire(word.item(), word.tag() != 0);
+      co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
       ++collected->items_expired;
       continue;
     }
@@ -102,68 +99,84 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   co_return Result<void>{};
 }
 
-coro::Task<Result<void>> Table::reclaim_orphans(Collected* collected) {
-  const BlockNumber blocks = allocator_.block_count();
+coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
+  memory::Session& session = *node->session;
+  fabric::Endpoint& endpoint = attachment_.endpoint();
+  const memory::BlockList blocks = node->allocator->blocks();
   std::vector<memory::Allocator::ItemWords> items;
-  for (BlockNumber block = 1; block < blocks; ++block) {
-    if (memory::holds_descriptors(block)) continue;
-    auto word_of_block = co_await allocator_.lease_of(block);
+  for (const BlockNumber block : blocks) {
+    auto word_of_block = co_await node->allocator->lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
-    if (auto looked = co_await allocator_.look_at_items(block, lease, &items); !looked) co_return looked;
+    if (auto looked = co_await node->allocator->look_at_items(block, lease, &items); !looked)
+      co_return looked;
     for (std::uint32_t i = 0; i < items.size(); ++i) {
-      const ItemRef ref = memory::item_of(block, lease, i);
-      const fabric::Address at = ref.address();
+      const ItemRef item = memory::item_of(block, lease, i);
+      const fabric::Address at = item.address();
       const std::uint64_t word = items[i].state.encode();
-      auto orphan = co_await is_orphan(block, lease, i, items[i].state);
+      auto orphan = co_await is_orphan(&session, block, lease, i, items[i].state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
       // Retired as if it had been unlinked just now: somebody who is late may still know it.
-      const auto now = co_await session_.control().read_time();
+      const auto now = co_await session.control().read_time();
       if (!now) co_return std::unexpected(now.error());
-      if (!session_.may_act()) continue;  // looked at too long ago: left to the next collection
+      if (!attachment_.may_act()) continue;  // looked at too long ago: left to the next collection
       const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = *now};
-      auto before = co_await endpoint_.compare_swap(at, word, retired.encode());
+      auto before = co_await endpoint.compare_swap(at, word, retired.encode());
       if (!before) co_return std::unexpected(std::move(before.error()));
       if (*before != word) continue;
-      co_await endpoint_.fetch_add(memory::released_address(block), 1);
+      co_await endpoint.fetch_add(memory::released_address(block), 1);
       ++collected->items_reclaimed;
-      session_.count(Counter::items_reclaimed);
+      session.count(Counter::items_reclaimed);
     }
   }
   co_return Result<void>{};
 }
 
-coro::Task<Result<Collected>> Table::collect() {
+coro::Task<Result<Collected>> Shards::collect() {
+  if (auto reached = all_reached("collect"); !reached) co_return std::unexpected(std::move(reached.error()));
   Collected collected;
-  const std::uint64_t reaped = session_.stats()[Counter::sessions_reaped];
-  const std::uint64_t freed = session_.stats()[Counter::blocks_freed];
-  if (auto swept = co_await allocator_.sweep_all(); !swept)
-    co_return std::unexpected(std::move(swept.error()));
-  const auto read = co_await read_directory();
-  if (!read) co_return std::unexpected(read.error());
-  const Directory d = *read;
-  if (d.growing) {
-    if (auto finished = co_await finish_growth(d); !finished)
+  const Stats before = attachment_.stats();
+  for (const auto& node : attachment_.nodes()) {
+    if (auto swept = co_await node.allocator->sweep_all(); !swept)
+      co_return std::unexpected(std::move(swept.error()));
+  }
+  for (const auto& table : tables_) {
+    const auto directory = co_await table->read_directory();
+    if (!directory) co_return std::unexpected(directory.error());
+    if (!directory->growing) continue;
+    if (auto finished = co_await table->finish_growth(*directory); !finished)
       co_return std::unexpected(std::move(finished.error()));
   }
-  const auto unfinished = co_await session_.unfinished_moves_of_the_gone();
-  if (!unfinished) co_return std::unexpected(unfinished.error());
-  if (auto repaired = co_await repair_slots(&collected); !repaired)
-    co_return std::unexpected(std::move(repaired.error()));
-  if (auto forgotten = co_await session_.forget_unfinished_moves(*unfinished); !forgotten)
-    co_return std::unexpected(std::move(forgotten.error()));
-  if (auto reclaimed = co_await reclaim_orphans(&collected); !reclaimed) {
-    co_return std::unexpected(std::move(reclaimed.error()));
+  // What was unfinished before all slots are looked at is not any more afterwards.
+  std::vector<std::uint64_t> unfinished;
+  for (const auto& node : attachment_.nodes()) {
+    const auto moves = co_await node.session->unfinished_moves_of_the_gone();
+    if (!moves) co_return std::unexpected(moves.error());
+    unfinished.push_back(*moves);
   }
-  collected.sessions_reaped = session_.stats()[Counter::sessions_reaped] - reaped;
-  collected.blocks_freed = session_.stats()[Counter::blocks_freed] - freed;
+  for (const auto& table : tables_) {
+    if (auto repaired = co_await table->repair_slots(&collected); !repaired)
+      co_return std::unexpected(std::move(repaired.error()));
+  }
+  for (std::size_t n = 0; n < unfinished.size(); ++n) {
+    const auto& node = attachment_.nodes()[n];
+    if (auto forgotten = co_await node.session->forget_unfinished_moves(unfinished[n]); !forgotten)
+      co_return std::unexpected(std::move(forgotten.error()));
+    if (auto reclaimed = co_await reclaim_orphans(&node, &collected); !reclaimed)
+      co_return std::unexpected(std::move(reclaimed.error()));
+  }
+  const Stats after = attachment_.stats();
+  collected.sessions_reaped = after[Counter::sessions_reaped] - before[Counter::sessions_reaped];
+  collected.blocks_freed = after[Counter::blocks_freed] - before[Counter::blocks_freed];
   co_return collected;
 }
 
 // Which items the index names; counts what it finds on the way.
-coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* report) {
-  const Directory d = directory();
+coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* report) {
+  const auto read_now = co_await read_directory();
+  if (!read_now) co_return std::unexpected(read_now.error());
+  const Directory d = *read_now;
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     auto read = co_await read_slot(slot);
@@ -174,8 +187,9 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
     const bool level_fits = word.level() == d.level % level_modulus ||
                             (d.growing && word.level() == (d.level + 1U) % level_modulus);
     if (word.is(SlotType::empty) && level_fits) continue;
-    if (!word.names_item() || !level_fits || memory::unit_number(ref) >= linked->size() ||
-        ref.region < memory::first_data_region) {
+    const bool is_there = word.names_item() && ref.region >= memory::first_data_region &&
+                          endpoint_.reaches(ref.address(), memory::item_unit_bytes);
+    if (!level_fits || !is_there) {
       ++report->slots_corrupt;
       add_finding(report, fmt::format("slot {}: no client writes the word {:016x}", slot, word.raw));
       continue;
@@ -186,7 +200,7 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
       add_finding(report, fmt::format("slot {}: an insert or move is half done (type {})", slot,
                                       static_cast<unsigned>(word.type())));
     }
-    (*linked)[memory::unit_number(ref)] = true;
+    linked->insert(ref);
     auto found = co_await read_item(ref);
     if (!found) {
       ++report->items_corrupt;
@@ -199,36 +213,47 @@ coro::Task<Result<void>> Table::mark_linked(std::vector<bool>* linked, Report* r
   co_return Result<void>{};
 }
 
-coro::Task<Result<Report>> Table::check() {
+coro::Task<Result<Report>> Shards::check() {
+  if (auto reached = all_reached("check"); !reached) co_return std::unexpected(std::move(reached.error()));
   Report report;
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
-  const BlockNumber blocks = allocator_.block_count();
-  std::vector<bool> linked(static_cast<std::size_t>(blocks) *
-                           (memory::block_bytes / memory::item_unit_bytes));
-  if (auto marked = co_await mark_linked(&linked, &report); !marked)
-    co_return std::unexpected(std::move(marked.error()));
+  if (auto fresh = co_await some().keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  memory::ItemSet linked;
+  for (const auto& table : tables_) {
+    if (auto marked = co_await table->mark_linked(&linked, &report); !marked)
+      co_return std::unexpected(std::move(marked.error()));
+  }
+  for (const auto& node : attachment_.nodes()) {
+    if (auto checked = co_await check_node(&node, &linked, &report); !checked)
+      co_return std::unexpected(std::move(checked.error()));
+  }
+  co_return report;
+}
+
+coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node,
+                                            const memory::ItemSet* linked, Report* report) {
+  memory::Session& session = *node->session;
+  const memory::BlockList blocks = node->allocator->blocks();
   std::vector<memory::Allocator::ItemWords> items;
-  for (BlockNumber block = 1; block < blocks; ++block) {
-    if (memory::holds_descriptors(block)) continue;
-    auto word_of_block = co_await allocator_.lease_of(block);
+  for (const BlockNumber block : blocks) {
+    auto word_of_block = co_await node->allocator->lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
     const bool held = lease.state == BlockState::leased || lease.state == BlockState::swept;
-    if (held && lease.client != 0 && session_.is_gone(lease.client, session_.now())) {
-      ++report.items_unaccounted;
-      add_finding(&report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
+    if (held && lease.client != 0 && session.is_gone(lease.client, session.now())) {
+      ++report->items_unaccounted;
+      add_finding(report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
     }
-    if (auto looked = co_await allocator_.look_at_items(block, lease, &items); !looked)
-      co_return std::unexpected(std::move(looked.error()));
+    if (auto looked = co_await node->allocator->look_at_items(block, lease, &items); !looked)
+      co_return looked;
     for (std::uint32_t i = 0; i < items.size(); ++i) {
       const ItemRef ref = memory::item_of(block, lease, i);
       const ItemState state = items[i].state;
-      const bool is_linked = linked[memory::unit_number(ref)];
+      const bool is_linked = linked->contains(ref);
       if (state.kind == ItemKind::retired) {
-        ++report.items_resting;
-        if (is_linked && state.value + session_.geometry().expiry_ns < session_.now()) {
-          ++report.items_corrupt;
-          add_finding(&report, fmt::format("block {} item {}: linked, and yet it rests", block, i));
+        ++report->items_resting;
+        if (is_linked && state.value + session.geometry().expiry_ns < session.now()) {
+          ++report->items_corrupt;
+          add_finding(report, fmt::format("block {} item {}: linked, and yet it rests", block, i));
         }
         continue;
       }
@@ -236,19 +261,19 @@ coro::Task<Result<Report>> Table::check() {
         if (state.kind == ItemKind::in_use) continue;
         // It may have been unlinked, and used again, since the slots were looked at.
         if (auto named = co_await is_named(ref); !named || !*named) continue;
-        ++report.items_corrupt;
-        add_finding(&report, fmt::format("block {} item {}: linked, and yet not in use", block, i));
+        ++report->items_corrupt;
+        add_finding(report, fmt::format("block {} item {}: linked, and yet not in use", block, i));
         continue;
       }
-      auto orphan = co_await is_orphan(block, lease, i, state);
+      auto orphan = co_await is_orphan(&session, block, lease, i, state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
-      ++report.items_unaccounted;
-      add_finding(&report,
+      ++report->items_unaccounted;
+      add_finding(report,
                   fmt::format("block {} item {}: belongs to nobody (state {:x})", block, i, state.encode()));
     }
   }
-  co_return report;
+  co_return Result<void>{};
 }
 
 }  // namespace loch::hash

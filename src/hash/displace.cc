@@ -16,6 +16,11 @@ struct Node {
   int parent = -1;  // the node whose item would move here; -1: a candidate of the new key itself
 };
 
+// An item that can not be moved, because it is damaged or on a node that can not be reached.
+bool is_out_of_reach(const Error& error) {
+  return error.code == Errc::corrupt || error.code == Errc::unavailable;
+}
+
 }  // namespace
 
 // True if something was moved (or has changed), so that another look is worthwhile.
@@ -31,12 +36,12 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
     if (!victim.word.is(SlotType::committed) || victim.word.tag() + 2 > tag_max) continue;
     auto header = co_await read_header(victim.word.item());
     if (!header) {
-      if (header.error().code == Errc::corrupt) continue;
+      if (is_out_of_reach(header.error())) continue;
       co_return std::unexpected(std::move(header.error()));
     }
     Collect slots;
     if (auto read = co_await collect_words(header->key_hash, &slots); !read) {
-      if (read.error().code == Errc::corrupt) continue;
+      if (is_out_of_reach(read.error())) continue;
       co_return std::unexpected(std::move(read.error()));
     }
     for (unsigned i = 0; i < slots.at.candidates; ++i) {
@@ -60,7 +65,7 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
         }
         // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
         const auto found = co_await read_item(from.word.item());
-        met_damage = to == slot && !found && found.error().code == Errc::corrupt;
+        met_damage = to == slot && !found && is_out_of_reach(found.error());
         break;
       }
       if (!met_damage) co_return true;

@@ -37,20 +37,20 @@ coro::Task<Result<void>> Table::start_growth() {
   // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still
   // runs.
   if (before.level >= first_level + level_modulus - 2) {
-    const fabric::Address at = reached_at_address(before.level - (level_modulus - 2));
+    const fabric::Address at = index_.reached_at(before.level - (level_modulus - 2));
     std::uint64_t reached = 0;
     if (auto read = co_await endpoint_.read_words({&at, 1}, &reached); !read) co_return read;
     // A short operation that seems to have begun so early is over in a moment.
     constexpr int looks_max = 4;
-    auto others_run = co_await session_.others_run_since(reached);
+    auto others_run = co_await home_.others_run_since(reached);
     for (int look = 1; look < looks_max && others_run && *others_run; ++look) {
       co_await endpoint_.sleep_until(endpoint_.now() + base::millisecond_ns);
-      others_run = co_await session_.others_run_since(reached);
+      others_run = co_await home_.others_run_since(reached);
     }
     if (!others_run) co_return std::unexpected(std::move(others_run.error()));
     if (*others_run) {
       // Those that have just begun are over soon: the caller tries again.
-      if (reached + session_.geometry().expiry_ns > session_.now()) co_return Result<void>{};
+      if (reached + home_.geometry().expiry_ns > home_.now()) co_return Result<void>{};
       co_return fail(
           Errc::no_space, "grow",
           "a client that was stopped in the midst of an operation holds the index back; continue or end it");
@@ -58,38 +58,33 @@ coro::Task<Result<void>> Table::start_growth() {
   }
   const std::uint64_t rows = before.rows() * 2;
   const std::uint64_t bytes = rows * candidates_ * sizeof(std::uint64_t);
-  const std::uint64_t limit = session_.geometry().max_bytes;
+  const std::uint64_t limit = home_.geometry().max_bytes;
   if (limit != 0) {
-    std::uint64_t used = bytes;
-    for (unsigned region = memory::first_data_region; region < fabric::region_count_max; ++region) {
-      const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
-      if (length == 0) break;
-      used += length;
-    }
-    if (used > limit) {
+    const std::uint64_t used = attachment_.node(home_number_)->allocator->bytes_used();
+    if (used - endpoint_.length_bytes(index_.slots) + bytes > limit) {
       co_return fail(
           Errc::no_space, "grow",
           fmt::format("an index of {} bytes would exceed the {} bytes that the store was created for", bytes,
                       limit));
     }
   }
-  if (auto extended = session_.memory().fabric().extend(memory::index_region, bytes); !extended)
-    co_return extended;
+  if (auto extended = home_.memory().fabric().extend(index_.slots, bytes); !extended) co_return extended;
   // A small index at once; a large one by those who split its rows.
-  if (bytes <= prepared_at_once_bytes_max) session_.memory().fabric().prepare(memory::index_region, 0, bytes);
+  if (bytes <= prepared_at_once_bytes_max) home_.memory().fabric().prepare(index_.slots, 0, bytes);
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
   const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
+  const fabric::Address at_cursor = index_.split_cursor();
   std::uint64_t cursor = 0;
-  if (auto read = co_await endpoint_.read_words({&split_cursor_address, 1}, &cursor); !read) co_return read;
+  if (auto read = co_await endpoint_.read_words({&at_cursor, 1}, &cursor); !read) co_return read;
   if (cursor < first_chunk) {
-    auto reset = co_await endpoint_.compare_swap(split_cursor_address, cursor, first_chunk);
+    auto reset = co_await endpoint_.compare_swap(at_cursor, cursor, first_chunk);
     if (!reset) co_return std::unexpected(std::move(reset.error()));
   }
   const Directory growing{.level = before.level, .growing = true};
-  auto started = co_await endpoint_.compare_swap(directory_address, before.encode(), growing.encode());
+  auto started = co_await endpoint_.compare_swap(index_.directory(), before.encode(), growing.encode());
   if (!started) co_return std::unexpected(std::move(started.error()));
-  if (*started == before.encode()) session_.count(Counter::growths);
+  if (*started == before.encode()) home_.count(Counter::growths);
   LOCH_FAULT_POINT("grow.after_start");
   co_return Result<void>{};
 }
@@ -101,15 +96,14 @@ void Table::prepare_upper_half(Directory d, SlotNumber from, SlotNumber to) {
   const std::uint64_t end = half_bytes + to * sizeof(std::uint64_t);
   const std::uint64_t page =
       (begin + memory::huge_page_bytes - 1) / memory::huge_page_bytes * memory::huge_page_bytes;
-  if (page < end)
-    session_.memory().fabric().prepare(memory::index_region, page, page + memory::huge_page_bytes);
+  if (page < end) home_.memory().fabric().prepare(index_.slots, page, page + memory::huge_page_bytes);
 }
 
 // Splits the next few rows, and finishes the growth when there are none left.
 coro::Task<Result<void>> Table::help_growth() {
   const Directory d = directory();
   if (!d.growing) co_return Result<void>{};
-  auto cursor = co_await endpoint_.fetch_add(split_cursor_address, 1);
+  auto cursor = co_await endpoint_.fetch_add(index_.split_cursor(), 1);
   if (!cursor) co_return std::unexpected(std::move(cursor.error()));
   if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
   const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
@@ -125,7 +119,7 @@ coro::Task<Result<void>> Table::help_growth() {
   prepare_upper_half(d, chunk * chunk_slots, end);
   // The items' headers are anywhere; all are asked for before the first is needed.
   for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
-    const std::byte* word = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
+    const std::byte* word = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t));
     if (word == nullptr) break;
     const SlotWord seen{fabric::load_word(word)};
     if (!seen.is(SlotType::committed)) continue;
@@ -150,7 +144,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
     auto born = co_await read_slot(high);
     if (!born) co_return std::unexpected(std::move(born.error()));
     if (SlotWord{*born}.is(SlotType::unborn)) {
-      auto done = co_await swap_slot(high, {*born}, SlotWord::empty(session_.next_nonce(), next_level));
+      auto done = co_await swap_slot(high, {*born}, SlotWord::empty(home_.next_nonce(), next_level));
       if (!done) co_return done;
       if (!*done) continue;
       LOCH_FAULT_POINT("split.after_birth");
@@ -174,14 +168,14 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
         // An insert that lost: its owner will clear it. Else the word names no item that belongs here: it is
         // mended.
         if (*belongs) co_return false;
-        done = co_await swap_slot(low, word, SlotWord::empty(session_.next_nonce(), next_level));
+        done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
       }
     } else {
       // Empty; or damaged, which the new word mends.
       LOCH_FAULT_POINT("split.before_flip");
-      done = co_await swap_slot(low, word, SlotWord::empty(session_.next_nonce(), next_level));
+      done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
       LOCH_FAULT_POINT("split.after_flip");
-      if (done && *done) session_.count(Counter::slots_split);
+      if (done && *done) home_.count(Counter::slots_split);
     }
     if (!done && done.error().code == Errc::corrupt) co_return false;
     if (!done) co_return done;
@@ -231,9 +225,9 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
         auto won = co_await swap_slot(low, word, linked);
         if (!won) co_return won;  // it may be linked: left to a collection
         if (*won) {
-          co_await allocator_.retire(word.item(), true);
+          co_await attachment_.allocator_of(word.item()).retire(word.item(), true);
         } else {
-          co_await allocator_.discard(item->ref);
+          co_await attachment_.allocator_of(item->ref).discard(item->ref);
         }
         co_return won;
       }
@@ -253,7 +247,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
   LOCH_FAULT_POINT("split.before_flip");
   auto flipped = co_await swap_slot(low, word, word.with_level(next_level));
   LOCH_FAULT_POINT("split.after_flip");
-  if (flipped && *flipped) session_.count(Counter::slots_split);
+  if (flipped && *flipped) home_.count(Counter::slots_split);
   co_return flipped;
 }
 
@@ -262,8 +256,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
   const std::uint64_t low_slots = d.rows() * candidates_;
   bool all_split = true;
   for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
-    if (const std::byte* here = endpoint_.mapped(slot_address(slot), sizeof(std::uint64_t));
-        here != nullptr) {
+    if (const std::byte* here = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t)); here != nullptr) {
       if (is_settled({fabric::load_word(here)}, d)) continue;
     }
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
@@ -286,7 +279,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
         if (*done) continue;
         // Its item is damaged, or tells of no such move: the word means nothing.
         auto cleared =
-            co_await swap_slot(slot, word, cleared_word(word, slot, d, candidates_, session_.next_nonce()));
+            co_await swap_slot(slot, word, cleared_word(word, slot, d, candidates_, home_.next_nonce()));
         if (!cleared) co_return std::unexpected(std::move(cleared.error()));
         continue;
       }
@@ -303,7 +296,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
         // Read in this very growth, as the directory says; no client writes such a word into the upper half
         // then, so it is damage, and mended.
-        auto mended = co_await swap_slot(slot, word, SlotWord::empty(session_.next_nonce(), d.level + 1U));
+        auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));
         if (!mended) co_return std::unexpected(std::move(mended.error()));
       }
     }
@@ -311,11 +304,11 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
   if (!all_split) co_return Result<void>{};  // some later client finishes
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
-  const auto reached = co_await session_.control().read_time();
+  const auto reached = co_await home_.control().read_time();
   if (!reached) co_return std::unexpected(reached.error());
-  if (auto told = co_await endpoint_.write_word(reached_at_address(grown.level), *reached); !told)
+  if (auto told = co_await endpoint_.write_word(index_.reached_at(grown.level), *reached); !told)
     co_return told;
-  auto finished = co_await endpoint_.compare_swap(directory_address, d.encode(), grown.encode());
+  auto finished = co_await endpoint_.compare_swap(index_.directory(), d.encode(), grown.encode());
   LOCH_FAULT_POINT("grow.after_finish");
   if (!finished) co_return std::unexpected(std::move(finished.error()));
   co_return Result<void>{};

@@ -26,8 +26,9 @@ struct Probe {
 
 class Here {
  public:
-  Here(fabric::Endpoint& endpoint, const std::byte* directory_word, unsigned candidates)
-      : endpoint_(endpoint), directory_word_(directory_word), candidates_(candidates) {}
+  Here(fabric::Endpoint& endpoint, fabric::RegionId region, const std::byte* directory_word,
+       unsigned candidates)
+      : endpoint_(endpoint), region_(region), directory_word_(directory_word), candidates_(candidates) {}
 
   // `alone`: the next step follows at once, so what it loads need not be asked for before; and nothing is
   // called, so that what is not known yet fails.
@@ -145,6 +146,7 @@ class Here {
   }
 
   fabric::Endpoint& endpoint_;
+  const fabric::RegionId region_;
   const std::byte* directory_word_;
   unsigned candidates_;
 

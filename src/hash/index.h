@@ -35,14 +35,7 @@ struct IndexRoot {
 static_assert(sizeof(IndexRoot) == 160 &&
               memory::index_root_offset + sizeof(IndexRoot) <= memory::totals_offset);
 
-inline constexpr fabric::Address directory_address{
-    memory::control_region, memory::index_root_offset + offsetof(IndexRoot, directory)};
-inline constexpr fabric::Address split_cursor_address{
-    memory::control_region, memory::index_root_offset + offsetof(IndexRoot, split_cursor)};
-constexpr fabric::Address reached_at_address(unsigned level) {
-  return {memory::control_region, memory::index_root_offset + offsetof(IndexRoot, reached_at_ns) +
-                                      level % level_modulus * sizeof(std::uint64_t)};
-}
+static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes);
 
 struct Directory {
   std::uint8_t level = first_level;
@@ -73,8 +66,31 @@ constexpr SlotWord cleared_word(SlotWord word, SlotNumber slot, Directory d, uns
   return SlotWord::empty(nonce, word.level() + (went_up ? 1U : 0U));
 }
 
-constexpr fabric::Address slot_address(SlotNumber slot) {
-  return {memory::index_region, slot * sizeof(std::uint64_t)};
+// Where one index is: that of a store of one host, or a shard of a cluster's.
+struct IndexPlace {
+  fabric::RegionId slots = memory::index_region;
+  fabric::Address root{memory::control_region, memory::index_root_offset};
+
+  static constexpr IndexPlace of(const memory::RegionMap::Shard& shard, const memory::RegionMap::Node& home) {
+    return {.slots = shard.index, .root = {home.control, shard.root_offset}};
+  }
+  [[nodiscard]] constexpr fabric::Address slot(SlotNumber number) const {
+    return {slots, number * sizeof(std::uint64_t)};
+  }
+  [[nodiscard]] constexpr fabric::Address directory() const { return root + offsetof(IndexRoot, directory); }
+  [[nodiscard]] constexpr fabric::Address split_cursor() const {
+    return root + offsetof(IndexRoot, split_cursor);
+  }
+  [[nodiscard]] constexpr fabric::Address reached_at(unsigned level) const {
+    return root + (offsetof(IndexRoot, reached_at_ns) + level % level_modulus * sizeof(std::uint64_t));
+  }
+};
+inline constexpr IndexPlace index_of_one_host{};
+
+// The shard that a key belongs to, of a power of two. The bits are none of those that the rows take.
+constexpr std::uint32_t shard_of(std::uint64_t hash, std::size_t shards) {
+  return static_cast<std::uint32_t>((hash * 0xbf58476d1ce4e5b9ULL) >> 40) &
+         static_cast<std::uint32_t>(shards - 1);
 }
 
 // What a key's words carry of its hash.

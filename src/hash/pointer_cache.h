@@ -18,29 +18,29 @@ namespace loch::hash {
 
 class PointerCache {
  public:
+  // The slot was seen to name the item as the key's by an operation that began at `seen_at`, by the clock of
+  // the item's node. If the session with that node has kept what there was since
+  // (memory::Session::kept_since), the item's memory has not been reused.
   struct Pointer {
     memory::ItemRef item;
     SlotNumber slot = 0;
+    base::Nanos seen_at = 0;
   };
 
-  // The item that was the key's when a slot was seen to name it, at `kept_since` or later: since then its
-  // memory has not been reused (memory::Session).
-  [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash,
-                                            base::Nanos kept_since) const {
+  [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
     if (entries_.empty()) return std::nullopt;
     const Entry& entry = entries_[key_hash % entries_max];
-    if (entry.seen_at < kept_since || entry.key != key) return std::nullopt;
+    if (entry.key != key) return std::nullopt;
     return entry.pointer;
   }
 
-  // The slot was seen to name the item as the key's at `seen_at`. A key that shares its place is forgotten.
-  void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer, base::Nanos seen_at) {
+  // A key that shares its place is forgotten.
+  void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer) {
     if (key.size() > key_bytes_max) return;
     if (entries_.empty()) entries_.resize(entries_max);
     Entry& entry = entries_[key_hash % entries_max];
     if (entry.key != key) entry.key.assign(key);
     entry.pointer = pointer;
-    entry.seen_at = seen_at;
   }
 
  private:
@@ -49,7 +49,6 @@ class PointerCache {
   struct Entry {
     std::string key;  // no key is empty, so an entry that was never used is none's
     Pointer pointer;
-    base::Nanos seen_at = 0;
   };
   std::vector<Entry> entries_;  // made when first needed
 };

@@ -32,26 +32,32 @@ bool is_whole(const ItemView& item, std::uint64_t available) {
 
 }  // namespace
 
-Table::Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options)
-    : session_(session),
-      allocator_(allocator),
-      endpoint_(session.endpoint()),
+Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOptions& options)
+    : attachment_(attachment),
+      home_number_(attachment.region_map().shards[shard].home),
+      home_(*attachment.node(home_number_)->session),
+      endpoint_(attachment.endpoint()),
       options_(options),
-      candidates_(session.geometry().candidates),
-      hash_seed_(session.geometry().hash_seed),
-      works_here_(options.cache_bytes == 0 && !session.remote()),
-      directory_word_(session.control().bytes() + directory_address.offset_bytes),
-      here_(endpoint_, directory_word_, candidates_) {
-  allocator.set_guard(this);
+      candidates_(home_.geometry().candidates),
+      index_(IndexPlace::of(attachment.region_map().shards[shard], home_.regions())),
+      works_here_(options.cache_bytes == 0 && !home_.remote() && attachment.nodes().size() == 1),
+      directory_word_(directory_place()),
+      here_(endpoint_, index_.slots, directory_word_, candidates_) {
   endpoint_.set_timeout(options.timeout_ns);
   if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes);
+}
+
+// Where it is mapped it is the store's own, else a copy.
+std::byte* Table::directory_place() {
+  std::byte* mapped = endpoint_.mapped(index_.directory(), sizeof(std::uint64_t));
+  return mapped != nullptr && !home_.remote() ? mapped : reinterpret_cast<std::byte*>(&directory_copy_);
 }
 
 bool Here::take_directory(std::uint64_t word) {
   const Directory directory = Directory::decode(word);
   if (directory.growing) return false;
   const std::uint64_t rows = directory.rows();
-  index_ = endpoint_.mapped({memory::index_region, 0}, rows * candidates_ * sizeof(std::uint64_t));
+  index_ = endpoint_.mapped({region_, 0}, rows * candidates_ * sizeof(std::uint64_t));
   if (index_ == nullptr) return false;
   row_mask_ = rows - 1;
   upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
@@ -65,8 +71,8 @@ std::uint64_t Table::initial_index_bytes(unsigned candidates) {
   return (std::uint64_t{1} << first_level) * candidates * sizeof(std::uint64_t);
 }
 
-void Table::initialize(std::byte* control, std::byte* index, unsigned candidates) {
-  fabric::store_word(control + directory_address.offset_bytes, Directory{}.encode());
+void Table::initialize(std::byte* root, std::byte* index, unsigned candidates) {
+  fabric::store_word(root + offsetof(IndexRoot, directory), Directory{}.encode());
   const std::uint64_t slots = initial_index_bytes(candidates) / sizeof(std::uint64_t);
   // Nonces of client 0, who is nobody: no session gives them out.
   for (std::uint64_t slot = 0; slot < slots; ++slot) {
@@ -83,8 +89,9 @@ bool Table::parse_here(ItemView& item) {
 }
 
 coro::Task<Result<Found>> Table::get(Key key) {
-  if (session_.refresh_due()) [[unlikely]] {
-    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (attachment_.refresh_due()) [[unlikely]] {
+    if (auto fresh = co_await attachment_.refresh(); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
   }
   if (!cache_) {
     if (const auto pointer = pointer_of(key)) [[unlikely]]
@@ -118,7 +125,7 @@ coro::Task<Result<Found>> Table::get(Key key) {
 // not been reused since, so if the slot names it now, it is what was read. If the slot names another item,
 // that one is probably the key's. Either way this is step 1 with one slot of the key's.
 coro::Task<Result<Found>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
-  const fabric::Address slot = slot_address(pointer.slot);
+  const fabric::Address slot = index_.slot(pointer.slot);
   SlotWord word;
   auto fetching = fetch_item(pointer.item);
   auto reading = read_slot(slot, &word);
@@ -131,7 +138,7 @@ coro::Task<Result<Found>> Table::get_by_pointer(Key key, PointerCache::Pointer p
   if (word.is(SlotType::committed) && word.filter() == key.filter()) {
     if (word.item() != pointer.item) found = co_await fetch_item(word.item());
     if (found && found->view.key() == key.bytes && found->view.expires_at_ns() == 0) {
-      note_pointer(key, {word.item(), pointer.slot});
+      note_pointer(key, word.item(), pointer.slot);
       co_return found;
     }
   }
@@ -161,12 +168,12 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       const auto now = co_await read_directory();
       if (!now) co_return std::unexpected(now.error());
       if (attempts.retries() > outdated_retries_max || *now == second.at.directory) {
-        session_.count(Counter::corrupt_slots);
+        home_.count(Counter::corrupt_slots);
         co_return damaged_slot(key.hash);
       }
       have_first = false;
       if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
-    } else if ((have_first && second.same_words(first) && session_.may_act()) ||
+    } else if ((have_first && second.same_words(first) && attachment_.may_act()) ||
                base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
@@ -182,7 +189,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
       have_first = true;
       first = second;
     }
-    session_.count(Counter::second_collects);
+    home_.count(Counter::second_collects);
     const auto read = co_await read_slots(key.hash, &second);
     if (!read) co_return std::unexpected(read.error());
     have_first = have_first && *read;
@@ -207,12 +214,12 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
-      if (words == Words::committed) note_pointer(key, {word.item(), seen->at.slot[j]});
+      if (words == Words::committed) note_pointer(key, word.item(), seen->at.slot[j]);
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == TimeLeft::look_again;
     if (doubt->time_ran_out) co_return std::nullopt;
-    session_.count(Counter::expired_reads);
+    home_.count(Counter::expired_reads);
     co_return fail(Errc::not_found, "get", {}, key.hash);
   }
   co_return std::nullopt;
@@ -220,29 +227,40 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
 
 Result<Found> Table::miss(Key key, Doubt doubt) {
   if (!doubt.damaged) return fail(Errc::not_found, "get", {}, key.hash);
-  session_.count(Counter::corrupt_items);
+  home_.count(Counter::corrupt_items);
   return fail(Errc::corrupt, "get",
               "an item that may be this key's is damaged; put or remove the key, or run `loch check`",
               key.hash);
 }
 
+Result<void> Table::reaches(const memory::ItemRef& ref) const {
+  if (attachment_.find_node_of(ref) != nullptr) [[likely]]
+    return {};
+  const auto node = attachment_.region_map().node_of(ref.region);
+  if (!node) return damaged_item(ref);
+  return fail(Errc::unavailable, "read",
+              fmt::format("the item is on node {} of the store, which can not be reached now", *node));
+}
+
 coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
   if (!cache_) co_return co_await fetch_item(ref);
+  if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
+  const memory::Session& session = attachment_.session_of(ref);
   std::size_t length = 0;
-  if (auto copy = cache_->find(ref, session_.oldest_operation(), session_.kept_since(), length)) {
-    session_.count(Counter::cache_hit);
+  if (auto copy = cache_->find(ref, session.oldest_operation(), session.kept_since(), length)) {
+    home_.count(Counter::cache_hit);
     Found found;
     if (!found.view.parse(copy.get(), length, ref)) co_return damaged_item(ref);
     found.copy = std::move(copy);
     co_return found;
   }
   auto found = co_await fetch_item(ref);
-  if (found)
-    cache_->insert(ref, found->view.bytes(), found->view.length_bytes(), session_.oldest_operation());
+  if (found) cache_->insert(ref, found->view.bytes(), found->view.length_bytes(), session.oldest_operation());
   co_return found;
 }
 
 coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
+  if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
   Found found;
   std::uint64_t length = 0;
   const bool large = ref.size_class == memory::large_class;
@@ -266,6 +284,7 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
 }
 
 coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
+  if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
   memory::ItemHeader header;
   std::array<fabric::Address, sizeof header / sizeof(std::uint64_t)> at;
   for (std::size_t i = 0; i < at.size(); ++i) at[i] = ref.address() + i * sizeof(std::uint64_t);
@@ -279,20 +298,20 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
 coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into) {
   into->at.set(key_hash, directory(), candidates_);
   into->key_hash = key_hash;
-  into->asked_at_ns = session_.control().newest_time();
+  into->asked_at_ns = home_.control().newest_time();
   into->mine = 0;
   into->owner_gone = 0;
   std::array<fabric::Address, locations_max + 1> addresses;
   unsigned count = into->at.count;
-  for (unsigned j = 0; j < count; ++j) addresses[j] = slot_address(into->at.slot[j]);
+  for (unsigned j = 0; j < count; ++j) addresses[j] = index_.slot(into->at.slot[j]);
   // Directories only rise. One that was the same before a collect and during the next was so in between.
-  if (session_.remote()) addresses[count++] = directory_address;
+  if (home_.remote()) addresses[count++] = index_.directory();
   auto read = co_await endpoint_.read_words(std::span(addresses).first(count), &into->word[0].raw);
   if (!read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
-  if (!session_.remote() || base::planted(base::Planted::directory_by_copy)) co_return true;
+  if (!home_.remote() || base::planted(base::Planted::directory_by_copy)) co_return true;
   const std::uint64_t seen = into->word[into->at.count].raw;
-  session_.control().word(directory_address.offset_bytes) = seen;
+  directory_copy_ = seen;
   co_return seen == into->at.directory.encode();
 }
 
@@ -306,7 +325,7 @@ coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* i
     const auto now = co_await read_directory();
     if (!now) co_return std::unexpected(now.error());
     if (retry >= outdated_retries_max || *now == into->at.directory) {
-      session_.count(Counter::corrupt_slots);
+      home_.count(Counter::corrupt_slots);
       co_return damaged_slot(key_hash);
     }
   }
@@ -324,8 +343,10 @@ bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, K
     return false;
   }
   into.mine |= static_cast<std::uint8_t>(1U << j);
-  if (into.word[j].is(SlotType::aborted) && (session_.is_gone(header.client, header.written_at_ns) ||
-                                             !session_.may_still_run(header.client, header.written_at_ns))) {
+  if (!into.word[j].is(SlotType::aborted)) return true;
+  memory::Session& session = attachment_.session_of(into.word[j].item());
+  if (session.is_gone(header.client, header.written_at_ns) ||
+      !session.may_still_run(header.client, header.written_at_ns)) {
     into.owner_gone |= static_cast<std::uint8_t>(1U << j);
   }
   return true;
@@ -342,6 +363,10 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
       into->mine |= static_cast<std::uint8_t>(1U << j);
       into->header[j] = {};
       continue;
+    }
+    if (auto reached = reaches(ref); !reached) {
+      if (reached.error().code == Errc::corrupt) continue;
+      co_return reached;
     }
     const std::uint64_t room =
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
@@ -379,22 +404,22 @@ coro::Task<Result<Table::TimeLeft>> Table::time_left(base::Nanos expires_at_ns, 
   if (expires_at_ns == 0) co_return TimeLeft::some;
   if (expired(expires_at_ns, asked_at)) {
     // Whoever asks later is to know it, too.
-    session_.tell_time(asked_at);
+    home_.tell_time(asked_at);
     co_return TimeLeft::none;
   }
-  if (!session_.remote()) co_return TimeLeft::some;
-  const auto now = co_await session_.control().read_time();
+  if (!home_.remote()) co_return TimeLeft::some;
+  const auto now = co_await home_.control().read_time();
   if (!now) co_return std::unexpected(now.error());
   co_return expired(expires_at_ns, *now) ? TimeLeft::look_again : TimeLeft::some;
 }
 
 coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
-  session_.count(Counter::second_collects);
+  home_.count(Counter::second_collects);
   KeyCollect second;
   if (auto read = co_await collect_words(key.hash, &second); !read)
     co_return std::unexpected(std::move(read.error()));
   // Words that look alike are the same only if none of their items can have been reused between the collects.
-  if (second.same_words(*first) && session_.may_act()) co_return true;
+  if (second.same_words(*first) && attachment_.may_act()) co_return true;
   if (auto done = co_await identify(key, &second); !done) co_return std::unexpected(std::move(done.error()));
   *first = second;
   co_return base::planted(base::Planted::stale_helper) && has_unfinished(second);
@@ -402,11 +427,11 @@ coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
 
 coro::Task<Result<void>> Table::Attempts::again() {
   ++retries_;
-  table_.session_.count(Counter::backoffs);
+  table_.home_.count(Counter::backoffs);
   if (auto fresh = co_await table_.keep_fresh(); !fresh) co_return fresh;
   const base::Nanos now = table_.endpoint_.now();
   if (now >= deadline_) {
-    table_.session_.count(Counter::timeouts);
+    table_.home_.count(Counter::timeouts);
     co_return fail(Errc::timed_out, operation_,
                    fmt::format("gave up after {} tries in {} ms; it may or may not have happened", retries_,
                                table_.options_.timeout_ns / base::millisecond_ns),
@@ -415,30 +440,32 @@ coro::Task<Result<void>> Table::Attempts::again() {
   // Spin while the other is likely to be done in a moment, then let it run.
   constexpr unsigned spins_until = 10;
   if (retries_ <= spins_until) {
-    const std::uint64_t spins = table_.session_.random().below(std::uint64_t{1} << retries_);
+    const std::uint64_t spins = table_.home_.random().below(std::uint64_t{1} << retries_);
     for (std::uint64_t i = 0; i < spins; ++i) __builtin_ia32_pause();
     co_return Result<void>{};
   }
   const std::uint64_t exponent = std::min(retries_ - spins_until, 10U);
   const base::Nanos wait_max = base::microsecond_ns << exponent;
-  co_await table_.endpoint_.sleep_until(now + 1 + table_.session_.random().below(wait_max));
+  co_await table_.endpoint_.sleep_until(now + 1 + table_.home_.random().below(wait_max));
   co_return Result<void>{};
 }
 
 coro::Task<Result<Directory>> Table::read_directory() {
-  memory::Control& control = session_.control();
-  if (auto read = co_await control.read_word(&control.word(directory_address.offset_bytes)); !read)
-    co_return std::unexpected(std::move(read.error()));
+  if (home_.remote()) {
+    const fabric::Address at = index_.directory();
+    if (auto read = co_await endpoint_.read_words({&at, 1}, &directory_copy_); !read)
+      co_return std::unexpected(std::move(read.error()));
+  }
   co_return directory();
 }
 
 coro::Task<Result<void>> Table::keep_fresh() {
-  if (session_.refresh_due()) co_return co_await session_.refresh();
+  if (attachment_.refresh_due()) co_return co_await attachment_.refresh();
   co_return Result<void>{};
 }
 
 coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
-  const fabric::Address at = slot_address(slot);
+  const fabric::Address at = index_.slot(slot);
   std::uint64_t word = 0;
   auto read = co_await endpoint_.read_words({&at, 1}, &word);
   if (!read) co_return std::unexpected(std::move(read.error()));
@@ -447,19 +474,19 @@ coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
 
 coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                           SlotWord* before) {
-  if (!session_.may_act()) {
+  if (!attachment_.may_act()) {
     // The item that `expected` names may have been reused: it counts as changed.
-    session_.count(Counter::conflicts);
+    home_.count(Counter::conflicts);
     if (before == nullptr) co_return false;
     auto word = co_await read_slot(slot);
     if (!word) co_return std::unexpected(std::move(word.error()));
     *before = {*word};
     co_return false;
   }
-  auto seen = co_await endpoint_.compare_swap(slot_address(slot), expected.raw, desired.raw);
+  auto seen = co_await endpoint_.compare_swap(index_.slot(slot), expected.raw, desired.raw);
   if (!seen) co_return std::unexpected(std::move(seen.error()));
   if (before != nullptr) *before = {*seen};
-  if (*seen != expected.raw) session_.count(Counter::conflicts);
+  if (*seen != expected.raw) home_.count(Counter::conflicts);
   co_return *seen == expected.raw;
 }
 

@@ -15,26 +15,26 @@ coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, Sl
   switch (repair.kind) {
     case Repair::Kind::commit_move:
     case Repair::Kind::mark_source:
-      session_.count(Counter::helped_moves);
+      home_.count(Counter::helped_moves);
       break;
     case Repair::Kind::commit_insert:
     case Repair::Kind::abort_insert:
-      session_.count(Counter::helped_inserts);
+      home_.count(Counter::helped_inserts);
       break;
     case Repair::Kind::clear:
-      session_.count(Counter::cleared_words);
+      home_.count(Counter::cleared_words);
       break;
     case Repair::Kind::clear_aborted:
-      session_.count(Counter::cleared_words);
+      home_.count(Counter::cleared_words);
       // Its owner is gone; whoever unlinked the item retires it.
-      co_await allocator_.retire(repair.expected.item(), true);
+      co_await attachment_.allocator_of(repair.expected.item()).retire(repair.expected.item(), true);
       break;
   }
   co_return true;
 }
 
 coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot) {
-  const auto repair = resolve(*snapshot, session_.next_nonce());
+  const auto repair = resolve(*snapshot, home_.next_nonce());
   if (!repair || key.hash != snapshot->key_hash) co_return false;
   auto applied = co_await apply(snapshot, *repair, nullptr);
   if (!applied) co_return applied;
@@ -102,9 +102,10 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, Slot
   LOCH_FAULT_POINT("move.after_announce");
 
   // Step 3: P at the destination. From here on words may be left that name the item.
-  session_.begin_move();
+  memory::Session& session = attachment_.session_of(item);
+  session.begin_move();
   auto moved = co_await move_step3_to_6(item, from, to, committed, empty, &seen);
-  if (co_await is_unnamed_by_moves(item, from, to)) session_.end_move();
+  if (co_await is_unnamed_by_moves(item, from, to)) session.end_move();
   co_return moved;
 }
 
@@ -149,9 +150,9 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
   }
   LOCH_FAULT_POINT("move.after_commit");
   auto cleared = co_await swap_slot(
-      from, marked, cleared_word(marked, from, seen->at.directory, candidates_, session_.next_nonce()));
+      from, marked, cleared_word(marked, from, seen->at.directory, candidates_, home_.next_nonce()));
   if (!cleared) co_return cleared;
-  session_.count(Counter::displacements);
+  home_.count(Counter::displacements);
   co_return true;
 }
 
@@ -166,13 +167,11 @@ coro::Task<bool> Table::is_unnamed_by_moves(memory::ItemRef item, SlotNumber fro
   co_return true;
 }
 
-coro::Task<bool> Table::before_reuse(memory::ItemRef item) {
-  auto header = co_await read_header(item);
-  if (!header) co_return false;
+coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_hash) {
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
     Collect seen;
-    if (!co_await collect_words(header->key_hash, &seen)) co_return false;
+    if (!co_await collect_words(key_hash, &seen)) co_return false;
     int stale = -1;
     for (unsigned j = 0; j < seen.at.count && stale < 0; ++j) {
       const SlotWord word = seen.word[j];
@@ -183,8 +182,7 @@ coro::Task<bool> Table::before_reuse(memory::ItemRef item) {
     // Only what a move left may still name it; anything else says that the item is in use.
     if (!word.is(SlotType::placed) && !word.is(SlotType::moved)) co_return false;
     const SlotNumber number = seen.at.slot[static_cast<unsigned>(stale)];
-    const SlotWord cleared =
-        cleared_word(word, number, seen.at.directory, candidates_, session_.next_nonce());
+    const SlotWord cleared = cleared_word(word, number, seen.at.directory, candidates_, home_.next_nonce());
     if (!co_await swap_slot(seen.at.slot[static_cast<unsigned>(stale)], word, cleared)) co_return false;
   }
   co_return false;

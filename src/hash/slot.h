@@ -112,7 +112,7 @@ struct SlotWord {
 static_assert(sizeof(SlotWord) == 8);
 static_assert(fabric::region_bytes_max / memory::item_unit_bytes == std::uint64_t{1} << 30,
               "a unit has 30 bits");
-static_assert(fabric::region_count_max == 128, "a region has 7 bits");
+static_assert(memory::data_regions_end == 128, "a region has 7 bits");
 
 // `a` and `b` are the same item at the same tag, in whatever state.
 constexpr bool same_link(SlotWord a, SlotWord b) {

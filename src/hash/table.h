@@ -1,5 +1,5 @@
-// Table: one session's way to the hash store. The protocol is docs/hash.md; each operation is a coroutine
-// whose steps carry the names used there.
+// Table: one client's way to one shard of the hash store, which is all of it on one host. The protocol is
+// docs/hash.md; each operation is a coroutine whose steps carry the names used there.
 //
 // I1 Every change of a key's state is one compare-swap on one slot; an item is written whole before it is
 // linked and
@@ -10,8 +10,11 @@
 // I3 So a stale read is harmless: it sees old bytes, never foreign ones, and a compare-swap that follows it
 // fails.
 //
+// The slots are on the shard's home node, whose clock tells times to live; items are on any node, whose
+// session sees to their reuse. Keys are of this shard.
+//
 // One thread. Keys and values that are passed in outlive the operation. An ItemView that is returned stays
-// valid while the session's operation (Session::begin_operation) lasts.
+// valid while the client's operation (Attachment::Operation) lasts.
 #pragma once
 
 #include <functional>
@@ -28,8 +31,7 @@
 #include "hash/item_cache.h"
 #include "hash/pointer_cache.h"
 #include "hash/rules.h"
-#include "memory/allocator.h"
-#include "memory/session.h"
+#include "memory/attachment.h"
 
 namespace loch::hash {
 
@@ -54,13 +56,17 @@ struct WriteRequest {
   std::uint64_t version = 0;  // with Condition::version
 };
 
-class Table final : public memory::ReuseGuard {
+class Table final {
  public:
-  Table(memory::Session& session, memory::Allocator& allocator, const TableOptions& options);
+  // `attachment` is attached to the shard's home.
+  Table(memory::Attachment& attachment, std::uint32_t shard, const TableOptions& options);
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  ~Table() = default;
 
   static std::uint64_t initial_index_bytes(unsigned candidates);
-  // The index of a new store: the directory in `control`, and empty slots in `index` (initial_index_bytes).
-  static void initialize(std::byte* control, std::byte* index, unsigned candidates);
+  // A new index: the directory in its `root`, and empty slots in `index` (initial_index_bytes).
+  static void initialize(std::byte* root, std::byte* index, unsigned candidates);
 
   // ---- one key (reader.cc, writer.cc)
   coro::Task<Result<Found>> get(Key key);
@@ -86,28 +92,30 @@ class Table final : public memory::ReuseGuard {
   // one that was there, probe.word, is to be retired at a time that is read after this.
   bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
                    base::Nanos expires_at_ns, base::Nanos now);
-  void discard_here(const memory::Allocator::Place& place) { allocator_.discard_here(place); }
+  void discard_here(const memory::Allocator::Place& place) {
+    attachment_.nodes().front().allocator->discard_here(place);
+  }
   void retire_here(SlotWord unlinked, base::Nanos now);
 
-  // ---- everything (walk.cc, collect.cc)
-  using Visit = std::function<bool(const ItemView&)>;
-  coro::Task<Result<void>> for_each(const Visit* visit);
+  // Items that are committed, while nobody writes.
   coro::Task<Result<std::uint64_t>> count();
-  coro::Task<Result<Collected>> collect();
-  coro::Task<Result<Report>> check();
 
   // Moves the item that is committed for its key in slot `from` to the empty slot `to`, another candidate of
   // its key. False if either has changed. For displacements, splits, and tests.
   coro::Task<Result<bool>> move(memory::ItemRef item, SlotNumber from, SlotNumber to);
 
-  // memory::ReuseGuard: clears P and M words that still name an item that was moved and has rested.
-  coro::Task<bool> before_reuse(memory::ItemRef item) override;
+  // Clears P and M words that still name an item of this shard that was moved and has rested.
+  coro::Task<bool> before_reuse(memory::ItemRef item, std::uint64_t key_hash);
 
   // As this session last saw it.
   [[nodiscard]] Directory directory();
-  [[nodiscard]] memory::Session& session() { return session_; }
+  coro::Task<Result<Directory>> read_directory();
+  [[nodiscard]] const IndexPlace& place() const { return index_; }
+  // The session with its home.
+  [[nodiscard]] memory::Session& home() { return home_; }
 
  private:
+  friend class Shards;
   friend class TableProbe;  // the explorer's way to single steps of a growth (sim/explore)
 
   // Bounds the retries of an operation, and spaces them.
@@ -174,6 +182,8 @@ class Table final : public memory::ReuseGuard {
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
+  // Whether this client is attached to the item's node. Errors: unavailable, corrupt.
+  [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
 
   // Whether the time of any item of the key ran out while it was collected (time_left).
   coro::Task<Result<bool>> outlived(const KeyCollect* seen);
@@ -186,13 +196,18 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<void>> write_item_out(const WriteRequest* request, NewItem* item);
   // What a remote session knows of where a key's item is.
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
-    if (!session_.remote()) return std::nullopt;
-    return pointers_.find(key.bytes, key.hash, session_.kept_since());
+    if (!home_.remote()) return std::nullopt;
+    const auto found = pointers_.find(key.bytes, key.hash);
+    if (!found || found->seen_at < attachment_.session_of(found->item).kept_since()) return std::nullopt;
+    return found;
   }
-  void note_pointer(Key key, const PointerCache::Pointer& pointer) {
-    if (session_.remote()) pointers_.note(key.bytes, key.hash, pointer, session_.oldest_operation());
+  void note_pointer(Key key, const memory::ItemRef& item, SlotNumber slot) {
+    if (!home_.remote()) return;
+    const base::Nanos seen_at = attachment_.session_of(item).oldest_operation();
+    pointers_.note(key.bytes, key.hash, {.item = item, .slot = slot, .seen_at = seen_at});
   }
-  memory::ItemHeader header_of(const WriteRequest& request);
+  // Of an item that is to lie there.
+  memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);
   // Whether the item that is committed at location `j` lets the request be.
   static Result<void> check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j);
   // `is_collected`: `seen` is of this operation.
@@ -233,14 +248,10 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<void>> finish_growth(Directory directory);
 
   // ---- collect.cc
-  coro::Task<Result<void>> mark_linked(std::vector<bool>* linked, Report* report);
+  coro::Task<Result<void>> mark_linked(memory::ItemSet* linked, Report* report);
   coro::Task<Result<void>> repair_slots(Collected* collected);
-  coro::Task<Result<void>> reclaim_orphans(Collected* collected);
-  coro::Task<Result<bool>> is_orphan(memory::BlockNumber block, memory::LeaseWord lease, std::uint32_t index,
-                                     memory::ItemState state);
-  coro::Task<Result<bool>> is_named(memory::ItemRef item);
+  coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
 
-  coro::Task<Result<Directory>> read_directory();
   // Before an operation goes on: a remote session refreshes when it is due.
   coro::Task<Result<void>> keep_fresh();
   // Whether an item that is found in slots that were read after `asked_at` has time left. A remote session
@@ -254,15 +265,19 @@ class Table final : public memory::ReuseGuard {
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                      SlotWord* before = nullptr);
 
-  memory::Session& session_;
-  memory::Allocator& allocator_;
+  std::byte* directory_place();
+
+  memory::Attachment& attachment_;
+  const std::uint32_t home_number_;
+  memory::Session& home_;
   fabric::Endpoint& endpoint_;
   TableOptions options_;
   unsigned candidates_;
-  std::uint64_t hash_seed_;
+  const IndexPlace index_;
   const bool works_here_;  // the store is mapped, and nothing is cached
   std::optional<ItemCache> cache_;
-  PointerCache pointers_;  // of a remote session
+  PointerCache pointers_;             // of a remote client
+  std::uint64_t directory_copy_ = 0;  // likewise; a directory that there was
   std::byte* directory_word_;
   Here here_;
   unsigned displacing_share_ = 0;  // of the last inserts: how many had to displace, of displacing_always

@@ -13,7 +13,13 @@
 // so a key is visited at least once even if each new item lands in a block that the walk has passed. The item
 // of an unchanged key was written before `start`, and no item is visited twice, so that key is visited
 // exactly once.
-#include "hash/table.h"
+//
+// Items are on several nodes, each with its own clock: `pinned`, `began` and `start` are of the node that an
+// item is on.
+#include <algorithm>
+#include <utility>
+
+#include "hash/shards.h"
 
 namespace loch::hash {
 
@@ -21,71 +27,86 @@ using memory::BlockNumber;
 using memory::ItemKind;
 using memory::ItemRef;
 
-coro::Task<Result<void>> Table::for_each(const Visit* visit) {
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
-  const base::Nanos pinned = session_.pin();
-  struct Unpin {
-    memory::Session& session;
-    base::Nanos start;
-    ~Unpin() { session.unpin(start); }
-  };
-  const Unpin unpin{session_, pinned};
-  const auto began = co_await session_.control().read_time();
+// The time from which on what is written to a node counts as written during the walk: all that was linked
+// before this call was written before it.
+coro::Task<Result<base::Nanos>> Shards::begin_walk(memory::Session* session) {
+  const auto began = co_await session->control().read_time();
   if (!began) co_return std::unexpected(began.error());
   base::Nanos start = *began;
   constexpr base::Nanos lead = memory::Session::write_lead_max_ns;
-  const base::Nanos deadline = endpoint_.now() + lead + options_.timeout_ns;
+  fabric::Endpoint& endpoint = attachment_.endpoint();
+  const base::Nanos deadline = endpoint.now() + lead + some().options_.timeout_ns;
   while (start <= *began + lead) {
     // Here the time is over after one wait; elsewhere it is if the store's host goes on telling it.
-    if (endpoint_.now() > deadline)
+    if (endpoint.now() > deadline)
       co_return fail(Errc::timed_out, "walk",
                      "the store's time stands still; see whether the host of the store is alive");
-    co_await endpoint_.sleep_until(endpoint_.now() + lead + 1);
-    const auto now = co_await session_.control().read_time();
+    co_await endpoint.sleep_until(endpoint.now() + lead + 1);
+    const auto now = co_await session->control().read_time();
     if (!now) co_return std::unexpected(now.error());
     start = *now;
   }
+  co_return start;
+}
 
-  std::vector<bool> visited;  // by unit_number
+coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
+  if (auto reached = all_reached("walk"); !reached) co_return reached;
+  if (auto fresh = co_await some().keep_fresh(); !fresh) co_return fresh;
+  const auto& nodes = attachment_.nodes();
+  const memory::Attachment::Pin pin(attachment_);
+  std::vector<base::Nanos> starts;  // of the nodes, by their clocks
+  std::vector<memory::BlockList> blocks;
+  for (const auto& node : nodes) {
+    const auto start = co_await begin_walk(node.session.get());
+    if (!start) co_return std::unexpected(start.error());
+    starts.push_back(*start);
+  }
+  for (const auto& node : nodes) blocks.push_back(node.allocator->blocks());
+  const auto is_later = [](const ItemRef& a, const ItemRef& b) {
+    return std::pair(a.region, a.unit) > std::pair(b.region, b.unit);
+  };
+
+  memory::ItemSet visited;
   std::vector<memory::Allocator::ItemWords> items;
-  const BlockNumber blocks = allocator_.block_count();
-  for (BlockNumber block = 1; block < blocks; ++block) {
-    if (memory::holds_descriptors(block)) continue;
-    auto lease = co_await allocator_.lease_of(block);
+  // The regions of the nodes may alternate, and all blocks are walked in the order of their numbers.
+  std::vector<std::pair<BlockNumber, std::size_t>> order;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    for (const BlockNumber block : blocks[n]) order.emplace_back(block, n);
+  }
+  std::ranges::sort(order);
+  for (const auto& [block, n] : order) {
+    memory::Allocator& allocator = *nodes[n].allocator;
+    const base::Nanos start = starts[n];
+    auto lease = co_await allocator.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
-    if (auto looked = co_await allocator_.look_at_items(block, *lease, &items); !looked) co_return looked;
+    if (auto looked = co_await allocator.look_at_items(block, *lease, &items); !looked) co_return looked;
     for (std::uint32_t i = 0; i < items.size(); ++i) {
       const auto& [state, written_at_ns] = items[i];
       const bool written_before = written_at_ns < start;
-      const bool unlinked_since = state.kind == ItemKind::retired && state.value >= pinned && written_before;
+      const bool unlinked_since =
+          state.kind == ItemKind::retired && state.value >= pin.start(n) && written_before;
       if (state.kind != ItemKind::in_use && !unlinked_since) continue;
       const ItemRef ref = memory::item_of(block, *lease, i);
-      struct During {
-        memory::Session& session;
-        base::Nanos began = session.begin_operation();
-        ~During() { session.end_operation(began); }
-      };
-      const During during{session_};
-      auto found = co_await fetch_item(ref);
+      const memory::Attachment::Operation during(attachment_);
+      auto found = co_await some().fetch_item(ref);
       if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
       if (!found) continue;  // damaged, or not written yet; `check` tells which
       Result<Found> current;
       do {
         current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
-      } while (!session_.may_act());
+      } while (!attachment_.may_act());
       if (!current) {
         const Errc code = current.error().code;
         if (code == Errc::not_found || code == Errc::corrupt) continue;
         co_return std::unexpected(std::move(current.error()));
       }
       const ItemRef y = current->view.ref();
-      const bool comes_later = current->view.written_at_ns() < start && block_of(y) < blocks &&
-                               memory::unit_number(y) > memory::unit_number(ref);
+      const auto& y_node = attachment_.node_of(y);
+      const auto y_number = static_cast<std::size_t>(&y_node - nodes.data());
+      const bool comes_later = current->view.written_at_ns() < starts[y_number] &&
+                               blocks[y_number].contains(block_of(y)) && is_later(y, ref);
       if (y != ref && (!written_before || comes_later)) continue;
-      const std::size_t bit = memory::unit_number(y);
-      if (bit >= visited.size()) visited.resize(bit + bit / 2 + 1);
-      if (visited[bit]) continue;
-      visited[bit] = true;
+      if (!visited.insert(y)) continue;
       if (!(*visit)(current->view)) co_return Result<void>{};
     }
   }
@@ -93,7 +114,7 @@ coro::Task<Result<void>> Table::for_each(const Visit* visit) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
-  const auto now = co_await session_.control().read_time();
+  const auto now = co_await home_.control().read_time();
   if (!now) co_return std::unexpected(now.error());
   std::uint64_t total = 0;
   const auto directory = co_await read_directory();
@@ -102,7 +123,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
   constexpr SlotNumber ahead = 32;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    if (const std::byte* soon = endpoint_.mapped(slot_address(slot + ahead), sizeof(std::uint64_t));
+    if (const std::byte* soon = endpoint_.mapped(index_.slot(slot + ahead), sizeof(std::uint64_t));
         soon != nullptr) {
       const SlotWord word{fabric::load_word(soon)};
       const std::byte* item = word.is(SlotType::committed)

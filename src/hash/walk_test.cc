@@ -42,7 +42,7 @@ TEST(Walk, KeysThatStayAreVisitedWhateverIsChangedMeanwhile) {
     std::vector<std::string> removable(removed.begin(), removed.end());
     std::map<std::string, int> visits;
     int fresh = 0;
-    const Table::Visit visit = [&](const ItemView& view) {
+    const Shards::Visit visit = [&](const ItemView& view) {
       const std::string key(view.key());
       ++visits[key];
       Client& changer = random.below(2) == 0 ? walker : writer;
@@ -60,7 +60,7 @@ TEST(Walk, KeysThatStayAreVisitedWhateverIsChangedMeanwhile) {
       EXPECT_EQ(std::string(view.key()), key) << "the item stays while it is visited";
       return true;
     };
-    const auto done = walker.run(walker.table().for_each(&visit));
+    const auto done = walker.run(walker.shards().for_each(&visit));
     ASSERT_TRUE(done.has_value()) << done.error().message();
     for (const std::string& key : unchanged) EXPECT_EQ(visits[key], 1) << key;
     for (const std::string& key : updated) EXPECT_GE(visits[key], 1) << key;
@@ -99,13 +99,13 @@ TEST(Walk, AnItemThatIsLinkedLateIsVisited) {
       ASSERT_FALSE(put.done());
       store->advance(base::second_ns);
       std::map<std::string, int> visits;
-      const Table::Visit visit = [&visits](const ItemView& view) {
+      const Shards::Visit visit = [&visits](const ItemView& view) {
         ++visits[std::string(view.key())];
         return true;
       };
       fake::Stepper walker(*store);
       bool linked = false;
-      const auto done = walker.run(walker.client().table().for_each(&visit), at, [&] {
+      const auto done = walker.run(walker.client().shards().for_each(&visit), at, [&] {
         linked = true;
         hold = false;
         while (!put.done()) writer.session().endpoint().step();
@@ -127,8 +127,8 @@ TEST(Walk, StopsWhenToldTo) {
   Client client(*store);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(client.put(fmt::format("k{}", i), "v").has_value());
   int visits = 0;
-  const Table::Visit visit = [&visits](const ItemView&) { return ++visits < 4; };
-  ASSERT_TRUE(client.run(client.table().for_each(&visit)).has_value());
+  const Shards::Visit visit = [&visits](const ItemView&) { return ++visits < 4; };
+  ASSERT_TRUE(client.run(client.shards().for_each(&visit)).has_value());
   EXPECT_EQ(visits, 4);
 }
 
@@ -138,7 +138,7 @@ TEST(Walk, TheVisitedItemStaysReadableWhenItIsRemoved) {
   Client client(*store);
   for (int i = 0; i < 100; ++i)
     ASSERT_TRUE(client.put(fmt::format("k{}", i), fmt::format("value {}", i)).has_value());
-  const Table::Visit visit = [&](const ItemView& view) {
+  const Shards::Visit visit = [&](const ItemView& view) {
     const std::string key(view.key());
     const std::string value(view.value());
     EXPECT_TRUE(client.remove(key).has_value());
@@ -148,7 +148,7 @@ TEST(Walk, TheVisitedItemStaysReadableWhenItIsRemoved) {
     EXPECT_EQ(view.value(), value);
     return key != "other";
   };
-  ASSERT_TRUE(client.run(client.table().for_each(&visit)).has_value());
+  ASSERT_TRUE(client.run(client.shards().for_each(&visit)).has_value());
 }
 
 TEST(Walk, LargeItemsAndEmptyValuesToo) {
@@ -351,14 +351,14 @@ TEST(Cache, AnItemThatAWalkCameToIsNotKeptLonger) {
   Client other(*store);
   for (const char* key : {"a", "k", "z"}) ASSERT_TRUE(other.put(key, "old").has_value());
   const auto place = slot(*store, locations(other, "k").slot[0]).item();
-  const Table::Visit visit = [&](const ItemView& view) {
+  const Shards::Visit visit = [&](const ItemView& view) {
     if (view.key() == "a") {
       EXPECT_TRUE(other.remove("k").has_value());
       store->advance(base::second_ns * 6 / 10);
     }
     return true;
   };
-  ASSERT_TRUE(cached.run(cached.table().for_each(&visit)).has_value());
+  ASSERT_TRUE(cached.run(cached.shards().for_each(&visit)).has_value());
   store->advance(base::second_ns * 6 / 10);
   ASSERT_TRUE(other.put("k", "new").has_value());
   ASSERT_EQ(slot(*store, locations(other, "k").slot[0]).item(), place) << "the test needs the same place";

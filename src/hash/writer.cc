@@ -23,11 +23,11 @@ std::uint64_t length_of(const WriteRequest& request) {
 // The item, whole, before anything names it.
 coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
   const std::uint64_t length = length_of(request);
-  auto ref = co_await allocator_.allocate(length);
+  auto ref = co_await attachment_.allocate(length, home_number_);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
-    item.version = write_item(at, *ref, header_of(request), request.key.bytes, request.value);
+    item.version = write_item(at, *ref, header_of(request, *ref), request.key.bytes, request.value);
     write_tail(at, length);
     LOCH_FAULT_POINT("put.item_written");
     co_return item;
@@ -42,14 +42,15 @@ coro::Task<Result<void>> Table::write_item_out(const WriteRequest* request, NewI
   const std::uint64_t length = length_of(*request);
   const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
   auto* start = reinterpret_cast<std::byte*>(bytes.get());
-  item->version = write_item(start, item->ref, header_of(*request), request->key.bytes, request->value);
+  item->version =
+      write_item(start, item->ref, header_of(*request, item->ref), request->key.bytes, request->value);
   write_tail(start, length);
   co_return co_await endpoint_.write(item->ref.address(), {start, length});
 }
 
 coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest* request, KeyCollect* seen,
                                                               Result<void>* collected) {
-  auto ref = co_await allocator_.allocate(length_of(*request));
+  auto ref = co_await attachment_.allocate(length_of(*request), home_number_);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   auto writing = write_item_out(request, &item);
@@ -64,12 +65,13 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest
   co_return item;
 }
 
-memory::ItemHeader Table::header_of(const WriteRequest& request) {
+memory::ItemHeader Table::header_of(const WriteRequest& request, const memory::ItemRef& item) {
+  memory::Session& session = attachment_.session_of(item);
   memory::ItemHeader header{};
   header.key_hash = request.key.hash;
-  header.written_at_ns = session_.next_write_time();
+  header.written_at_ns = session.next_write_time();
   header.expires_at_ns = request.expires_at_ns;
-  header.client = session_.client();
+  header.client = session.client();
   return header;
 }
 
@@ -80,7 +82,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   }
   KeyCollect seen;
   seen.headers_wanted = request.condition != Condition::none;
-  bool is_collected = session_.remote();
+  bool is_collected = home_.remote();
   Result<void> collected{};
   auto composed =
       is_collected ? co_await compose_and_collect(&request, &seen, &collected) : co_await compose(request);
@@ -101,7 +103,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
     }
     is_collected = false;
     if (step && *step == Outcome::done) {
-      note_pointer(request.key, {item.ref, item.slot});
+      note_pointer(request.key, item.ref, item.slot);
       co_return item.version;
     }
     Result<void> more{};
@@ -115,7 +117,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
 }
 
 memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {
-  const auto place = allocator_.allocate_here(length_bytes, now);
+  const auto place = attachment_.nodes().front().allocator->allocate_here(length_bytes, now);
   if (place.at == nullptr) return place;
   constexpr std::uint64_t lines_max = 4;
   for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length_bytes; ++line) {
@@ -130,15 +132,15 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
                                   .header_sum = 0,
                                   .value_sum = 0,
                                   .key_hash = probe.key.hash,
-                                  .written_at_ns = session_.next_write_time(now),
+                                  .written_at_ns = home_.next_write_time(now),
                                   .expires_at_ns = expires_at_ns,
                                   .value_bytes = 0,
                                   .key_bytes = 0,
-                                  .client = session_.client()};
+                                  .client = home_.client()};
   write_item(place.at, place.ref, header, probe.key.bytes, value);
   LOCH_FAULT_POINT("put.item_written");
   LOCH_FAULT_POINT("put.before_update");
-  if (!session_.may_act()) return false;
+  if (!attachment_.may_act()) return false;
   std::uint64_t seen = probe.word.raw;
   const SlotWord linked =
       SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
@@ -146,16 +148,17 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
   const bool won =
       std::atomic_ref(*reinterpret_cast<std::uint64_t*>(probe.matched))
           .compare_exchange_strong(seen, linked.raw, std::memory_order_acq_rel, std::memory_order_acquire);
-  session_.count(won ? Counter::put_update : Counter::conflicts);
+  home_.count(won ? Counter::put_update : Counter::conflicts);
   LOCH_FAULT_POINT("put.after_update");
   return won;
 }
 
 void Table::retire_here(SlotWord unlinked, base::Nanos now) {
   const bool moved = unlinked.tag() != 0;
-  if (allocator_.retire_here(unlinked.item(), moved, now)) return;
+  memory::Allocator& allocator = attachment_.allocator_of(unlinked.item());
+  if (allocator.retire_here(unlinked.item(), moved, now)) return;
   // What can not be marked is found by a collection.
-  [[maybe_unused]] const auto retired = endpoint_.run(allocator_.retire(unlinked.item(), moved));
+  [[maybe_unused]] const auto retired = endpoint_.run(allocator.retire(unlinked.item(), moved));
 }
 
 // One round of PUT with nothing pending.
@@ -189,8 +192,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   }
   if (!*won) co_return Outcome::again;
   LOCH_FAULT_POINT("put.after_update");
-  session_.count(request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
-  co_await allocator_.retire_soon(old.item(), old.tag() != 0);
+  home_.count(request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
+  co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
   co_return Outcome::done;
 }
 
@@ -243,7 +246,7 @@ void Table::note_insert(bool displaced) {
   if (displaced) {
     displacing_share_ += displacing_always / displacing_window;
   } else {
-    session_.count(Counter::put_insert);
+    home_.count(Counter::put_insert);
   }
 }
 
@@ -252,10 +255,10 @@ void Table::note_insert(bool displaced) {
 coro::Task<void> Table::abandon(NewItem* item) {
   if (item->pending_at >= 0 || item->in_doubt) co_return;
   if (!item->seen) {
-    co_await allocator_.discard(item->ref);
+    co_await attachment_.allocator_of(item->ref).discard(item->ref);
     co_return;
   }
-  co_await allocator_.retire(item->ref, true);
+  co_await attachment_.allocator_of(item->ref).retire(item->ref, true);
 }
 
 // Step 4: K is nowhere and its home is empty.
@@ -300,7 +303,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   }
   if (!*placed) co_return Outcome::again;
   LOCH_FAULT_POINT("put.after_pending");
-  session_.count(Counter::pending_inserts);
+  home_.count(Counter::pending_inserts);
   item->pending_at = alternate;
   item->slot = seen->at.slot[a];
   item->pending_word = pending;
@@ -349,18 +352,18 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   if (withdraw) {
     LOCH_FAULT_POINT("put.before_withdraw");
     SlotWord before;
-    const SlotWord cleared = SlotWord::empty(session_.next_nonce(), item->pending_word.level());
+    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->pending_word.level());
     auto won = co_await swap_slot(item->slot, item->pending_word, cleared, &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     if (!*won) co_return co_await pending_outcome(before, item);
     LOCH_FAULT_POINT("put.after_withdraw");
-    session_.count(Counter::pending_withdrawn);
+    home_.count(Counter::pending_withdrawn);
     item->pending_at = -1;
     if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "withdrawn too often");
     ++item->tag;
     co_return Outcome::again;
   }
-  const auto repair = resolve(snapshot, session_.next_nonce());
+  const auto repair = resolve(snapshot, home_.next_nonce());
   if (!repair) co_return Outcome::again;
   SlotWord before;
   auto applied = co_await apply(&snapshot, *repair, &before);
@@ -379,11 +382,11 @@ coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewIte
     note_insert(false);
     co_return Outcome::done;
   }
-  auto cleared = co_await swap_slot(item->slot, there, SlotWord::empty(session_.next_nonce(), there.level()));
+  auto cleared = co_await swap_slot(item->slot, there, SlotWord::empty(home_.next_nonce(), there.level()));
   if (!cleared) co_return std::unexpected(std::move(cleared.error()));
   // An A that stayed would be cleared by others later, and its item retired.
   if (!*cleared) co_return Outcome::again;
-  session_.count(Counter::pending_withdrawn);
+  home_.count(Counter::pending_withdrawn);
   item->pending_at = -1;
   if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "aborted too often");
   ++item->tag;
@@ -404,7 +407,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
   if (!made) co_return std::unexpected(std::move(made.error()));
   const bool crowded = displacing_share_ > displacing_always / 4 * 3;
   if (!*made || (crowded && !directory().growing)) {
-    if (!*made) session_.count(Counter::displacement_failures);
+    if (!*made) home_.count(Counter::displacement_failures);
     displacing_share_ = 0;
     auto grown = co_await make_room_by_growth(seen);
     // There was room for this one: that the index can not grow is the next one's trouble.
@@ -427,12 +430,11 @@ coro::Task<Result<void>> Table::remove(Key key) {
       const SlotWord old = seen.word[j];
       const bool was_expired = expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");
-      auto won =
-          co_await swap_slot(seen.at.slot[j], old, SlotWord::empty(session_.next_nonce(), old.level()));
+      auto won = co_await swap_slot(seen.at.slot[j], old, SlotWord::empty(home_.next_nonce(), old.level()));
       if (!won) co_return std::unexpected(std::move(won.error()));
       if (*won) {
         LOCH_FAULT_POINT("remove.after_unlink");
-        co_await allocator_.retire_soon(old.item(), old.tag() != 0);
+        co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
         if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
         co_return Result<void>{};
       }

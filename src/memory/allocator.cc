@@ -366,7 +366,7 @@ coro::Task<Result<void>> Allocator::close_carving(std::uint8_t size_class) {
   const LeaseWord open = carving->lease.next_open(size_class, carving->next);
   if (auto left = co_await endpoint_.write_word(lease_address(carving->block), open.encode()); !left)
     co_return left;
-  if (auto told = co_await endpoint_.fetch_add(frees_address, 1); !told)
+  if (auto told = co_await endpoint_.fetch_add(frees_address_, 1); !told)
     co_return std::unexpected(std::move(told.error()));
   co_return Result<void>{};
 }

@@ -1,4 +1,4 @@
-// Allocator: one session's way to memory for items.
+// Allocator: one session's way to its node's memory for items.
 //
 // A session leases a free block by one compare-swap on its descriptor and cuts it into items of one size
 // class. Items that are unlinked rest (Session, "Reuse") and may then be claimed by anybody, by one
@@ -46,6 +46,7 @@ class Allocator {
   explicit Allocator(Session& session)
       : session_(session),
         endpoint_(session.endpoint()),
+        frees_address_{session.regions().control, frees_offset},
         getting_blocks_(endpoint_.queue()),
         background_(endpoint_.queue()) {}
   ~Allocator() { endpoint_.run(close()); }
@@ -82,8 +83,10 @@ class Allocator {
   // Takes over the blocks that the dead client was filling or sweeping.
   coro::Task<Result<void>> settle_blocks(std::uint16_t dead);
 
-  // How many blocks there are, free and descriptors among them.
-  [[nodiscard]] BlockNumber block_count();
+  // The node's blocks as they are now.
+  [[nodiscard]] BlockList blocks();
+  // What counts against `max_bytes`: its data regions and the shards that are at home there.
+  [[nodiscard]] std::uint64_t bytes_used();
   coro::Task<Result<LeaseWord>> lease_of(BlockNumber block);
 
   // What the items of a block say of themselves.
@@ -114,7 +117,6 @@ class Allocator {
     bool moved = false;
     base::Nanos start = 0;  // of an operation
   };
-  static constexpr fabric::Address frees_address{control_region, frees_offset};
   // A block that is being cut.
   struct Carving {
     BlockNumber block = 0;
@@ -155,7 +157,6 @@ class Allocator {
   coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
   Result<void> extend(std::uint64_t blocks_wanted);
-  [[nodiscard]] std::uint64_t bytes_used();
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
@@ -176,10 +177,11 @@ class Allocator {
   std::array<bool, size_class_count> refilling_{};
   std::vector<Unlinked> unlinked_;
   bool retiring_ = false;
-  BlockNumber next_block_ = 1;  // where the search for a free one goes on
-  BlockNumber known_blocks_ = 0;
+  const fabric::Address frees_address_;
+  std::size_t next_block_ = 0;  // of `known_blocks_`: where the search for a free one goes on
+  BlockList known_blocks_;
   std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing
-  BlockNumber blocks_seen_ = 0;                   // and how many blocks there were then
+  std::size_t blocks_seen_ = 0;                   // and how many blocks there were then
   base::Nanos searched_released_at_ = 0;
   base::Nanos left_notes_at_ = 0;
   coro::Mutex getting_blocks_;

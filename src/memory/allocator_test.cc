@@ -44,12 +44,12 @@ TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
   store->advance(2 * expiry_ns);
   Process b(*store);
   ASSERT_TRUE(b.run(b.allocator->sweep_all()).has_value());
-  const auto blocks = b.allocator->block_count();
+  const auto blocks = b.allocator->blocks().size();
   // All of the block has rested: it is free again, for any class.
   EXPECT_EQ(b.lease_of(block_of(used)).state, BlockState::free);
   const ItemRef other = make_item(*store, b, 1000);
   EXPECT_EQ(block_of(other), block_of(used));
-  EXPECT_EQ(b.allocator->block_count(), blocks);
+  EXPECT_EQ(b.allocator->blocks().size(), blocks);
 }
 
 // Receive: a session ends with a block that it has begun to cut. Expect: the next one goes on where it ended.
@@ -157,9 +157,9 @@ TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {
   while (a.allocate(400'000).has_value()) {
   }
   store->set_free_bytes(10 * block_bytes);
-  const std::uint64_t blocks = a.allocator->block_count() + 10;
-  ASSERT_TRUE(store->attach()->extend(first_data_region, blocks * block_bytes).has_value());
-  ASSERT_EQ(a.allocator->block_count(), blocks);
+  const std::uint64_t blocks = a.allocator->blocks().size() + 10;
+  ASSERT_TRUE(store->attach()->extend(first_data_region, (1 + blocks) * block_bytes).has_value());
+  ASSERT_EQ(a.allocator->blocks().size(), blocks);
   const auto item = a.allocate(100'000);
   EXPECT_TRUE(item.has_value()) << item.error().message();
 }
@@ -310,7 +310,8 @@ TEST(Damage, AnyDescriptorsAreSurvived) {
     for (int i = 0; i < 3; ++i) make_item(*store, a, 400'000);
     make_item(*store, dead, 3 * block_bytes);
     store->kill(dead.session->client());
-    for (BlockNumber block = 1; block < a.allocator->block_count(); ++block) {
+    const BlockList blocks = a.allocator->blocks();
+    for (const BlockNumber block : blocks) {
       // Some of the words make sense in part.
       std::uint64_t word = random.next();
       if (random.below(2) == 0) {
@@ -343,7 +344,7 @@ class Intervals {
     const std::uint64_t begin = key_of(item);
     const std::uint64_t end = begin + bytes_of(item, asked);
     ASSERT_GE(bytes_of(item, asked), asked);
-    ASSERT_FALSE(holds_descriptors(block_of(item)));
+    ASSERT_NE(block_of(item) % blocks_in_region_max, 0U) << "among descriptors";
     auto it = taken_.lower_bound(begin);
     if (it != taken_.begin() && std::prev(it)->second.end > begin) --it;
     while (it != taken_.end() && it->first < end) {
@@ -449,12 +450,10 @@ TEST_P(Model, AllocationsNeverOverlapAndNothingIsLost) {
   }
   store->advance(2 * expiry_ns);
   for (int round = 0; round < 3; ++round) ASSERT_TRUE(last.run(last.allocator->sweep_all()).has_value());
-  const BlockNumber blocks = last.allocator->block_count();
-  BlockNumber kept = 0;
-  for (BlockNumber block = 1; block < blocks; ++block) {
-    if (holds_descriptors(block) || last.lease_of(block).state == BlockState::free) continue;
-    ++kept;
-  }
+  const BlockList list = last.allocator->blocks();
+  const std::size_t blocks = list.size();
+  std::size_t kept = 0;
+  for (const BlockNumber block : list) kept += last.lease_of(block).state == BlockState::free ? 0 : 1;
   // What a dead client had claimed for later stays with its block until the store above collects it.
   EXPECT_LT(kept, blocks / 2) << "of " << blocks << " blocks; " << refused << " refusals";
 }

@@ -18,16 +18,15 @@ constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_clas
 
 }  // namespace
 
-BlockNumber Allocator::block_count() {
-  BlockNumber count = 0;
-  for (unsigned region = first_data_region; region < fabric::region_count_max; ++region) {
-    const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
+BlockList Allocator::blocks() {
+  BlockList list;
+  for (const fabric::RegionId region : session_.regions().data) {
+    const std::uint64_t length = endpoint_.length_bytes(region);
     if (length == 0) break;
-    count =
-        static_cast<BlockNumber>((region - first_data_region) * blocks_in_region_max + length / block_bytes);
+    list.add(region, length);
   }
-  known_blocks_ = count;
-  return count;
+  known_blocks_ = list;
+  return list;
 }
 
 bool Allocator::exists(BlockNumber block) { return endpoint_.reaches(block_address(block), block_bytes); }
@@ -56,20 +55,20 @@ coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_
 // Leases a free block for `size_class`, or one of that class that is open; false if none is found.
 coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   std::uint64_t frees = 0;
-  if (auto read = co_await endpoint_.read_words({&frees_address, 1}, &frees); !read) {
+  if (auto read = co_await endpoint_.read_words({&frees_address_, 1}, &frees); !read) {
     co_return std::unexpected(std::move(read.error()));
   }
   // Another operation of this session may have leased one while this one waited.
   if (can_carve(size_class)) co_return true;
-  const BlockNumber before = known_blocks_;
-  const BlockNumber count = block_count();
+  const std::size_t before = known_blocks_.size();
+  const BlockList list = blocks();
+  const std::size_t count = list.size();
   // Nothing was freed or added since a search found nothing: there is nothing to search.
   if (frees == frees_seen_ && count == blocks_seen_) co_return false;
   if (count > before && before != 0) next_block_ = before;
-  for (BlockNumber step = 0; step < count; ++step, ++next_block_) {
-    if (next_block_ >= count) next_block_ = 1;
-    if (holds_descriptors(next_block_)) continue;
-    auto taken = co_await take_block(next_block_, size_class);
+  for (std::size_t step = 0; step < count; ++step, ++next_block_) {
+    if (next_block_ >= count) next_block_ = 0;
+    auto taken = co_await take_block(list[next_block_], size_class);
     if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
     if (!taken || *taken) co_return taken;
   }
@@ -144,26 +143,35 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
 }
 
 std::uint64_t Allocator::bytes_used() {
-  std::uint64_t bytes = endpoint_.length_bytes(index_region);
-  for (unsigned region = first_data_region; region < fabric::region_count_max; ++region) {
-    const std::uint64_t length = endpoint_.length_bytes(static_cast<fabric::RegionId>(region));
+  std::uint64_t bytes = 0;
+  const RegionMap& map = session_.memory().region_map();
+  for (const RegionMap::Shard& shard : map.shards) {
+    if (shard.home == session_.node()) bytes += endpoint_.length_bytes(shard.index);
+  }
+  for (const fabric::RegionId region : session_.regions().data) {
+    const std::uint64_t length = endpoint_.length_bytes(region);
     if (length == 0) break;
     bytes += length;
   }
   return bytes;
 }
 
-// Adds blocks to the last data region, or begins another: at least `blocks_wanted` in one piece.
+// Adds blocks to the node's last data region, or begins another: at least `blocks_wanted` in one piece.
 Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
-  const std::uint64_t count = block_count();
-  unsigned region = count == 0 ? first_data_region : region_of(static_cast<BlockNumber>(count - 1));
-  std::uint64_t length_blocks = endpoint_.length_bytes(static_cast<fabric::RegionId>(region)) / block_bytes;
+  fabric::RegionId id = 0;
+  std::uint64_t length_blocks = 0;
+  for (const fabric::RegionId region : session_.regions().data) {
+    const std::uint64_t length = endpoint_.length_bytes(region);
+    if (length == 0 && id != 0) break;
+    id = region;
+    length_blocks = std::max<std::uint64_t>(length / block_bytes, 1);  // its descriptors
+  }
   if (length_blocks + blocks_wanted > blocks_in_region_max) {
-    ++region;
-    length_blocks = 1;  // its descriptors
-    if (region >= fabric::region_count_max) {
-      return fail(Errc::no_space, "extend", "the store has all the regions that it can have");
-    }
+    const auto next = std::ranges::upper_bound(session_.regions().data, id);
+    if (next == session_.regions().data.end())
+      return fail(Errc::no_space, "extend", "the node has all the regions that it can have");
+    id = *next;
+    length_blocks = 1;
   }
   std::uint64_t added = std::clamp(length_blocks / 8, std::uint64_t{1}, extension_blocks_max);
   added = std::min(std::max(added, blocks_wanted), blocks_in_region_max - length_blocks);
@@ -180,7 +188,6 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
     }
   }
   session_.count(Counter::segments_added);
-  const auto id = static_cast<fabric::RegionId>(region);
   auto extended = session_.memory().fabric().extend(id, (length_blocks + added) * block_bytes);
   if (!extended && added > blocks_wanted) {
     extended = session_.memory().fabric().extend(id, (length_blocks + blocks_wanted) * block_bytes);
@@ -202,11 +209,11 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   bool found = false;
   constexpr int blocks_swept_max = 8;
   int swept = 0;
-  for (BlockNumber block = 1; block < known_blocks_ && swept < blocks_swept_max; ++block) {
-    if (holds_descriptors(block)) continue;
+  const BlockList list = known_blocks_;
+  for (const BlockNumber block : list) {
+    if (swept == blocks_swept_max) break;
     const std::array at{lease_address(block), released_address(block)};
     std::array<std::uint64_t, 2> words{};
-    if (!exists(block)) continue;
     if (auto read = co_await endpoint_.read_words(at, words.data()); !read)
       co_return std::unexpected(std::move(read.error()));
     const LeaseWord word = LeaseWord::decode(words[0]);
@@ -254,7 +261,7 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
     session_.count(Counter::blocks_freed);
     auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
     if (!freed) co_return freed;
-    co_await endpoint_.fetch_add(frees_address, 1);
+    co_await endpoint_.fetch_add(frees_address_, 1);
     co_return true;
   }
   for (std::size_t i = 0; i < claimed; ++i) spares_[size_class].push_back(rested[i].item);
@@ -314,9 +321,8 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
     if (auto buried = co_await session_.bury(last); !buried)
       co_return std::unexpected(std::move(buried.error()));
   }
-  const BlockNumber count = block_count();
-  for (BlockNumber block = 1; block < count; ++block) {
-    if (holds_descriptors(block)) continue;
+  const BlockList list = blocks();
+  for (const BlockNumber block : list) {
     if (session_.refresh_due()) {
       if (auto fresh = co_await session_.refresh(); !fresh)
         co_return std::unexpected(std::move(fresh.error()));
@@ -336,10 +342,9 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
 }
 
 coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
-  const BlockNumber count = block_count();
+  const BlockList list = blocks();
   BlockNumber covered_until = 0;  // by a large item's head
-  for (BlockNumber block = 1; block < count; ++block) {
-    if (holds_descriptors(block)) continue;
+  for (const BlockNumber block : list) {
     auto read = co_await lease_of(block);
     if (!read) co_return std::unexpected(std::move(read.error()));
     const LeaseWord word = *read;
@@ -349,7 +354,7 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
       if (auto done = co_await change_lease(block, word.encode(), word.next(BlockState::free, 0, 0)); !done) {
         co_return std::unexpected(std::move(done.error()));
       }
-      co_await endpoint_.fetch_add(frees_address, 1);
+      co_await endpoint_.fetch_add(frees_address_, 1);
     }
     if (word.state == BlockState::leased || word.state == BlockState::swept) {
       if (auto done = co_await settle_block(block, word, dead); !done) co_return done;
@@ -363,7 +368,7 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
   if (word.size_class == large_class) {
     auto freed = co_await change_lease(block, word.encode(), word.next(BlockState::free, 0, 0));
     if (!freed) co_return std::unexpected(std::move(freed.error()));
-    co_await endpoint_.fetch_add(frees_address, 1);
+    co_await endpoint_.fetch_add(frees_address_, 1);
     co_return Result<void>{};
   }
   std::vector<ItemWords> items;
@@ -386,7 +391,7 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
                                              : word.next(BlockState::full, word.size_class, 0);
   auto settled = co_await change_lease(block, word.encode(), after);
   if (!settled) co_return std::unexpected(std::move(settled.error()));
-  co_await endpoint_.fetch_add(frees_address, 1);
+  co_await endpoint_.fetch_add(frees_address_, 1);
   co_return Result<void>{};
 }
 
@@ -403,12 +408,14 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
     if (auto freed = co_await free_own_large(); !freed) co_return std::unexpected(std::move(freed.error()));
-    const BlockNumber count = block_count();
+    const BlockList list = blocks();
     BlockNumber run = 0;
-    for (BlockNumber block = 1; block < count; ++block) {
+    BlockNumber before = 0;
+    for (const BlockNumber block : list) {
       auto word = co_await lease_of(block);
       if (!word) co_return std::unexpected(std::move(word.error()));
-      run = !holds_descriptors(block) && word->state == BlockState::free ? run + 1 : 0;
+      if (std::exchange(before, block) + 1 != block) run = 0;
+      run = word->state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;
       const BlockNumber first = block + 1 - run;
       auto leased = co_await lease_run(first, block_total);
@@ -461,7 +468,7 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
       co_return done;
     }
   }
-  if (taken != 0) co_await endpoint_.fetch_add(frees_address, 1);
+  if (taken != 0) co_await endpoint_.fetch_add(frees_address_, 1);
   co_return false;
 }
 
@@ -520,7 +527,7 @@ coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word)
   if (auto done = co_await change_lease(head, word.encode(), word.next(BlockState::free, 0, 0)); !done) {
     co_return std::unexpected(std::move(done.error()));
   }
-  co_await endpoint_.fetch_add(frees_address, 1);
+  co_await endpoint_.fetch_add(frees_address_, 1);
   co_return Result<void>{};
 }
 

@@ -2,7 +2,11 @@
 // block. Block 0 of a region holds the descriptors and is never an item's.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include "memory/layout.h"
 #include "memory/size_class.h"
@@ -23,7 +27,6 @@ constexpr fabric::Address lease_address(BlockNumber block) {
 constexpr fabric::Address released_address(BlockNumber block) {
   return lease_address(block) + offsetof(BlockDescriptor, released);
 }
-constexpr bool holds_descriptors(BlockNumber block) { return block % blocks_in_region_max == 0; }
 
 constexpr BlockNumber block_of(const ItemRef& item) {
   return static_cast<BlockNumber>((item.region - first_data_region) * blocks_in_region_max +
@@ -31,11 +34,6 @@ constexpr BlockNumber block_of(const ItemRef& item) {
 }
 constexpr ItemRef item_in_block(BlockNumber block, std::uint8_t size_class, std::uint32_t index) {
   return item_ref(block_address(block) + std::uint64_t{index} * class_bytes[size_class], size_class);
-}
-// Counts the 64-byte units of all data regions in the order of their blocks.
-constexpr std::size_t unit_number(const ItemRef& item) {
-  constexpr std::uint64_t units_in_region = fabric::region_bytes_max / item_unit_bytes;
-  return (item.region - first_data_region) * units_in_region + item.unit;
 }
 constexpr ItemRef large_item(BlockNumber head) { return item_ref(block_address(head), large_class); }
 
@@ -59,5 +57,89 @@ constexpr ItemRef item_of(BlockNumber block, LeaseWord lease, std::uint32_t inde
   return lease.state == BlockState::large_head ? large_item(block)
                                                : item_in_block(block, lease.size_class, index);
 }
+
+// The blocks that regions had when somebody looked, in their order, without those that hold descriptors.
+class BlockList {
+ public:
+  // Regions are added in the order of their numbers.
+  void add(fabric::RegionId region, std::uint64_t length_bytes) {
+    const auto blocks = static_cast<BlockNumber>(length_bytes / block_bytes);
+    const auto first = static_cast<BlockNumber>((region - first_data_region) * blocks_in_region_max);
+    if (blocks > 1) ranges_.push_back({first + 1, first + blocks});
+  }
+
+  class Iterator {
+   public:
+    using difference_type = std::ptrdiff_t;
+    using value_type = BlockNumber;
+
+    Iterator() = default;
+    Iterator(const BlockList& list, std::size_t range)
+        : list_(&list), range_(range), block_(range < list.ranges_.size() ? list.ranges_[range].first : 0) {}
+    BlockNumber operator*() const { return block_; }
+    Iterator& operator++() {
+      if (++block_ == list_->ranges_[range_].end) *this = Iterator(*list_, range_ + 1);
+      return *this;
+    }
+    Iterator operator++(int) {
+      const Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator& other) const { return range_ == other.range_ && block_ == other.block_; }
+
+   private:
+    const BlockList* list_ = nullptr;
+    std::size_t range_ = 0;
+    BlockNumber block_ = 0;
+  };
+  [[nodiscard]] Iterator begin() const { return {*this, 0}; }
+  [[nodiscard]] Iterator end() const { return {*this, ranges_.size()}; }
+
+  [[nodiscard]] std::size_t size() const {
+    std::size_t size = 0;
+    for (const Range& range : ranges_) size += range.end - range.first;
+    return size;
+  }
+  [[nodiscard]] BlockNumber operator[](std::size_t index) const {
+    auto range = ranges_.begin();
+    for (; index >= range->end - range->first; ++range) index -= range->end - range->first;
+    return static_cast<BlockNumber>(range->first + index);
+  }
+  [[nodiscard]] bool contains(BlockNumber block) const {
+    for (const Range& range : ranges_) {
+      if (block >= range.first && block < range.end) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Range {
+    BlockNumber first;
+    BlockNumber end;
+  };
+  std::vector<Range> ranges_;
+};
+static_assert(std::forward_iterator<BlockList::Iterator>);
+
+// A set of items, with a bit for each 64 bytes of those regions in which there are any.
+class ItemSet {
+ public:
+  // False if it was there.
+  bool insert(const ItemRef& item) {
+    auto& bits = regions_[item.region];
+    if (item.unit >= bits.size()) bits.resize(item.unit + item.unit / 2 + 1);
+    if (bits[item.unit]) return false;
+    bits[item.unit] = true;
+    return true;
+  }
+  [[nodiscard]] bool contains(const ItemRef& item) const {
+    const auto& bits = regions_[item.region];
+    return item.unit < bits.size() && bits[item.unit];
+  }
+
+ private:
+  std::array<std::vector<bool>, data_regions_end> regions_;
+};
 
 }  // namespace loch::memory

@@ -5,8 +5,8 @@
 
 namespace loch::memory {
 
-Control::Control(fabric::Endpoint& endpoint)
-    : endpoint_(endpoint), bytes_(endpoint.mapped({control_region, 0}, control_bytes)) {
+Control::Control(fabric::Endpoint& endpoint, fabric::RegionId region)
+    : endpoint_(endpoint), region_(region), bytes_(endpoint.mapped({region, 0}, control_bytes)) {
   if (bytes_ != nullptr) return;
   copy_ = std::make_unique<std::uint64_t[]>(control_bytes / sizeof(std::uint64_t));
   bytes_ = reinterpret_cast<std::byte*>(copy_.get());
@@ -65,7 +65,7 @@ coro::Task<Result<void>> Control::raise(std::uint64_t* word, std::uint64_t to) {
 
 coro::Task<Result<base::Nanos>> Control::read_time() {
   if (!is_copy()) co_return endpoint_.now();
-  const fabric::Address at{control_region, latest_offset};
+  const fabric::Address at{region_, latest_offset};
   base::Nanos time = 0;
   if (auto read = co_await endpoint_.read_words({&at, 1}, &time); !read)
     co_return std::unexpected(std::move(read.error()));
@@ -79,7 +79,7 @@ coro::Task<Result<void>> Control::read(std::uint32_t own) {
   std::uint32_t end = clients_end();
   for (;;) {
     const std::uint64_t length = registry_offset + end * sizeof(ClientEntry);
-    const auto bytes = co_await endpoint_.fetch({control_region, 0}, length);
+    const auto bytes = co_await endpoint_.fetch({region_, 0}, length);
     if (!bytes) co_return std::unexpected(bytes.error());
     const auto clients =
         std::min<std::uint64_t>(fabric::load_word(bytes->data() + clients_end_offset), client_count_max);

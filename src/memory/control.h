@@ -1,4 +1,4 @@
-// Control: a store's control region as one session sees it. Where it is mapped, its words are the store's
+// Control: a node's control region as one session sees it. Where it is mapped, its words are the store's
 // own. Elsewhere they are a copy, which is as old as its last reading; what is written goes to the store
 // first, and then into the copy.
 //
@@ -23,7 +23,7 @@ inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
 
 class Control {
  public:
-  explicit Control(fabric::Endpoint& endpoint);
+  explicit Control(fabric::Endpoint& endpoint, fabric::RegionId region = control_region);
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
@@ -41,7 +41,7 @@ class Control {
   // Where something in bytes() is in the store.
   [[nodiscard]] fabric::Address address_of(const void* place) const {
     const auto offset = static_cast<const std::byte*>(place) - bytes_;
-    return {control_region, static_cast<std::uint64_t>(offset)};
+    return {region_, static_cast<std::uint64_t>(offset)};
   }
 
   // What all sessions have counted since the store was made.
@@ -73,6 +73,7 @@ class Control {
   void take_over(const std::byte* bytes, std::uint64_t length, std::uint32_t own);
 
   fabric::Endpoint& endpoint_;
+  const fabric::RegionId region_;
   std::unique_ptr<std::uint64_t[]> copy_;
   std::byte* bytes_;
   base::Nanos newest_time_ns_ = 0;

@@ -1,13 +1,16 @@
-// What lies where in a store's memory, apart from the index (hash/layout.h).
+// What lies where in a store's memory, apart from the index (hash/index.h).
 //
-//   region 0  control   superblock, the index's root, the totals of dead clients, the registry of clients
-//   region 1  index     slots (hash/layout.h)
-//   region 2+ data      blocks of 1 MiB; block 0 of each region holds the descriptors of its blocks
+//   control   superblock, the index's root, the totals of dead clients, the registry of clients
+//   index     slots (hash/slot.h)
+//   data      blocks of 1 MiB; block 0 of each region holds the descriptors of its blocks
+//
+// Which regions those are, RegionMap says (region_map.h).
 //
 //   control:  0        superblock
 //             1024     index root
 //             2048     totals, and a few counts
 //             4096     registry: client_count_max entries
+//             528384   of a cluster: the roots of the shards that are at home here
 //
 //   a data region:  | descriptors | block 1 | block 2 | ...
 //   a block is cut into items of one size class, or is part of one large item.
@@ -21,15 +24,12 @@
 #include <loch/stats.h>
 
 #include "fabric/fabric.h"
+#include "memory/region_map.h"
 
 namespace loch::memory {
 
-inline constexpr fabric::RegionId control_region = 0;
-inline constexpr fabric::RegionId index_region = 1;
-inline constexpr fabric::RegionId first_data_region = 2;
-
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 3;
+inline constexpr std::uint32_t format_version = 4;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -79,7 +79,9 @@ static_assert(offsetof(ClientEntry, op_start_ns) == 64,
               "written twice an operation: a cache line of its own");
 static_assert(offsetof(ClientEntry, counters) == 128);
 
-inline constexpr std::uint64_t control_bytes = registry_offset + client_count_max * sizeof(ClientEntry);
+inline constexpr std::uint64_t shard_roots_offset = registry_offset + client_count_max * sizeof(ClientEntry);
+inline constexpr std::uint64_t shard_root_bytes = 256;
+inline constexpr std::uint64_t control_bytes = shard_roots_offset + shard_count_max * shard_root_bytes;
 
 // 16 bytes a block, in block 0 of its region. `lease` is changed by compare-swap alone.
 struct BlockDescriptor {

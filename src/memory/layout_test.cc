@@ -54,7 +54,8 @@ TEST(Layout, ClientEntryBytes) {
             "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 ");
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
-  EXPECT_EQ(control_bytes, 4'096U + 1'024 * 512);
+  EXPECT_EQ(shard_roots_offset, 4'096U + 1'024 * 512);
+  EXPECT_EQ(control_bytes, shard_roots_offset + 64 * 256);
 }
 
 TEST(Layout, ItemHeaderBytes) {
@@ -154,11 +155,50 @@ TEST(Blocks, NumbersAndPlacesAgree) {
     EXPECT_EQ(block_of(item_in_block(block, 30, 1)), block);
     EXPECT_EQ(block_address(block).region, first_data_region + block / 65'536);
   }
-  EXPECT_TRUE(holds_descriptors(0));
-  EXPECT_TRUE(holds_descriptors(65'536));
-  EXPECT_FALSE(holds_descriptors(1));
   EXPECT_EQ(lease_address(65'537), (fabric::Address{3, 16}));
   EXPECT_EQ(released_address(65'537), (fabric::Address{3, 24}));
+}
+
+TEST(Blocks, AListLeavesOutDescriptorsAndGaps) {
+  BlockList list;
+  EXPECT_EQ(list.begin(), list.end());
+  list.add(first_data_region, 3 * block_bytes);
+  list.add(first_data_region + 1, block_bytes);  // descriptors alone
+  list.add(first_data_region + 3, 2 * block_bytes + 5);
+  const std::vector<BlockNumber> blocks(list.begin(), list.end());
+  EXPECT_EQ(blocks, (std::vector<BlockNumber>{1, 2, 3 * 65'536 + 1}));
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[1], 2U);
+  EXPECT_EQ(list[2], 3U * 65'536 + 1);
+  EXPECT_TRUE(list.contains(2));
+  for (const BlockNumber none : {0U, 3U, 65'537U, 3U * 65'536, 3U * 65'536 + 2})
+    EXPECT_FALSE(list.contains(none)) << none;
+}
+
+TEST(Items, ASetKeepsThemByRegion) {
+  ItemSet set;
+  const ItemRef a{.region = 2, .unit = 7, .size_class = 0};
+  const ItemRef b{.region = 100, .unit = 7, .size_class = 0};
+  EXPECT_FALSE(set.contains(a));
+  EXPECT_TRUE(set.insert(a));
+  EXPECT_FALSE(set.insert(a));
+  EXPECT_FALSE(set.contains(b));
+  EXPECT_TRUE(set.insert(b));
+}
+
+TEST(Regions, OfAClusterAreEachOnOneNode) {
+  const RegionMap map = RegionMap::of_cluster({{2, 5}, {3}}, {1, 0, 1, 1});
+  EXPECT_EQ(map.node_of(2), 0U);
+  EXPECT_EQ(map.node_of(3), 1U);
+  EXPECT_EQ(map.node_of(5), 0U);
+  EXPECT_FALSE(map.node_of(4).has_value());
+  EXPECT_EQ(map.nodes[1].control, 129);
+  ASSERT_EQ(map.shards.size(), 4U);
+  EXPECT_EQ(map.shards[3].home, 1U);
+  EXPECT_EQ(map.shards[3].index, 195);
+  EXPECT_GE(map.shards[0].root_offset, shard_roots_offset);
+  EXPECT_EQ(map.shards[3].root_offset - map.shards[0].root_offset, 3 * shard_root_bytes);
+  EXPECT_LE(map.shards[3].root_offset + shard_root_bytes, control_bytes);
 }
 
 // ---- attaching

@@ -26,10 +26,13 @@ bool memory_rests() { return !base::planted(base::Planted::reuse_before_expiry);
 
 }  // namespace
 
-Session::Session(std::shared_ptr<StoreMemory> memory)
+Session::Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::Endpoint> endpoint,
+                 std::uint32_t node)
     : memory_(std::move(memory)),
-      endpoint_(memory_->shared_fabric(), memory_->fabric().connect()),
-      control_(endpoint_),
+      shared_endpoint_(std::move(endpoint)),
+      endpoint_(*shared_endpoint_),
+      node_(node),
+      control_(endpoint_, regions().control),
       latest_(&control_.word(latest_offset)),
       random_(0) {
   if (!remote()) return;
@@ -38,7 +41,14 @@ Session::Session(std::shared_ptr<StoreMemory> memory)
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory) {
-  std::unique_ptr<Session> session(new Session(std::move(memory)));
+  auto endpoint = memory->connect();
+  return open(std::move(memory), std::move(endpoint), 0);
+}
+
+Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory,
+                                               std::shared_ptr<fabric::Endpoint> endpoint,
+                                               std::uint32_t node) {
+  std::unique_ptr<Session> session(new Session(std::move(memory), std::move(endpoint), node));
   if (auto entered = session->endpoint_.run(session->enter()); !entered)
     return std::unexpected(std::move(entered.error()));
   return session;
@@ -54,7 +64,7 @@ coro::Task<Result<void>> Session::enter() {
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
       const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
       if (is_free != want_free) continue;
-      auto claimed = endpoint_.port().claim_presence(number);
+      auto claimed = endpoint_.port().claim_presence(presence_of(number));
       if (!claimed) co_return std::unexpected(std::move(claimed.error()));
       if (*claimed) co_return co_await take_number(number);
     }
@@ -121,7 +131,7 @@ Session::~Session() {
   if (entry_ == nullptr) return;
   // What can not be told now is settled as if it had died.
   [[maybe_unused]] const auto left = endpoint_.run(leave());
-  endpoint_.port().release_presence(client_);
+  endpoint_.port().release_presence(presence_of(client_));
 }
 
 coro::Task<Result<void>> Session::leave() {
@@ -285,7 +295,7 @@ void Session::look_at_the_others_now(base::Nanos now) {
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
-      if (start == 0 || start > horizon_ns_ || !endpoint_.port().present(number) || !memory_rests()) continue;
+      if (start == 0 || start > horizon_ns_ || !is_present(number) || !memory_rests()) continue;
       stuck_from_ns_ = std::min(stuck_from_ns_, start);
       stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
     }
@@ -303,7 +313,7 @@ bool Session::may_still_run(std::uint16_t client, base::Nanos at) {
   ClientEntry& other = control_.entry(client);
   if (shared(other.open).load(std::memory_order_acquire) == 0) return false;
   const base::Nanos start = shared(other.op_start_ns).load(std::memory_order_acquire);
-  return start != 0 && start <= at && endpoint_.port().present(client);
+  return start != 0 && start <= at && is_present(client);
 }
 
 coro::Task<Result<bool>> Session::others_run_since(base::Nanos at) {
@@ -325,7 +335,7 @@ bool Session::is_gone(std::uint16_t client, base::Nanos at) {
   if (remote() && at >= latest()) return false;
   ClientEntry& other = control_.entry(client);
   return shared(other.open).load(std::memory_order_acquire) == 0 ||
-         shared(other.opened_at_ns).load(std::memory_order_acquire) > at || !endpoint_.port().present(client);
+         shared(other.opened_at_ns).load(std::memory_order_acquire) > at || !is_present(client);
 }
 
 coro::Task<Result<std::uint16_t>> Session::take_dead(std::uint16_t from) {
@@ -334,19 +344,19 @@ coro::Task<Result<std::uint16_t>> Session::take_dead(std::uint16_t from) {
     if (number == client_) continue;
     ClientEntry& other = control_.entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
-    const auto claimed = endpoint_.port().claim_presence(number);
+    const auto claimed = endpoint_.port().claim_presence(presence_of(number));
     if (!claimed || (!*claimed && !base::planted(base::Planted::lease_without_fence))) continue;
     auto settled = co_await control_.read_entry(number);
     const bool is_open = shared(other.open).load(std::memory_order_acquire) != 0;
     if (settled && is_open) settled = co_await settle_counters(number);
     if (settled && is_open) co_return static_cast<std::uint16_t>(number);
-    endpoint_.port().release_presence(number);
+    endpoint_.port().release_presence(presence_of(number));
     if (!settled) co_return std::unexpected(std::move(settled.error()));
   }
   co_return std::uint16_t{0};
 }
 
-void Session::leave_dead(std::uint16_t client) { endpoint_.port().release_presence(client); }
+void Session::leave_dead(std::uint16_t client) { endpoint_.port().release_presence(presence_of(client)); }
 
 coro::Task<Result<void>> Session::bury(std::uint16_t client) {
   ClientEntry& dead = control_.entry(client);
@@ -354,7 +364,7 @@ coro::Task<Result<void>> Session::bury(std::uint16_t client) {
   for (std::uint64_t* word : {&dead.op_start_ns, &dead.pin_start_ns, &dead.open}) {
     if (told) told = co_await control_.write(word, 0);
   }
-  endpoint_.port().release_presence(client);
+  endpoint_.port().release_presence(presence_of(client));
   co_return told;
 }
 
@@ -362,8 +372,7 @@ std::uint64_t Session::living() {
   std::uint64_t living = 0;
   const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = 1; number < end; ++number) {
-    if (shared(control_.entry(number).open).load(std::memory_order_acquire) != 0 &&
-        endpoint_.port().present(number))
+    if (shared(control_.entry(number).open).load(std::memory_order_acquire) != 0 && is_present(number))
       ++living;
   }
   return living;

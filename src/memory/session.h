@@ -1,4 +1,4 @@
-// Session: one client of a store. It holds a client number (fabric::Port::claim_presence) and the
+// Session: one client of a node of a store. It holds a client number (fabric::Port::claim_presence) and the
 // registry's entry of that number, in which it says since when its oldest operation runs.
 //
 // Reuse (docs/memory.md). An item that was unlinked at U may be used again when
@@ -41,15 +41,21 @@ class Session {
   // How far a time of writing may be ahead of the clock: a session counts on within one tick.
   static constexpr base::Nanos write_lead_max_ns = 10 * base::millisecond_ns;
 
-  // Takes a client number. Errors: no_space (all numbers are held by living clients), io, those of the
-  // fabric.
+  // Takes a client number of a node; by default, of the one that a store of one host has. Errors: no_space
+  // (all numbers are held by living clients), io, those of the fabric.
   static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory);
+  static Result<std::unique_ptr<Session>> open(std::shared_ptr<StoreMemory> memory,
+                                               std::shared_ptr<fabric::Endpoint> endpoint,
+                                               std::uint32_t node);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   [[nodiscard]] std::uint16_t client() const { return client_; }
   [[nodiscard]] fabric::Endpoint& endpoint() { return endpoint_; }
+  [[nodiscard]] std::uint32_t node() const { return node_; }
+  // The regions of its node.
+  [[nodiscard]] const RegionMap::Node& regions() const { return memory_->region_map().nodes[node_]; }
   [[nodiscard]] const Geometry& geometry() const { return memory_->geometry(); }
   [[nodiscard]] StoreMemory& memory() { return *memory_; }
   [[nodiscard]] base::Random& random() { return random_; }
@@ -229,7 +235,13 @@ class Session {
     std::vector<Later> later_;  // rising
   };
 
-  explicit Session(std::shared_ptr<StoreMemory> memory);
+  Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::Endpoint> endpoint,
+          std::uint32_t node);
+  // Client numbers are of a node, and presence is of a store.
+  [[nodiscard]] std::uint32_t presence_of(std::uint32_t client) const { return node_ << 16 | client; }
+  [[nodiscard]] bool is_present(std::uint32_t client) {
+    return endpoint_.port().present(presence_of(client));
+  }
   coro::Task<Result<void>> enter();
   [[nodiscard]] Result<void> is_same_store() const;
   coro::Task<Result<void>> take_number(std::uint32_t number);
@@ -253,7 +265,9 @@ class Session {
   void look_at_the_others_now(base::Nanos now);
 
   std::shared_ptr<StoreMemory> memory_;
-  fabric::Endpoint endpoint_;
+  const std::shared_ptr<fabric::Endpoint> shared_endpoint_;
+  fabric::Endpoint& endpoint_;
+  const std::uint32_t node_;
   Control control_;
   std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <optional>
 
 #include "base/hash.h"
 #include "fabric/endpoint.h"
@@ -18,8 +19,9 @@ std::array<std::uint64_t, 2> boot_id() {
   return {base::hash_bytes(text.data(), text.size(), 1), base::hash_bytes(text.data(), text.size(), 2)};
 }
 
-coro::Task<Result<void>> read_superblock(fabric::Endpoint* endpoint, Superblock* into) {
-  const auto bytes = co_await endpoint->fetch({control_region, 0}, sizeof *into);
+coro::Task<Result<void>> read_superblock(fabric::Endpoint* endpoint, fabric::RegionId control,
+                                         Superblock* into) {
+  const auto bytes = co_await endpoint->fetch({control, 0}, sizeof *into);
   if (!bytes) co_return std::unexpected(bytes.error());
   std::memcpy(into, bytes->data(), sizeof *into);
   co_return Result<void>{};
@@ -45,10 +47,30 @@ void StoreMemory::initialize_control(std::byte* control, const Geometry& geometr
   std::memcpy(control, &superblock, sizeof superblock);
 }
 
-Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric) {
-  const std::string location = fabric->location();
+Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric,
+                                                         RegionMap map) {
   fabric::Endpoint endpoint(fabric, fabric->connect());
-  const auto length = endpoint.port().length_bytes(control_region);
+  std::optional<Geometry> geometry;
+  std::optional<Error> unreached;
+  for (const RegionMap::Node& node : map.nodes) {
+    auto found = look_at_node(endpoint, node.control);
+    if (!found && map.nodes.size() > 1 && found.error().code == Errc::unavailable) {
+      unreached = std::move(found.error());
+      continue;
+    }
+    if (!found) return std::unexpected(std::move(found.error()));
+    if (geometry && *found != *geometry)
+      return fail(Errc::corrupt, "open",
+                  fmt::format("{}: its nodes were not made for one store", fabric->location()));
+    geometry = *found;
+  }
+  if (!geometry) return std::unexpected(std::move(*unreached));
+  return std::shared_ptr<StoreMemory>(new StoreMemory(std::move(fabric), std::move(map), *geometry));
+}
+
+Result<Geometry> StoreMemory::look_at_node(fabric::Endpoint& endpoint, fabric::RegionId control) {
+  const std::string location = endpoint.fabric().location();
+  const auto length = endpoint.port().length_bytes(control);
   if (!length && length.error().code != Errc::not_found) return std::unexpected(length.error());
   if (length.value_or(0) < control_bytes) {
     return fail(Errc::corrupt, "open",
@@ -56,7 +78,7 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
                             location, control_bytes));
   }
   Superblock superblock;
-  if (auto read = endpoint.run(read_superblock(&endpoint, &superblock)); !read)
+  if (auto read = endpoint.run(read_superblock(&endpoint, control, &superblock)); !read)
     return std::unexpected(std::move(read.error()));
   if (superblock.magic != magic)
     return fail(Errc::corrupt, "open", fmt::format("{}: no store is there", location));
@@ -71,7 +93,7 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
                 fmt::format("{}: its superblock is damaged; remove the store", location));
   }
   const auto boot = boot_id();
-  const bool of_this_host = endpoint.mapped({control_region, 0}, control_bytes) != nullptr;
+  const bool of_this_host = endpoint.mapped({control, 0}, control_bytes) != nullptr;
   if (of_this_host && (superblock.boot_id[0] != boot[0] || superblock.boot_id[1] != boot[1])) {
     return fail(
         Errc::incompatible, "open",
@@ -79,11 +101,10 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
                     "(`loch rm`)",
                     location));
   }
-  const Geometry geometry{.candidates = superblock.candidates,
-                          .expiry_ns = superblock.expiry_ns,
-                          .max_bytes = superblock.max_bytes,
-                          .hash_seed = superblock.hash_seed};
-  return std::shared_ptr<StoreMemory>(new StoreMemory(std::move(fabric), geometry));
+  return Geometry{.candidates = superblock.candidates,
+                  .expiry_ns = superblock.expiry_ns,
+                  .max_bytes = superblock.max_bytes,
+                  .hash_seed = superblock.hash_seed};
 }
 
 }  // namespace loch::memory

@@ -1,10 +1,12 @@
-// StoreMemory: what all sessions of one process share of one store: its fabric and its geometry.
+// StoreMemory: what all sessions of one process share of one store: its fabric, its geometry, and the map of
+// its regions.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "fabric/endpoint.h"
 #include "fabric/fabric.h"
 #include "memory/layout.h"
 
@@ -16,6 +18,8 @@ struct Geometry {
   base::Nanos expiry_ns = base::second_ns;
   std::uint64_t max_bytes = 0;
   std::uint64_t hash_seed = 0;
+
+  bool operator==(const Geometry&) const = default;
 };
 
 class StoreMemory {
@@ -23,20 +27,29 @@ class StoreMemory {
   // The control region of a new store: the superblock and an empty registry.
   static void initialize_control(std::byte* control, const Geometry& geometry);
 
-  // Checks the superblock of `fabric`'s store. Errors: incompatible (another version, or left by an earlier
-  // boot), corrupt.
-  static Result<std::shared_ptr<StoreMemory>> attach(std::shared_ptr<fabric::Fabric> fabric);
+  // Checks the superblock of each node of `fabric`'s store that can be reached, of which there has to be one.
+  // Errors: incompatible (another version, or left by an earlier boot), corrupt, those of the fabric.
+  static Result<std::shared_ptr<StoreMemory>> attach(std::shared_ptr<fabric::Fabric> fabric,
+                                                     RegionMap map = RegionMap::of_one_host());
+
+  // The way of one client to all the regions.
+  [[nodiscard]] std::shared_ptr<fabric::Endpoint> connect() const {
+    return std::make_shared<fabric::Endpoint>(fabric_, fabric_->connect());
+  }
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
+  [[nodiscard]] const RegionMap& region_map() const { return map_; }
   [[nodiscard]] fabric::Fabric& fabric() const { return *fabric_; }
   [[nodiscard]] const std::shared_ptr<fabric::Fabric>& shared_fabric() const { return fabric_; }
 
  private:
-  StoreMemory(std::shared_ptr<fabric::Fabric> fabric, const Geometry& geometry)
-      : fabric_(std::move(fabric)), geometry_(geometry) {}
+  StoreMemory(std::shared_ptr<fabric::Fabric> fabric, RegionMap map, const Geometry& geometry)
+      : fabric_(std::move(fabric)), map_(std::move(map)), geometry_(geometry) {}
+  static Result<Geometry> look_at_node(fabric::Endpoint& endpoint, fabric::RegionId control);
 
-  std::shared_ptr<fabric::Fabric> fabric_;
-  Geometry geometry_;
+  const std::shared_ptr<fabric::Fabric> fabric_;
+  const RegionMap map_;
+  const Geometry geometry_;
 };
 
 }  // namespace loch::memory

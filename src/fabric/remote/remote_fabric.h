@@ -43,7 +43,7 @@ class RemoteFabric final : public Fabric {
   const Atomics atomics_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Link> link_;
-  std::array<std::atomic<std::uint64_t>, 256> lengths_{};  // any RegionId, since addresses are input
+  std::array<std::atomic<std::uint64_t>, region_count_max> lengths_{};
 };
 
 }  // namespace loch::fabric::remote

@@ -54,8 +54,6 @@ void MemoryStore::kill(std::uint32_t client) {
 }
 
 Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
-  if (id >= region_count_max)
-    return fail(Errc::invalid_argument, "extend", fmt::format("there is no region {}", id));
   const std::scoped_lock lock(mutex_);
   Region& region = regions_[id];
   const std::uint64_t before = region.length_bytes;
@@ -86,9 +84,6 @@ void MemoryFabric::release_all_presence() {
 std::unique_ptr<Port> MemoryFabric::connect() { return std::make_unique<MappedPort>(*this); }
 
 Result<Mapping> MemoryFabric::map(RegionId region) {
-  if (region >= region_count_max) {
-    return fail(Errc::invalid_argument, "map", fmt::format("there is no region {}", region));
-  }
   const std::scoped_lock lock(store_->mutex_);
   const MemoryStore::Region& r = store_->regions_[region];
   if (r.base == nullptr) return fail(Errc::not_found, "map", fmt::format("there is no region {}", region));

@@ -13,10 +13,9 @@
 #include "base/check.h"
 #include "fabric/testing/memory_store.h"
 #include "fabric/testing/posting_fabric.h"
+#include "hash/shards.h"
 #include "hash/table.h"
-#include "memory/allocator.h"
-#include "memory/session.h"
-#include "memory/store_memory.h"
+#include "memory/attachment.h"
 
 namespace loch::hash::fake {
 
@@ -31,7 +30,8 @@ inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.has
        .fill =
            [&](std::span<const fabric::Mapping> regions) {
              memory::StoreMemory::initialize_control(regions[0].base, geometry);
-             Table::initialize(regions[0].base, regions[1].base, geometry.candidates);
+             Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
+                               geometry.candidates);
            }},
       limits);
 }
@@ -43,15 +43,15 @@ class Client {
   Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options) : store_(store) {
     auto attached = memory::StoreMemory::attach(std::move(fabric));
     LOCH_CHECK(attached.has_value());
-    auto opened = memory::Session::open(*attached);
+    auto opened = memory::Attachment::open(*attached);
     LOCH_CHECK(opened.has_value());
-    session_ = std::move(*opened);
-    allocator_ = std::make_unique<memory::Allocator>(*session_);
-    table_ = std::make_unique<Table>(*session_, *allocator_, options);
+    attachment_ = std::move(*opened);
+    shards_ = std::make_unique<Shards>(*attachment_, options);
+    LOCH_CHECK(run(shards_->open()).has_value());
   }
 
   [[nodiscard]] hash::Key key_of(std::string_view bytes) const {
-    return hash::Key::of(bytes, session_->geometry().hash_seed);
+    return hash::Key::of(bytes, session().geometry().hash_seed);
   }
 
   Result<std::string> get(std::string_view k) { return run(get_task(this, std::string(k))); }
@@ -68,79 +68,75 @@ class Client {
   // All items, or the error; a key that is visited twice is there twice.
   Result<std::vector<std::pair<std::string, std::string>>> walk() {
     std::vector<std::pair<std::string, std::string>> items;
-    const Table::Visit visit = [&items](const ItemView& view) {
+    const Shards::Visit visit = [&items](const ItemView& view) {
       items.emplace_back(view.key(), view.value());
       return true;
     };
-    auto done = run(table_->for_each(&visit));
+    auto done = run(shards_->for_each(&visit));
     if (!done) return std::unexpected(std::move(done.error()));
     return items;
   }
-  Result<std::uint64_t> count() { return run(table_->count()); }
-  Result<Collected> collect() { return run(table_->collect()); }
-  Result<Report> check() { return run(table_->check()); }
+  Result<std::uint64_t> count() { return run(shards_->count()); }
+  Result<Collected> collect() { return run(shards_->collect()); }
+  Result<Report> check() { return run(shards_->check()); }
 
   template <class T>
   T run(coro::Task<T> task) {
-    return session_->endpoint().run(std::move(task));
+    return attachment_->endpoint().run(std::move(task));
   }
 
   static coro::Task<Result<std::string>> get_task(Client* self, std::string k) {
-    const During during(*self);
-    auto found = co_await self->table_->get(self->key_of(k));
+    const During during(*self->attachment_);
+    auto found = co_await self->shards_->get(self->key_of(k));
     if (!found) co_return std::unexpected(std::move(found.error()));
     co_return std::string(found->view.value());
   }
   static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string k, std::string v,
                                                     Condition condition, std::uint64_t version,
                                                     base::Nanos expires_at) {
-    const During during(*self);
+    const During during(*self->attachment_);
     const WriteRequest request{.key = self->key_of(k),
                                .value = v,
                                .expires_at_ns = expires_at,
                                .condition = condition,
                                .version = version};
-    co_return co_await self->table_->put(request);
+    co_return co_await self->table(k).put(request);
   }
   static coro::Task<Result<void>> remove_task(Client* self, std::string k) {
-    const During during(*self);
-    co_return co_await self->table_->remove(self->key_of(k));
+    const During during(*self->attachment_);
+    co_return co_await self->table(k).remove(self->key_of(k));
   }
 
-  [[nodiscard]] memory::Session& session() { return *session_; }
-  [[nodiscard]] memory::Allocator& allocator() { return *allocator_; }
-  [[nodiscard]] Table& table() { return *table_; }
+  // Of the first node, and of the first shard.
+  [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }
+  [[nodiscard]] memory::Allocator& allocator() { return *attachment_->nodes().front().allocator; }
+  [[nodiscard]] Table& table() { return shards_->only(); }
+  [[nodiscard]] Shards& shards() { return *shards_; }
+  // Of a key's shard.
+  [[nodiscard]] Table& table(std::string_view k) { return **shards_->table_of(key_of(k).hash); }
   [[nodiscard]] MemoryStore& store() { return store_; }
-  [[nodiscard]] std::uint64_t counted(Counter counter) const { return session_->stats()[counter]; }
-  void die() { store_.kill(session_->client()); }
+  [[nodiscard]] std::uint64_t counted(Counter counter) const { return attachment_->stats()[counter]; }
+  void die() { store_.kill(session().client()); }
 
  private:
-  struct During {
-    Client& client;
-    base::Nanos start;
-    explicit During(Client& c) : client(c), start(c.session_->begin_operation()) {}
-    During(const During&) = delete;
-    During& operator=(const During&) = delete;
-    ~During() { client.session_->end_operation(start); }
-  };
+  using During = memory::Attachment::Operation;
 
   MemoryStore& store_;
-  std::unique_ptr<memory::Session> session_;
-  std::unique_ptr<memory::Allocator> allocator_;
-  std::unique_ptr<Table> table_;
+  std::unique_ptr<memory::Attachment> attachment_;
+  std::unique_ptr<Shards> shards_;
 };
 
 // ---- the index, seen and touched from outside
 // ----------------------------------------------------------------------
 
 inline Directory directory_of(const MemoryStore& store) {
-  return Directory::decode(fabric::load_word(store.at(directory_address)));
+  return Directory::decode(fabric::load_word(store.at(index_of_one_host.directory())));
 }
 inline SlotWord slot(const MemoryStore& store, SlotNumber number) {
-  return {fabric::load_word(store.at(slot_address(number)))};
+  return {fabric::load_word(store.at(index_of_one_host.slot(number)))};
 }
 inline void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word) {
-  fabric::store_word(store.at(slot_address(number)), word.raw);
+  fabric::store_word(store.at(index_of_one_host.slot(number)), word.raw);
 }
 // The index begins to grow, and no row is split yet. The next helper splits `chunk`; one that is past the end
 // leaves the rows as they are to whoever needs them split.
@@ -148,8 +144,9 @@ inline constexpr std::uint64_t no_chunk = 0xffff;
 inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk, unsigned candidates = 3) {
   const Directory before = directory_of(store);
   LOCH_CHECK(store.attach()->extend(memory::index_region, before.rows() * 2 * candidates * 8).has_value());
-  fabric::store_word(store.at(split_cursor_address), std::uint64_t{before.level} << 48 | chunk);
-  fabric::store_word(store.at(directory_address), Directory{.level = before.level, .growing = true}.encode());
+  fabric::store_word(store.at(index_of_one_host.split_cursor()), std::uint64_t{before.level} << 48 | chunk);
+  fabric::store_word(store.at(index_of_one_host.directory()),
+                     Directory{.level = before.level, .growing = true}.encode());
 }
 
 inline Locations locations(Client& client, std::string_view k, unsigned candidates = 3) {

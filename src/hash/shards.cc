@@ -1,0 +1,88 @@
+#include "hash/shards.h"
+
+#include <fmt/format.h>
+
+namespace loch::hash {
+
+Shards::Shards(memory::Attachment& attachment, const TableOptions& options) : attachment_(attachment) {
+  const auto& shards = attachment.region_map().shards;
+  TableOptions of_each = options;
+  of_each.cache_bytes = options.cache_bytes / shards.size();
+  for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
+    const bool is_reached = attachment.node(shards[shard].home) != nullptr;
+    tables_.push_back(is_reached ? std::make_unique<Table>(attachment, shard, of_each) : nullptr);
+    if (is_reached) some_ = tables_.back().get();
+  }
+  attachment.set_guard(this);
+}
+
+coro::Task<Result<void>> Shards::open() {
+  for (const auto& table : tables_) {
+    if (table == nullptr) continue;
+    if (auto read = co_await table->read_directory(); !read)
+      co_return std::unexpected(std::move(read.error()));
+  }
+  co_return Result<void>{};
+}
+
+std::unexpected<Error> Shards::unreached(std::uint64_t key_hash) const {
+  const std::uint32_t shard = shard_of(key_hash, tables_.size());
+  return fail(Errc::unavailable, "index",
+              fmt::format("the key's index is on node {} of the store, which can not be reached now",
+                          attachment_.region_map().shards[shard].home),
+              key_hash);
+}
+
+Result<void> Shards::all_reached(const char* operation) const {
+  if (attachment_.nodes().size() == attachment_.region_map().nodes.size()) return {};
+  return fail(Errc::unavailable, operation,
+              fmt::format("only {} of the {} nodes of the store can be reached now",
+                          attachment_.nodes().size(), attachment_.region_map().nodes.size()));
+}
+
+coro::Task<Result<Found>> Shards::get(Key key) {
+  auto table = table_of(key.hash);
+  if (!table) co_return std::unexpected(std::move(table.error()));
+  co_return co_await (*table)->get(key);
+}
+
+coro::Task<Result<std::uint64_t>> Shards::count() {
+  if (auto reached = all_reached("count"); !reached) co_return std::unexpected(std::move(reached.error()));
+  std::uint64_t total = 0;
+  for (const auto& table : tables_) {
+    auto counted = co_await table->count();
+    if (!counted) co_return counted;
+    total += *counted;
+  }
+  co_return total;
+}
+
+coro::Task<Result<void>> Shards::describe(Info* into) {
+  for (const auto& table : tables_) {
+    if (table == nullptr) continue;
+    const auto directory = co_await table->read_directory();
+    if (!directory) co_return std::unexpected(directory.error());
+    into->index_slots += directory->rows() * table->candidates_ * (directory->growing ? 2 : 1);
+    into->index_growing = into->index_growing || directory->growing;
+    into->index_bytes += attachment_.endpoint().length_bytes(table->place().slots);
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<bool>> Shards::is_named(memory::ItemRef item) {
+  auto header = co_await some().read_header(item);
+  if (!header) co_return std::unexpected(std::move(header.error()));
+  auto table = table_of(header->key_hash);
+  if (!table) co_return std::unexpected(std::move(table.error()));
+  co_return co_await (*table)->is_named(item, header->key_hash);
+}
+
+coro::Task<bool> Shards::before_reuse(memory::ItemRef item) {
+  auto header = co_await some().read_header(item);
+  if (!header) co_return false;
+  auto table = table_of(header->key_hash);
+  if (!table) co_return false;
+  co_return co_await (*table)->before_reuse(item, header->key_hash);
+}
+
+}  // namespace loch::hash

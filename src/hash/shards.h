@@ -1,0 +1,68 @@
+// Shards: one client's way to the whole hash store: a Table for each shard of its index, and what concerns
+// all of them. One thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "hash/table.h"
+
+namespace loch::hash {
+
+class Shards final : public memory::ReuseGuard {
+ public:
+  Shards(memory::Attachment& attachment, const TableOptions& options);
+  ~Shards() { attachment_.close(); }
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+  // What is better known before the first operation. Errors: those of the fabric.
+  coro::Task<Result<void>> open();
+
+  // The table of a key. Errors: unavailable, if its home can not be reached.
+  [[nodiscard]] Result<Table*> table_of(std::uint64_t key_hash) {
+    Table* table = tables_[shard_of(key_hash, tables_.size())].get();
+    if (table == nullptr) [[unlikely]]
+      return unreached(key_hash);
+    return table;
+  }
+  // Of a store that has one shard.
+  [[nodiscard]] Table& only() { return *tables_.front(); }
+  [[nodiscard]] std::size_t count_of_shards() const { return tables_.size(); }
+
+  coro::Task<Result<Found>> get(Key key);
+
+  // ---- everything (walk.cc, collect.cc). Of a store with nodes that can not be reached: unavailable.
+  using Visit = std::function<bool(const ItemView&)>;
+  coro::Task<Result<void>> for_each(const Visit* visit);
+  coro::Task<Result<std::uint64_t>> count();
+  coro::Task<Result<Collected>> collect();
+  coro::Task<Result<Report>> check();
+
+  // What there is to say of the index.
+  coro::Task<Result<void>> describe(Info* into);
+
+  // memory::ReuseGuard
+  coro::Task<bool> before_reuse(memory::ItemRef item) override;
+
+ private:
+  coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
+  coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
+  coro::Task<Result<void>> check_node(const memory::Attachment::Node* node, const memory::ItemSet* linked,
+                                      Report* report);
+  coro::Task<Result<bool>> is_orphan(memory::Session* session, memory::BlockNumber block,
+                                     memory::LeaseWord lease, std::uint32_t index, memory::ItemState state);
+  // Whether a slot of its key names the item.
+  coro::Task<Result<bool>> is_named(memory::ItemRef item);
+  [[nodiscard]] std::unexpected<Error> unreached(std::uint64_t key_hash) const;
+  // Whether all of the store can be reached.
+  [[nodiscard]] Result<void> all_reached(const char* operation) const;
+  // Some table: for what is the same for all.
+  [[nodiscard]] Table& some() const { return *some_; }
+
+  memory::Attachment& attachment_;
+  std::vector<std::unique_ptr<Table>> tables_;  // null: its home can not be reached
+  Table* some_ = nullptr;
+};
+
+}  // namespace loch::hash

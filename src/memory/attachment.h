@@ -1,0 +1,146 @@
+// Attachment: one client of a store: its way to all regions, and a session and an allocator for each node.
+//
+// A client is attached to the nodes that can be reached when it begins. What is on another is `unavailable`
+// to it. What it does runs in the sessions of all its nodes, since it does not know before which ones it will
+// come to: no item is reused on any node, and no word of an index repeats, while an operation that may have
+// seen it runs (Session, "Reuse").
+//
+// One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <loch/coro/task.h>
+
+#include "memory/allocator.h"
+#include "memory/session.h"
+#include "memory/store_memory.h"
+
+namespace loch::memory {
+
+// On which node a new item is put. If that one can not have it, on another.
+struct Placement {
+  enum class Policy : std::uint8_t {
+    local,   // this client's own host; if it has no node, as `by_key`
+    spread,  // on each in turn
+    by_key,  // where the key's index is
+    node,
+  };
+  Policy policy = Policy::by_key;
+  std::uint32_t node = 0;  // local: of this host; node: that one, and no other
+};
+
+class Attachment {
+ public:
+  // Takes a client number on each node that can be reached. Errors: as Session::open, of the first node if
+  // there is no other.
+  static Result<std::unique_ptr<Attachment>> open(std::shared_ptr<StoreMemory> memory,
+                                                  const Placement& placement = {});
+  ~Attachment();
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+
+  [[nodiscard]] fabric::Endpoint& endpoint() { return *endpoint_; }
+  [[nodiscard]] StoreMemory& memory() { return *memory_; }
+  [[nodiscard]] const RegionMap& region_map() const { return memory_->region_map(); }
+
+  struct Node {
+    std::unique_ptr<Session> session;
+    std::unique_ptr<Allocator> allocator;
+  };
+  // Those that it is attached to.
+  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  // Null if it is not attached to that one.
+  [[nodiscard]] const Node* node(std::uint32_t number) const { return by_number_[number]; }
+  // The node of an item that was read during this operation, so that there is one.
+  [[nodiscard]] const Node& node_of(const ItemRef& item) const { return *by_region_[item.region]; }
+  [[nodiscard]] const Node* find_node_of(const ItemRef& item) const { return by_region_[item.region]; }
+  [[nodiscard]] Session& session_of(const ItemRef& item) const { return *node_of(item).session; }
+  [[nodiscard]] Allocator& allocator_of(const ItemRef& item) const { return *node_of(item).allocator; }
+
+  // An operation, for as long as this lives. Several may overlap.
+  class Operation {
+   public:
+    explicit Operation(Attachment& attachment)
+        : attachment_(attachment), first_(attachment.nodes_.front().session->begin_operation()) {
+      if (attachment.nodes_.size() != 1) [[unlikely]]
+        begin_others();
+    }
+    ~Operation() {
+      attachment_.nodes_.front().session->end_operation(first_);
+      if (others_ != nullptr) [[unlikely]]
+        end_others();
+    }
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+    // Of the first node.
+    [[nodiscard]] base::Nanos start() const { return first_; }
+
+   private:
+    void begin_others();
+    void end_others();
+
+    Attachment& attachment_;
+    base::Nanos first_;
+    std::unique_ptr<base::Nanos[]> others_;
+  };
+  // A view or an iteration likewise.
+  class Pin {
+   public:
+    explicit Pin(Attachment& attachment);
+    ~Pin();
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    // Of the session of nodes()[index].
+    [[nodiscard]] base::Nanos start(std::size_t index) const { return starts_[index]; }
+
+   private:
+    Attachment& attachment_;
+    std::vector<base::Nanos> starts_;
+  };
+
+  // What these say of one session they say of all; docs there.
+  [[nodiscard]] bool may_act() {
+    if (nodes_.size() == 1) [[likely]]
+      return nodes_.front().session->may_act();
+    return all_may_act();
+  }
+  [[nodiscard]] bool refresh_due() const {
+    for (const Node& node : nodes_) {
+      if (node.session->refresh_due()) return true;
+    }
+    return false;
+  }
+  coro::Task<Result<void>> refresh();
+  [[nodiscard]] bool has_pins() const { return nodes_.front().session->has_pins(); }
+  [[nodiscard]] bool has_failed() const { return endpoint_->has_failed(); }
+  [[nodiscard]] bool remote() const { return nodes_.front().session->remote(); }
+  [[nodiscard]] Stats stats() const;
+
+  void set_guard(ReuseGuard* guard);
+  // Before the guard goes: ends what the allocators still do, and leaves their notes to others. Nothing is
+  // allocated afterwards.
+  void close();
+  // As Allocator::allocate, on a node that the placement names for a key whose index is on node `home`.
+  coro::Task<Result<ItemRef>> allocate(std::uint64_t bytes, std::uint32_t home);
+
+ private:
+  explicit Attachment(std::shared_ptr<StoreMemory> memory, const Placement& placement);
+  [[nodiscard]] bool all_may_act();
+  // Index in nodes_.
+  [[nodiscard]] std::size_t place(std::uint32_t home);
+
+  const std::shared_ptr<StoreMemory> memory_;
+  const Placement placement_;
+  const std::shared_ptr<fabric::Endpoint> endpoint_;
+  std::vector<Node> nodes_;
+  std::vector<const Node*> by_number_;
+  std::array<const Node*, data_regions_end> by_region_{};
+  std::size_t next_ = 0;  // of nodes_, for `spread`
+};
+
+}  // namespace loch::memory

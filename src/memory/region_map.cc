@@ -1,0 +1,39 @@
+#include "memory/region_map.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memory/layout.h"
+
+namespace loch::memory {
+
+RegionMap RegionMap::of_one_host() {
+  RegionMap map;
+  Node& node = map.nodes.emplace_back();
+  for (unsigned region = first_data_region; region < data_regions_end; ++region)
+    node.data.push_back(static_cast<fabric::RegionId>(region));
+  map.shards.push_back({.home = 0, .index = index_region, .root_offset = index_root_offset});
+  return map;
+}
+
+RegionMap RegionMap::of_cluster(std::vector<std::vector<fabric::RegionId>> data,
+                                const std::vector<std::uint32_t>& homes) {
+  RegionMap map;
+  for (std::uint32_t node = 0; node < data.size(); ++node)
+    map.nodes.push_back({.control = control_region_of(node), .data = std::move(data[node])});
+  for (std::uint32_t shard = 0; shard < homes.size(); ++shard) {
+    map.shards.push_back({.home = homes[shard],
+                          .index = index_region_of(shard),
+                          .root_offset = shard_roots_offset + shard * shard_root_bytes});
+  }
+  return map;
+}
+
+std::optional<std::uint32_t> RegionMap::node_of(fabric::RegionId region) const {
+  const auto node = std::ranges::find_if(
+      nodes, [region](const Node& each) { return std::ranges::binary_search(each.data, region); });
+  if (node == nodes.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(node - nodes.begin());
+}
+
+}  // namespace loch::memory

@@ -30,7 +30,10 @@ std::shared_ptr<SimStore> make_store(const Setup& setup, const Subject& subject)
       std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns), subject.plan(),
       fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
   store->network = setup.network;
-  store->nodes = setup.nodes;
+  std::array<std::uint32_t, fabric::region_count_max> nodes{};
+  for (std::size_t region = 0; region < nodes.size(); ++region)
+    nodes[region] = node_of(setup, static_cast<fabric::RegionId>(region));
+  store->node_of = [nodes](fabric::RegionId region) { return nodes[region]; };
   return store;
 }
 
@@ -63,6 +66,10 @@ class World {
  private:
   [[nodiscard]] Simulation& simulation() { return scene_.store->simulation(); }
   void fill();
+  // Of the players that begin and end a run: nobody has all of a cluster mapped.
+  [[nodiscard]] Player::Place observer_place() const {
+    return setup_.shards == 0 ? Player::Place::host : Player::Place::remote;
+  }
   void join(std::uint32_t acts);
   void join_later(base::Nanos wait_ns, std::uint32_t acts);
   void run_players();
@@ -186,11 +193,15 @@ bool World::run_until_done(base::Nanos at_most_ns) {
   return true;
 }
 
-// The store's host tells the time to those who can not see its clock.
+// Each host of the store tells the time to those who can not see its clock; those of a cluster were started at
+// other times.
 void World::keep_time() {
-  std::byte* latest = scene_.store->memory().at({memory::control_region, memory::latest_offset});
-  const base::Nanos time = simulation().clock().now();
-  if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
+  const memory::RegionMap map = region_map_of(setup_);
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    std::byte* latest = scene_.store->memory().at({map.nodes[node].control, memory::latest_offset});
+    const base::Nanos time = simulation().clock().now() + node * 100 * second_ns;
+    if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
+  }
   simulation().after(setup_.keeper_ns, [this] { keep_time(); });
 }
 
@@ -275,17 +286,17 @@ void World::calm_down() {
 }
 
 void World::fill() {
-  if (!scene_.kept.empty()) subject_->make_player(scene_, next_number_++, 0, Player::Place::host)->fill();
+  if (!scene_.kept.empty()) subject_->make_player(scene_, next_number_++, 0, observer_place())->fill();
 }
 
 Outcomes World::play() {
   world_here = this;
   const fabric::sim::Network network = scene_.store->network;
   scene_.store->network = {};
+  if (setup_.remote_chance != 0) keep_time();
   fill();
   scene_.store->network = network;
   first_player_ = next_number_;
-  if (setup_.remote_chance != 0) keep_time();
   for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
   const bool ended = run_until_done(calm_max_ns);
   if (!ended) scene_.fail_with("the players did not come to an end");
@@ -302,7 +313,7 @@ Outcomes World::play() {
 
 void World::judge() {
   scene_.let_pass(memory::Session::act_window_ns + second_ns);
-  const auto judge = subject_->make_player(scene_, next_number_++, 0, Player::Place::host);
+  const auto judge = subject_->make_player(scene_, next_number_++, 0, observer_place());
   if (!judge->opened()) return scene_.fail_with("the store can not be opened");
   judge->judge();
   if (scene_.violation.empty()) judge_history();

@@ -17,8 +17,10 @@ using base::millisecond_ns;
 using base::second_ns;
 using fabric::sim::Network;
 
-constexpr std::array<std::string_view, 11> names = {
-    "hot", "churn", "jam", "crowded", "growth", "large", "mortal", "walk", "shortage", "damage", "any"};
+// "cluster" is any of those before it in a cluster, and "any" is any of those before it.
+constexpr std::array<std::string_view, 12> names = {"hot",  "churn",    "jam",    "crowded", "growth", "large",
+                                                    "mortal", "walk", "shortage", "damage",  "cluster", "any"};
+constexpr std::size_t plain_names = names.size() - 2;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -207,6 +209,15 @@ void draw_workload(base::Random& random, Setup& setup) {
   }
 }
 
+void draw_cluster(base::Random& random, Setup& setup) {
+  setup.shards = one_of(random, {1U, 2U, 4U, 8U});
+  setup.nodes = 1 + static_cast<std::uint32_t>(random.below(4));
+  setup.remote_chance = Network::always;
+  // Whoever looks at all slots goes through those of all shards, some at a time.
+  const base::Nanos slow_max_ns = setup.shards > 2 ? 10 * millisecond_ns : 100 * millisecond_ns;
+  setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, slow_max_ns);
+}
+
 const char* name(Fault::Kind kind) {
   constexpr std::array kinds = {"kill",   "pause",   "fail", "fence", "clock",    "partition",
                                 "outage", "cut_off", "loss", "slow",  "shortage", "flip"};
@@ -235,6 +246,30 @@ std::string describe(const Fault& fault) {
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
 }
 
+memory::RegionMap region_map_of(const Setup& setup) {
+  if (setup.shards == 0) return memory::RegionMap::of_one_host();
+  constexpr std::uint32_t regions_of_each = 3;
+  std::vector<std::vector<fabric::RegionId>> data(setup.nodes);
+  for (std::uint32_t i = 0; i < regions_of_each * setup.nodes; ++i)
+    data[i % setup.nodes].push_back(static_cast<fabric::RegionId>(memory::first_data_region + i));
+  std::vector<std::uint32_t> homes;
+  for (std::uint32_t shard = 0; shard < setup.shards; ++shard)
+    homes.push_back(static_cast<std::uint32_t>(base::mix(setup.seed + shard) % setup.nodes));
+  return memory::RegionMap::of_cluster(std::move(data), homes);
+}
+
+std::uint32_t node_of(const Setup& setup, fabric::RegionId region) {
+  if (setup.shards == 0) return region / 2 % setup.nodes;
+  const memory::RegionMap map = region_map_of(setup);
+  for (const memory::RegionMap::Shard& shard : map.shards) {
+    if (shard.index == region) return shard.home;
+  }
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    if (map.nodes[node].control == region) return node;
+  }
+  return map.node_of(region).value_or(0);
+}
+
 std::span<const std::string_view> workloads() { return names; }
 
 Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
@@ -246,10 +281,12 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   base::Random random(seed);
   Setup setup;
   setup.seed = seed;
-  // "any" is the last.
-  setup.workload = workload == "any" ? names[random.below(names.size() - 1)] : workload;
+  setup.workload = workload == "any" ? names[random.below(plain_names + 1)] : workload;
+  const bool cluster = setup.workload == "cluster";
+  if (cluster) setup.workload = names[random.below(plain_names)];
   draw_common(random, setup);
   draw_workload(random, setup);
+  if (cluster) draw_cluster(random, setup);
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
@@ -268,13 +305,14 @@ std::string describe(const Setup& setup) {
   std::string text = fmt::format(
       "workload {}, seed {}\n"
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
-      "  {} nodes; remote {}/65536, told the time every {} ms, with clocks that drift by {} ppm at most\n"
+      "  {} nodes{}; remote {}/65536, told the time every {} ms, with clocks that drift by {} ppm at most\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
-      setup.value_bytes_max, setup.nodes, setup.remote_chance, setup.keeper_ns / millisecond_ns,
+      setup.value_bytes_max, setup.nodes,
+      setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance, setup.keeper_ns / millisecond_ns,
       setup.drift_ppm_max, g.candidates, g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns,
       setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
       std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,

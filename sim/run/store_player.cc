@@ -25,11 +25,15 @@ Result<void> just_the_error(Result<T>& result) {
 
 StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : Player(scene, number, acts, place) {
-  auto memory = memory::StoreMemory::attach(shared_fabric());
+  auto memory = memory::StoreMemory::attach(shared_fabric(), region_map_of(scene.setup));
   if (!memory && memory.error().code == Errc::timed_out) return;
   LOCH_CHECK(memory.has_value());
   auto opened = client::Client::open(
-      *memory, {.timeout_ns = scene.setup.timeout_ns, .cache_bytes = scene.setup.cache_bytes});
+      *memory, {.timeout_ns = scene.setup.timeout_ns,
+                .cache_bytes = scene.setup.cache_bytes,
+                .placement = {.policy = number % 2 == 0 ? memory::Placement::Policy::spread
+                                                        : memory::Placement::Policy::local,
+                              .node = number % scene.setup.nodes}});
   if (opened) client_ = std::move(*opened);
   if (!opened && opened.error().code != Errc::timed_out)
     scene.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));

@@ -15,32 +15,47 @@
 namespace loch::sim {
 namespace {
 
-bool is_of_index(fabric::Address at) { return at.region == memory::index_region; }
 hash::SlotNumber slot_at(fabric::Address at) { return at.offset_bytes / sizeof(std::uint64_t); }
 
 // The items that are current.
-std::vector<memory::ItemRef> linked_items(const fabric::fake::MemoryStore& memory) {
-  const std::uint64_t slots = memory.length_bytes(memory::index_region) / sizeof(std::uint64_t);
+std::vector<memory::ItemRef> linked_items(const fabric::fake::MemoryStore& memory,
+                                          const memory::RegionMap& map) {
   std::vector<memory::ItemRef> linked;
-  for (hash::SlotNumber slot = 0; slot < slots; ++slot) {
-    const hash::SlotWord word{fabric::load_word(memory.at(hash::index_of_one_host.slot(slot)))};
-    if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
+  for (const memory::RegionMap::Shard& shard : map.shards) {
+    const std::uint64_t bytes = memory.length_bytes(shard.index);
+    for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+      const hash::SlotWord word{fabric::load_word(memory.at({shard.index, at}))};
+      if (word.is(hash::SlotType::committed)) linked.push_back(word.item());
+    }
   }
   return linked;
 }
 
 }  // namespace
 
+bool StoreSubject::is_of_index(fabric::Address at) const {
+  return std::ranges::any_of(
+      map_.shards, [at](const memory::RegionMap::Shard& shard) { return shard.index == at.region; });
+}
+
 fabric::Plan StoreSubject::plan() const {
   const memory::Geometry& geometry = setup_.geometry;
-  return {.regions = {{memory::control_region, memory::control_bytes},
-                      {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
-                      {memory::first_data_region, 2 * memory::block_bytes}},
-          .fill = [geometry](std::span<const fabric::Mapping> regions) {
-            memory::StoreMemory::initialize_control(regions[0].base, geometry);
-            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
-                                    geometry.candidates);
-          }};
+  fabric::Plan plan;
+  for (const memory::RegionMap::Node& node : map_.nodes) {
+    plan.regions.push_back({node.control, memory::control_bytes});
+    plan.regions.push_back({node.data.front(), 2 * memory::block_bytes});
+  }
+  for (const memory::RegionMap::Shard& shard : map_.shards)
+    plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
+  plan.fill = [geometry, map = map_](std::span<const fabric::Mapping> regions) {
+    for (std::size_t node = 0; node < map.nodes.size(); ++node)
+      memory::StoreMemory::initialize_control(regions[2 * node].base, geometry);
+    for (std::size_t s = 0; s < map.shards.size(); ++s) {
+      std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
+      hash::Table::initialize(root, regions[2 * map.nodes.size() + s].base, geometry.candidates);
+    }
+  };
+  return plan;
 }
 
 // Keys in each other's way take long to find, and are the same for all runs of one geometry.
@@ -65,7 +80,7 @@ std::unique_ptr<Player> StoreSubject::make_player(Scene& scene, std::uint32_t nu
 // Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.
 void StoreSubject::flip_a_bit(Scene& scene) const {
   const fabric::fake::MemoryStore& memory = scene.store->memory();
-  const std::vector<memory::ItemRef> linked = linked_items(memory);
+  const std::vector<memory::ItemRef> linked = linked_items(memory, map_);
   if (linked.empty()) return;
   base::Random& random = scene.store->simulation().random();
   std::byte* item = memory.at(linked[random.below(linked.size())].address());
@@ -82,10 +97,12 @@ void StoreSubject::flip_a_bit(Scene& scene) const {
 
 bool StoreSubject::concerns(const Scene& scene, const std::string& key,
                             const fabric::Operation& operation) const {
-  if (!is_of_index(operation.at)) return false;
-  const auto directory = hash::Directory::decode(
-      fabric::load_word(scene.store->memory().at(hash::index_of_one_host.directory())));
   const auto hash = hash::Key::of(key, setup_.geometry.hash_seed).hash;
+  const memory::RegionMap::Shard& shard = map_.shards[hash::shard_of(hash, map_.shards.size())];
+  if (operation.at.region != shard.index) return false;
+  const auto place = hash::IndexPlace::of(shard, map_.nodes[shard.home]);
+  const auto directory =
+      hash::Directory::decode(fabric::load_word(scene.store->memory().at(place.directory())));
   const auto at = hash::Locations::of(hash, directory, setup_.geometry.candidates);
   const auto* end = at.slot.begin() + at.count;
   return std::find(at.slot.begin(), end, slot_at(operation.at)) != end;
@@ -93,7 +110,7 @@ bool StoreSubject::concerns(const Scene& scene, const std::string& key,
 
 std::string StoreSubject::place_text(fabric::Address at) const {
   return is_of_index(at) ? fmt::format("slot {:#x}", slot_at(at))
-                         : fmt::format("data {:#x}", at.offset_bytes);
+                         : fmt::format("region {} {:#x}", at.region, at.offset_bytes);
 }
 
 std::string StoreSubject::word_text(fabric::Address at, std::uint64_t word) const {

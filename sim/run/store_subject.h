@@ -7,7 +7,7 @@ namespace loch::sim {
 
 class StoreSubject final : public Subject {
  public:
-  explicit StoreSubject(const Setup& setup) : setup_(setup) {}
+  explicit StoreSubject(const Setup& setup) : setup_(setup), map_(region_map_of(setup)) {}
 
   [[nodiscard]] fabric::Plan plan() const override;
   [[nodiscard]] std::vector<std::string> keys() const override;
@@ -20,7 +20,10 @@ class StoreSubject final : public Subject {
   [[nodiscard]] std::string word_text(fabric::Address at, std::uint64_t word) const override;
 
  private:
+  [[nodiscard]] bool is_of_index(fabric::Address at) const;
+
   const Setup& setup_;
+  const memory::RegionMap map_;
 };
 
 }  // namespace loch::sim

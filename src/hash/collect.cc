@@ -70,11 +70,13 @@ coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber
 coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
+  SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
-    auto read = co_await read_slot(slot);
-    if (!read) co_return std::unexpected(std::move(read.error()));
-    const SlotWord word{*read};
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group(slot, slots, &group); !read) co_return read;
+    }
+    const SlotWord word = group.word(slot);
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
       auto header = co_await read_header(word.item());
@@ -178,10 +180,12 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
   if (!read_now) co_return std::unexpected(read_now.error());
   const Directory d = *read_now;
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
+  SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    auto read = co_await read_slot(slot);
-    if (!read) co_return std::unexpected(std::move(read.error()));
-    const SlotWord word{*read};
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group(slot, slots, &group); !read) co_return read;
+    }
+    const SlotWord word = group.word(slot);
     if (word.is(SlotType::unborn) && d.growing) continue;
     const ItemRef ref = word.item();
     const bool level_fits = word.level() == d.level % level_modulus ||

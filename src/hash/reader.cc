@@ -472,6 +472,16 @@ coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
   co_return word;
 }
 
+coro::Task<Result<void>> Table::read_group(SlotNumber first, SlotNumber end, SlotGroup* into) {
+  into->first = first;
+  into->count = std::min<std::size_t>(into->words.size(), end - first);
+  std::array<fabric::Address, std::tuple_size_v<decltype(into->words)>> at;
+  for (std::size_t i = 0; i < into->count; ++i) at[i] = index_.slot(first + i);
+  auto read = co_await endpoint_.read_words(std::span(at).first(into->count), into->words.data());
+  if (!read) into->count = 0;
+  co_return read;
+}
+
 coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,
                                           SlotWord* before) {
   if (!attachment_.may_act()) {

@@ -260,6 +260,16 @@ class Table final {
   enum class TimeLeft : std::uint8_t { some, none, look_again };
   coro::Task<Result<TimeLeft>> time_left(base::Nanos expires_at_ns, base::Nanos asked_at);
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
+  // Some slots in a row that were read at once, by who looks at all of them.
+  struct SlotGroup {
+    std::array<std::uint64_t, 8> words{};
+    SlotNumber first = 0;
+    std::size_t count = 0;
+
+    [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first && slot - first < count; }
+    [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words[slot - first]}; }
+  };
+  coro::Task<Result<void>> read_group(SlotNumber first, SlotNumber end, SlotGroup* into);
   // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
   // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,

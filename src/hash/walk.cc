@@ -122,6 +122,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
   const Directory d = *directory;
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
   constexpr SlotNumber ahead = 32;
+  SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (const std::byte* soon = endpoint_.mapped(index_.slot(slot + ahead), sizeof(std::uint64_t));
         soon != nullptr) {
@@ -131,9 +132,11 @@ coro::Task<Result<std::uint64_t>> Table::count() {
                                   : nullptr;
       if (item != nullptr) __builtin_prefetch(item);
     }
-    auto read = co_await read_slot(slot);
-    if (!read) co_return std::unexpected(std::move(read.error()));
-    const SlotWord word{*read};
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group(slot, slots, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    const SlotWord word = group.word(slot);
     // An item that is being moved is counted at its destination.
     if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
     auto header = co_await read_header(word.item());

@@ -59,9 +59,8 @@ class SimStore {
   void mend(std::uint64_t number) { cuts_.erase(number); }
   void mend_all() { cuts_.clear(); }
 
-  // The control region and the index are on node 0, data regions on all in turn.
-  std::uint32_t nodes = 1;
-  [[nodiscard]] std::uint32_t node_of(RegionId region) const { return region / 2 % nodes; }
+  // Which node a region is on; all are on one unless told.
+  std::function<std::uint32_t(RegionId)> node_of = [](RegionId) { return 0U; };
   // Told of each operation when it has taken effect; for traces.
   std::function<void(std::uint32_t process, const Operation& operation)> on_effect;
   [[nodiscard]] std::uint64_t operations() const { return operations_; }

@@ -14,7 +14,9 @@ constexpr base::Nanos timeout_ns = 10 * base::millisecond_ns;
 
 class SimNetwork : public testing::Test {
  protected:
-  SimNetwork() { store_->nodes = 2; }
+  SimNetwork() {
+    store_->node_of = [](RegionId region) { return region == there ? 1U : 0U; };
+  }
 
   std::shared_ptr<SimFabric> join(SimFabric::Place place, std::int64_t drift_ppm = 0) {
     return std::make_shared<SimFabric>(store_, ++processes_, place, drift_ppm);

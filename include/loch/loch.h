@@ -35,6 +35,15 @@ namespace loch {
 inline constexpr std::size_t key_bytes_max = 4096;
 inline constexpr std::size_t value_bytes_max = std::size_t{128} << 20;
 
+// Where a new item of a cluster's store is put. The index decides where its key is looked up, not where it
+// lies. If that host has no room, on another.
+enum class Placement : std::uint8_t {
+  local,   // on this host; if it lends nothing of the store, as by_key
+  spread,  // on each in turn
+  by_key,  // where the key's part of the index is
+  node,    // on one that is named, and on no other
+};
+
 // How a store is opened. What stands under "Geometry" is fixed when the store is created; an attach that asks
 // for another geometry than the store has is an Errc::incompatible.
 struct Options {
@@ -65,6 +74,10 @@ struct Options {
   std::string tls_authority;   // PEM file of whom to trust: the connection is inside TLS; empty: it is not
   std::string tls_certificate;  // of this client, if the host asks for one,
   std::string tls_key;          // and its key
+
+  // Of a store of a cluster: on which host new items are put.
+  Placement placement = Placement::local;
+  std::string placement_node;  // with Placement::node: the name that the cluster has for it
 };
 
 // Names one item that was read: `replace` succeeds only while that very item is the key's value.

@@ -193,8 +193,8 @@ bool World::run_until_done(base::Nanos at_most_ns) {
   return true;
 }
 
-// Each host of the store tells the time to those who can not see its clock; those of a cluster were started at
-// other times.
+// Each host of the store tells the time to those who can not see its clock; those of a cluster were started
+// at other times.
 void World::keep_time() {
   const memory::RegionMap map = region_map_of(setup_);
   for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {

@@ -18,8 +18,9 @@ using base::second_ns;
 using fabric::sim::Network;
 
 // "cluster" is any of those before it in a cluster, and "any" is any of those before it.
-constexpr std::array<std::string_view, 12> names = {"hot",  "churn",    "jam",    "crowded", "growth", "large",
-                                                    "mortal", "walk", "shortage", "damage",  "cluster", "any"};
+constexpr std::array<std::string_view, 12> names = {"hot",      "churn",  "jam",     "crowded",
+                                                    "growth",   "large",  "mortal",  "walk",
+                                                    "shortage", "damage", "cluster", "any"};
 constexpr std::size_t plain_names = names.size() - 2;
 
 template <class T, std::size_t n>
@@ -249,13 +250,14 @@ std::string describe(const Fault& fault) {
 memory::RegionMap region_map_of(const Setup& setup) {
   if (setup.shards == 0) return memory::RegionMap::of_one_host();
   constexpr std::uint32_t regions_of_each = 3;
-  std::vector<std::vector<fabric::RegionId>> data(setup.nodes);
+  fabric::ClusterMap cluster;
+  cluster.nodes.resize(setup.nodes);
   for (std::uint32_t i = 0; i < regions_of_each * setup.nodes; ++i)
-    data[i % setup.nodes].push_back(static_cast<fabric::RegionId>(memory::first_data_region + i));
-  std::vector<std::uint32_t> homes;
+    cluster.nodes[i % setup.nodes].data.push_back(
+        static_cast<fabric::RegionId>(memory::first_data_region + i));
   for (std::uint32_t shard = 0; shard < setup.shards; ++shard)
-    homes.push_back(static_cast<std::uint32_t>(base::mix(setup.seed + shard) % setup.nodes));
-  return memory::RegionMap::of_cluster(std::move(data), homes);
+    cluster.homes.push_back(static_cast<std::uint32_t>(base::mix(setup.seed + shard) % setup.nodes));
+  return memory::RegionMap::of_cluster(cluster);
 }
 
 std::uint32_t node_of(const Setup& setup, fabric::RegionId region) {
@@ -312,9 +314,9 @@ std::string describe(const Setup& setup) {
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
       setup.value_bytes_max, setup.nodes,
-      setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance, setup.keeper_ns / millisecond_ns,
-      setup.drift_ppm_max, g.candidates, g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns,
-      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
+      setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance,
+      setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates, g.expiry_ns / millisecond_ns,
+      setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
       std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
       n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
   if (setup.paper) text += fmt::format("  of a PUT that failed: {}\n", name(*setup.paper));

@@ -81,8 +81,8 @@ struct Setup {
 
   std::uint32_t players = 3;
   std::uint32_t nodes = 1;
-  // Of a cluster: of how many shards its index is, and each node has a control region. 0: a store of one host,
-  // whose data regions are on all nodes in turn, and the rest on the first.
+  // Of a cluster: of how many shards its index is, and each node has a control region. 0: a store of one
+  // host, whose data regions are on all nodes in turn, and the rest on the first.
   std::uint32_t shards = 0;
   std::int64_t drift_ppm_max = 0;                // of the clocks of other hosts
   std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536

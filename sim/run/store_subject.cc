@@ -49,7 +49,8 @@ fabric::Plan StoreSubject::plan() const {
     plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
   plan.fill = [geometry, map = map_](std::span<const fabric::Mapping> regions) {
     for (std::size_t node = 0; node < map.nodes.size(); ++node)
-      memory::StoreMemory::initialize_control(regions[2 * node].base, geometry);
+      memory::StoreMemory::initialize_node(regions[2 * node].base, geometry, static_cast<std::uint32_t>(node),
+                                           node + 1);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
       std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
       hash::Table::initialize(root, regions[2 * map.nodes.size() + s].base, geometry.candidates);

@@ -15,7 +15,8 @@ namespace loch {
 
 class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  public:
-  Impl(std::string url, const Options& options, std::shared_ptr<memory::StoreMemory> memory);
+  Impl(std::string url, const Options& options, const memory::Placement& placement,
+       std::shared_ptr<memory::StoreMemory> memory);
 
   // The calling thread's client, also if its session was broken off meanwhile. Errors: as Session::open.
   Result<client::Client*> client();

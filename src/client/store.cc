@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "client/impl.h"
+#include "fabric/cluster_map.h"
 
 namespace loch {
 namespace {
@@ -96,6 +97,36 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
   return fabric::create(url, access_of(options), plan);
 }
 
+// Where new items of a cluster's store are put.
+Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster) {
+  using Policy = memory::Placement::Policy;
+  if (cluster == nullptr) return memory::Placement{};
+  const auto& nodes = cluster->nodes;
+  switch (options.placement) {
+    case Placement::spread:
+      return memory::Placement{.policy = Policy::spread};
+    case Placement::by_key:
+      return memory::Placement{.policy = Policy::by_key};
+    case Placement::local:
+      for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+        const bool is_here = options.source_address.empty() ? net::is_of_this_host(nodes[node].at)
+                                                            : nodes[node].at.host == options.source_address;
+        if (is_here) return memory::Placement{.policy = Policy::local, .node = node};
+      }
+      return memory::Placement{.policy = Policy::by_key};
+    case Placement::node:
+      break;
+  }
+  std::string names;
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].name == options.placement_node)
+      return memory::Placement{.policy = Policy::node, .node = node};
+    names += (node == 0 ? "" : ", ") + nodes[node].name;
+  }
+  return fail(Errc::invalid_argument, "open",
+              fmt::format("the cluster has no node '{}'; there are: {}", options.placement_node, names));
+}
+
 Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, const Options& options) {
   if (options.mode == Options::Mode::create) return create_store(url, options);
   constexpr int rounds_max = 16;  // others may create and remove the store meanwhile
@@ -137,10 +168,12 @@ thread_local constinit Client* last_client = nullptr;
 
 }  // namespace
 
-Store::Impl::Impl(std::string url, const Options& options, std::shared_ptr<memory::StoreMemory> memory)
+Store::Impl::Impl(std::string url, const Options& options, const memory::Placement& placement,
+                  std::shared_ptr<memory::StoreMemory> memory)
     : id_(next_impl_id.fetch_add(1)),
       url_(std::move(url)),
-      options_{.timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes},
+      options_{
+          .timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes, .placement = placement},
       memory_(std::move(memory)) {}
 
 inline Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
@@ -169,7 +202,7 @@ Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
   if (!mine->is_lost() && mine->attachment().refresh_due()) {
     [[maybe_unused]] const auto fresh = mine->run(mine->attachment().refresh());
   }
-  if (!mine->is_lost()) return mine;
+  if (!mine->is_lost() && !mine->attachment().is_behind()) return mine;
   auto next = lend_client();
   if (!next) return next;
   bury(mine);
@@ -194,7 +227,7 @@ Result<Client*> Store::Impl::lend_client() {
     while (!idle_.empty()) {
       Client* idle = idle_.back();
       idle_.pop_back();
-      if (!idle->is_lost()) return idle;
+      if (!idle->is_lost() && !idle->attachment().is_behind()) return idle;
     }
   }
   auto opened = Client::open(memory_, options_);
@@ -261,12 +294,17 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
   }
   auto fabric = attach_or_create(url, options);
   if (!fabric) return std::unexpected(std::move(fabric.error()));
-  auto memory = memory::StoreMemory::attach(std::move(*fabric));
+  const fabric::ClusterMap* cluster = (*fabric)->cluster();
+  auto placement = placement_of(options, cluster);
+  if (!placement) return std::unexpected(std::move(placement.error()));
+  auto memory = memory::StoreMemory::attach(std::move(*fabric), cluster != nullptr
+                                                                    ? memory::RegionMap::of_cluster(*cluster)
+                                                                    : memory::RegionMap::of_one_host());
   if (!memory) return std::unexpected(std::move(memory.error()));
   if (auto same = check_geometry(options, (*memory)->geometry(), (*memory)->fabric().location()); !same) {
     return std::unexpected(std::move(same.error()));
   }
-  auto impl = std::make_shared<Impl>(std::string(url), options, std::move(*memory));
+  auto impl = std::make_shared<Impl>(std::string(url), options, *placement, std::move(*memory));
   // The first client now, so that a store that can not be used is an error of open.
   if (auto client = impl->client(); !client) return std::unexpected(std::move(client.error()));
   return Store(std::move(impl));

@@ -69,6 +69,11 @@ void Posted::completed(Completion& completion, Result<void> result) {
 Result<void> Posted::finish() {
   if (!outcome) return std::move(outcome);
   for (const Operation& operation : batch) {
+    if (operation.unreachable) {
+      return fail(Errc::unavailable, "fabric",
+                  fmt::format("{}: the host that region {} is on can not be reached now",
+                              endpoint.fabric().location(), operation.at.region));
+    }
     if (!operation.bad_address) continue;
     return fail(Errc::corrupt, "fabric",
                 fmt::format("region {} has no {} bytes at offset {:#x}", operation.at.region,

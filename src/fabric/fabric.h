@@ -63,6 +63,7 @@ struct Operation {
   std::uint64_t operand = 0;     // compare_swap: desired; fetch_add: added
   std::uint64_t result = 0;      // of an atomic: the word as it was before
   bool bad_address = false;      // outside its region: this operation did nothing
+  bool unreachable = false;      // on a host that this session does not reach: likewise
 };
 
 // Where a region is in this process; `base` is null if its memory is elsewhere.
@@ -132,6 +133,8 @@ struct Access {
   net::TlsFiles tls{};     // with an authority: inside TLS
 };
 
+struct ClusterMap;
+
 class Fabric {
  public:
   virtual ~Fabric() = default;
@@ -148,8 +151,19 @@ class Fabric {
 
   [[nodiscard]] virtual Atomics atomics() const = 0;
 
+  // Of a store on several hosts; else null.
+  [[nodiscard]] virtual const ClusterMap* cluster() const { return nullptr; }
+  // How often a host that could not be reached has been found: what a new session may reach and others do
+  // not.
+  [[nodiscard]] virtual std::uint64_t hosts_found() const { return 0; }
+
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;
+
+  // Of a cluster, for its hosts: by what name the others know the session that has a client number (empty:
+  // nobody has it), and those that were noted, also by a host that ended since.
+  virtual void note_session(std::uint32_t /*client*/, const std::string& /*session*/) {}
+  [[nodiscard]] virtual std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() { return {}; }
 
   // Where the store is, for people: "/dev/shm/loch.sessions".
   [[nodiscard]] virtual std::string location() const = 0;
@@ -160,12 +174,12 @@ class Fabric {
   [[nodiscard]] virtual base::Clock clock() const { return {}; }
 };
 
-// "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name" taken apart. Errors:
-// invalid_argument.
+// "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name" taken apart. Of a
+// store of a cluster, hosts may be a list: "tcp://host:port,host:port/name". Errors: invalid_argument.
 struct Url {
   std::string scheme;
-  std::string directory;  // shm: empty unless the URL names one
-  net::HostPort host;     // of the others
+  std::string directory;             // shm: empty unless the URL names one
+  std::vector<net::HostPort> hosts;  // of the others: one at least
   std::string name;
 };
 Result<Url> parse_url(std::string_view url);

@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "fabric/fabric.h"
+#include "fabric/cluster_map.h"
 
 namespace loch::fabric {
 
@@ -29,6 +30,13 @@ class Host {
     bool verbs = false;      // over RDMA too, at the same addresses and ports
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
+    // The cluster that a store is of, and which node of it this host is; of none, if there is no such
+    // function or it says nothing. Called by the host's thread.
+    struct Cluster {
+      ClusterMap map;
+      std::uint32_t node = 0;
+    };
+    std::function<std::optional<Cluster>(const std::string& store)> cluster_of{};
     // How long a session may be silent before others stop waiting for it.
     base::Nanos silence_max_ns = 10 * base::second_ns;
     std::size_t connections_max = 4'096;

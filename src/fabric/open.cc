@@ -1,7 +1,10 @@
 // The one place that knows which backends there are.
 #include <algorithm>
 #include <fmt/format.h>
+#include <optional>
 
+#include "fabric/cluster/cluster_fabric.h"
+#include "fabric/cluster/map_message.h"
 #include "fabric/fabric.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
@@ -30,14 +33,37 @@ Access with_directory(const Access& access, const Url& url) {
   return result;
 }
 
+// By whichever of the hosts answers first; of a cluster, that one says who the others are.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
   auto credentials = net::Credentials::read(net::Credentials::End::client, access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
-  return remote::RemoteFabric::attach({.scheme = url.scheme,
-                                       .host = url.host,
-                                       .store = url.name,
-                                       .source = access.source,
-                                       .credentials = std::move(*credentials)});
+  std::optional<Error> unreached;
+  for (const net::HostPort& host : url.hosts) {
+    const remote::Target target{.scheme = url.scheme,
+                                .host = host,
+                                .store = url.name,
+                                .source = access.source,
+                                .credentials = *credentials};
+    auto attached = remote::RemoteFabric::attach(target);
+    if (!attached) {
+      const bool may_be_elsewhere =
+          attached.error().code == Errc::unavailable || attached.error().code == Errc::timed_out;
+      if (!may_be_elsewhere) return std::unexpected(std::move(attached.error()));
+      if (!unreached) unreached = std::move(attached.error());
+      continue;
+    }
+    const auto said = (*attached)->membership();
+    if (!said) return std::unexpected(said.error());
+    if (said->map.is_null() && url.hosts.size() == 1) return attached;
+    if (said->map.is_null()) {
+      return fail(Errc::invalid_argument, "open",
+                  fmt::format("{} is of no cluster, so its URL names one host", target.text()));
+    }
+    auto map = cluster::map_of(said->map);
+    if (!map) return std::unexpected(std::move(map.error()));
+    return cluster::ClusterFabric::attach(target, std::move(*map));
+  }
+  return std::unexpected(std::move(*unreached));
 }
 
 }  // namespace
@@ -67,9 +93,14 @@ Result<Url> parse_url(std::string_view url) {
                   fmt::format("'{0}' names no store; write {1}://HOST/NAME or {1}://HOST:PORT/NAME", url,
                               parsed.scheme));
     }
-    auto host = net::parse_host_port(before, default_port);
-    if (!host) return std::unexpected(std::move(host.error()));
-    parsed.host = std::move(*host);
+    for (std::string_view hosts = before;;) {
+      const auto comma = hosts.find(',');
+      auto host = net::parse_host_port(hosts.substr(0, comma), default_port);
+      if (!host) return std::unexpected(std::move(host.error()));
+      parsed.hosts.push_back(std::move(*host));
+      if (comma == std::string_view::npos) break;
+      hosts.remove_prefix(comma + 1);
+    }
   } else if (slash != std::string_view::npos) {
     if (!before.starts_with('/')) {
       return fail(Errc::invalid_argument, "open",

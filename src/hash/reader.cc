@@ -90,7 +90,7 @@ bool Table::parse_here(ItemView& item) {
 
 coro::Task<Result<Found>> Table::get(Key key) {
   if (attachment_.refresh_due()) [[unlikely]] {
-    if (auto fresh = co_await attachment_.refresh(); !fresh)
+    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
       co_return std::unexpected(std::move(fresh.error()));
   }
   if (!cache_) {
@@ -460,7 +460,7 @@ coro::Task<Result<Directory>> Table::read_directory() {
 }
 
 coro::Task<Result<void>> Table::keep_fresh() {
-  if (attachment_.refresh_due()) co_return co_await attachment_.refresh();
+  if (attachment_.refresh_due()) co_return co_await attachment_.refresh_for(home_number_);
   co_return Result<void>{};
 }
 

@@ -1,6 +1,7 @@
 #include "memory/attachment.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "coro/scope.h"
@@ -8,36 +9,79 @@
 namespace loch::memory {
 
 Attachment::Attachment(std::shared_ptr<StoreMemory> memory, const Placement& placement)
-    : memory_(std::move(memory)), placement_(placement), endpoint_(memory_->connect()) {}
+    : memory_(std::move(memory)),
+      placement_(placement),
+      hosts_found_(memory_->fabric().hosts_found()),
+      endpoint_(memory_->connect()) {}
 
 Result<std::unique_ptr<Attachment>> Attachment::open(std::shared_ptr<StoreMemory> memory,
                                                      const Placement& placement) {
   std::unique_ptr<Attachment> attachment(new Attachment(std::move(memory), placement));
-  const RegionMap& map = attachment->region_map();
-  std::optional<Error> unreached;
-  for (std::uint32_t number = 0; number < map.nodes.size(); ++number) {
+  const auto numbers = attachment->endpoint_->run(attachment->find_nodes());
+  if (!numbers) return std::unexpected(numbers.error());
+  for (const std::uint32_t number : *numbers) {
     auto session = Session::open(attachment->memory_, attachment->endpoint_, number);
-    if (!session && session.error().code == Errc::unavailable && !attachment->has_failed()) {
-      if (!unreached) unreached = std::move(session.error());
-      continue;
-    }
     if (!session) return std::unexpected(std::move(session.error()));
     auto allocator = std::make_unique<Allocator>(**session);
     attachment->nodes_.push_back({std::move(*session), std::move(allocator)});
   }
-  if (attachment->nodes_.empty()) return std::unexpected(std::move(*unreached));
-  attachment->by_number_.resize(map.nodes.size());
+  attachment->by_number_.resize(attachment->region_map().nodes.size());
   for (const Node& node : attachment->nodes_) {
     attachment->by_number_[node.session->node()] = &node;
     for (const fabric::RegionId region : node.session->regions().data) attachment->by_region_[region] = &node;
   }
-  // A node that took this client for dead before the last one knew it can not have told that one so: whoever
-  // is still attached to all of them now is known to all of them.
+  // A node that took this client for dead before it was known to the others can not have told them so;
+  // whoever all nodes answer now is known to all of them.
   if (attachment->nodes_.size() > 1) {
     if (auto fresh = attachment->endpoint_->run(attachment->refresh()); !fresh)
       return std::unexpected(std::move(fresh.error()));
   }
   return attachment;
+}
+
+coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
+  const auto count = static_cast<std::uint32_t>(region_map().nodes.size());
+  if (count == 1) co_return std::vector<std::uint32_t>{0};
+  std::vector<std::vector<std::uint64_t>> words(count);  // what each says of all
+  std::vector<std::uint32_t> found;
+  std::optional<Error> unreached;
+  for (std::uint32_t node = 0; node < count; ++node) {
+    const fabric::Address at{region_map().nodes[node].control, incarnations_offset};
+    const auto bytes = co_await endpoint_->fetch(at, count * sizeof(std::uint64_t));
+    if (!bytes && (bytes.error().code != Errc::unavailable || has_failed()))
+      co_return std::unexpected(bytes.error());
+    if (!bytes) {
+      if (!unreached) unreached = bytes.error();
+      continue;
+    }
+    words[node].resize(count);
+    std::memcpy(words[node].data(), bytes->data(), bytes->size());
+    bool all_agree = true;
+    for (const std::uint32_t other : found) {
+      for (const auto [a, b] : {std::pair(node, other), std::pair(other, node)}) {
+        const auto agrees = co_await agree(a, b, words.data());
+        if (!agrees) co_return std::unexpected(agrees.error());
+        all_agree = all_agree && *agrees;
+      }
+    }
+    if (all_agree) found.push_back(node);
+  }
+  if (found.empty()) co_return std::unexpected(std::move(*unreached));
+  co_return found;
+}
+
+// Whether what node `a` has of node `b` is of b's present incarnation; from now on it is, if it has nothing.
+coro::Task<Result<bool>> Attachment::agree(std::uint32_t a, std::uint32_t b,
+                                           const std::vector<std::uint64_t>* words) {
+  const std::uint64_t is = words[b][b];
+  std::uint64_t known = words[a][b];
+  if (known == 0) {
+    const fabric::Address at{region_map().nodes[a].control, incarnations_offset + b * sizeof(std::uint64_t)};
+    const auto before = co_await endpoint_->compare_swap(at, 0, is);
+    if (!before) co_return std::unexpected(before.error());
+    known = *before == 0 ? is : *before;
+  }
+  co_return known == is;
 }
 
 Attachment::~Attachment() {
@@ -70,8 +114,7 @@ bool Attachment::all_may_act() {
   return all;
 }
 
-coro::Task<Result<void>> Attachment::refresh() {
-  if (nodes_.size() == 1) co_return co_await nodes_.front().session->refresh();
+coro::Task<void> Attachment::refresh_each(std::vector<Result<void>>* outcomes) {
   std::vector<coro::Task<Result<void>>> refreshing;
   refreshing.reserve(nodes_.size());
   coro::Scope scope(endpoint_->queue());
@@ -80,11 +123,24 @@ coro::Task<Result<void>> Attachment::refresh() {
     scope.start(refreshing.back());
   }
   co_await scope.join();
-  Result<void> all;
-  for (auto& each : refreshing) {
-    if (auto done = each.take(); !done && all) all = std::move(done);
+  for (auto& each : refreshing) outcomes->push_back(each.take());
+}
+
+coro::Task<Result<void>> Attachment::refresh() {
+  if (nodes_.size() == 1) co_return co_await nodes_.front().session->refresh();
+  std::vector<Result<void>> outcomes;
+  co_await refresh_each(&outcomes);
+  for (Result<void>& each : outcomes) {
+    if (!each) co_return std::move(each);
   }
-  co_return all;
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Attachment::refresh_for(std::uint32_t number) {
+  if (nodes_.size() == 1) co_return co_await nodes_.front().session->refresh();
+  std::vector<Result<void>> outcomes;
+  co_await refresh_each(&outcomes);
+  co_return std::move(outcomes[static_cast<std::size_t>(by_number_[number] - nodes_.data())]);
 }
 
 Stats Attachment::stats() const {

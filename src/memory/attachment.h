@@ -5,6 +5,11 @@
 // come to: no item is reused on any node, and no word of an index repeats, while an operation that may have
 // seen it runs (Session, "Reuse").
 //
+// A node whose memory was lost comes back as another incarnation. What the other nodes have that names its
+// former memory means nothing then, and nobody may take it for what lies there now. So each node keeps which
+// incarnation of the others its words are about: the first client that is attached to both says so, and no
+// client is attached to nodes that do not agree.
+//
 // One thread.
 #pragma once
 
@@ -115,9 +120,16 @@ class Attachment {
     }
     return false;
   }
+  // All that are due. Errors: those of any node ...
   coro::Task<Result<void>> refresh();
+  // ... or of this one alone: an operation that does not come to another may go on without it.
+  coro::Task<Result<void>> refresh_for(std::uint32_t number);
   [[nodiscard]] bool has_pins() const { return nodes_.front().session->has_pins(); }
   [[nodiscard]] bool has_failed() const { return endpoint_->has_failed(); }
+  // Whether another client might be attached to nodes that this one is not.
+  [[nodiscard]] bool is_behind() const {
+    return nodes_.size() != by_number_.size() && memory_->fabric().hosts_found() != hosts_found_;
+  }
   [[nodiscard]] bool remote() const { return nodes_.front().session->remote(); }
   [[nodiscard]] Stats stats() const;
 
@@ -130,12 +142,19 @@ class Attachment {
 
  private:
   explicit Attachment(std::shared_ptr<StoreMemory> memory, const Placement& placement);
+  // Which nodes can be reached and agree on each other. Errors: those of the fabric, of the first node if
+  // none can be reached.
+  coro::Task<Result<std::vector<std::uint32_t>>> find_nodes();
+  // By index in nodes_.
+  coro::Task<void> refresh_each(std::vector<Result<void>>* outcomes);
+  coro::Task<Result<bool>> agree(std::uint32_t a, std::uint32_t b, const std::vector<std::uint64_t>* words);
   [[nodiscard]] bool all_may_act();
   // Index in nodes_.
   [[nodiscard]] std::size_t place(std::uint32_t home);
 
   const std::shared_ptr<StoreMemory> memory_;
   const Placement placement_;
+  const std::uint64_t hosts_found_;  // before it went to any
   const std::shared_ptr<fabric::Endpoint> endpoint_;
   std::vector<Node> nodes_;
   std::vector<const Node*> by_number_;

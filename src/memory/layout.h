@@ -56,7 +56,11 @@ inline constexpr std::uint64_t frees_offset = 3072;  // how often a block was fr
 inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
 inline constexpr std::uint64_t latest_offset = 3200;            // the store's latest time; see Session
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
+// Of a cluster: by node, when its part of the store was made, as far as this one knows; see Attachment. Its
+// own is what it is.
+inline constexpr std::uint64_t incarnations_offset = 3328;
 inline constexpr std::uint64_t registry_offset = 4096;
+static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= registry_offset);
 
 // One session of one client process. Its owner alone writes it while it is present (fabric::Port::present);
 // the next session that takes the number settles what the last one left.
@@ -81,7 +85,8 @@ static_assert(offsetof(ClientEntry, counters) == 128);
 
 inline constexpr std::uint64_t shard_roots_offset = registry_offset + client_count_max * sizeof(ClientEntry);
 inline constexpr std::uint64_t shard_root_bytes = 256;
-inline constexpr std::uint64_t control_bytes = shard_roots_offset + shard_count_max * shard_root_bytes;
+inline constexpr std::uint64_t control_bytes =
+    shard_roots_offset + fabric::shard_count_max * shard_root_bytes;
 
 // 16 bytes a block, in block 0 of its region. `lease` is changed by compare-swap alone.
 struct BlockDescriptor {

@@ -187,7 +187,9 @@ TEST(Items, ASetKeepsThemByRegion) {
 }
 
 TEST(Regions, OfAClusterAreEachOnOneNode) {
-  const RegionMap map = RegionMap::of_cluster({{2, 5}, {3}}, {1, 0, 1, 1});
+  const RegionMap map = RegionMap::of_cluster(
+      {.nodes = {{.name = "a", .at = {}, .data = {2, 5}}, {.name = "b", .at = {}, .data = {3}}},
+       .homes = {1, 0, 1, 1}});
   EXPECT_EQ(map.node_of(2), 0U);
   EXPECT_EQ(map.node_of(3), 1U);
   EXPECT_EQ(map.node_of(5), 0U);

@@ -16,14 +16,13 @@ RegionMap RegionMap::of_one_host() {
   return map;
 }
 
-RegionMap RegionMap::of_cluster(std::vector<std::vector<fabric::RegionId>> data,
-                                const std::vector<std::uint32_t>& homes) {
+RegionMap RegionMap::of_cluster(const fabric::ClusterMap& cluster) {
   RegionMap map;
-  for (std::uint32_t node = 0; node < data.size(); ++node)
-    map.nodes.push_back({.control = control_region_of(node), .data = std::move(data[node])});
-  for (std::uint32_t shard = 0; shard < homes.size(); ++shard) {
-    map.shards.push_back({.home = homes[shard],
-                          .index = index_region_of(shard),
+  for (std::uint32_t node = 0; node < cluster.nodes.size(); ++node)
+    map.nodes.push_back({.control = fabric::control_region_of(node), .data = cluster.nodes[node].data});
+  for (std::uint32_t shard = 0; shard < cluster.homes.size(); ++shard) {
+    map.shards.push_back({.home = cluster.homes[shard],
+                          .index = fabric::index_region_of(shard),
                           .root_offset = shard_roots_offset + shard * shard_root_bytes});
   }
   return map;

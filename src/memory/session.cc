@@ -135,6 +135,9 @@ Session::~Session() {
 }
 
 coro::Task<Result<void>> Session::leave() {
+  // What it may have done without knowing is settled as if it had died; and until that can not happen any
+  // more, it holds on to what it has seen.
+  if (endpoint_.has_failed()) co_return Result<void>{};
   if (remote()) {
     if (auto told = co_await control_.write(&entry_->unfinished_moves, entry_->unfinished_moves); !told)
       co_return told;
@@ -143,8 +146,6 @@ coro::Task<Result<void>> Session::leave() {
   for (std::uint64_t* word : {&entry_->op_start_ns, &entry_->pin_start_ns}) {
     if (auto written = co_await control_.write(word, 0); !written) co_return written;
   }
-  // What it may have done without knowing is settled as if it had died.
-  if (endpoint_.has_failed()) co_return Result<void>{};
   co_return co_await control_.write(&entry_->open, 0);
 }
 

@@ -47,6 +47,12 @@ void StoreMemory::initialize_control(std::byte* control, const Geometry& geometr
   std::memcpy(control, &superblock, sizeof superblock);
 }
 
+void StoreMemory::initialize_node(std::byte* control, const Geometry& geometry, std::uint32_t node,
+                                  std::uint64_t incarnation) {
+  initialize_control(control, geometry);
+  std::memcpy(control + incarnations_offset + node * sizeof incarnation, &incarnation, sizeof incarnation);
+}
+
 Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric,
                                                          RegionMap map) {
   fabric::Endpoint endpoint(fabric, fabric->connect());

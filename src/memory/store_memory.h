@@ -26,6 +26,9 @@ class StoreMemory {
  public:
   // The control region of a new store: the superblock and an empty registry.
   static void initialize_control(std::byte* control, const Geometry& geometry);
+  // Of a node of a cluster: also its incarnation, which no node that has its number has had before.
+  static void initialize_node(std::byte* control, const Geometry& geometry, std::uint32_t node,
+                              std::uint64_t incarnation);
 
   // Checks the superblock of each node of `fabric`'s store that can be reached, of which there has to be one.
   // Errors: incompatible (another version, or left by an earlier boot), corrupt, those of the fabric.

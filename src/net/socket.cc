@@ -129,6 +129,14 @@ Result<SocketAddress> look_up(const HostPort& at) {
   return address;
 }
 
+bool is_of_this_host(const HostPort& at) {
+  auto address = look_up({.host = at.host, .port = "0"});
+  if (!address) return false;
+  // The kernel lets nobody bind to another's.
+  const FileDescriptor socket(::socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return socket.is_open() && ::bind(socket.get(), address->get(), address->length) == 0;
+}
+
 Result<FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline) {
   const base::Clock clock;
   const base::Nanos start = clock.now();

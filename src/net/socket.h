@@ -19,6 +19,7 @@ struct HostPort {
   std::string port;
 
   [[nodiscard]] std::string text() const;  // "host:port", "[::1]:port"
+  bool operator==(const HostPort&) const = default;
 };
 
 // "host:port", "host", "[::1]:port". Errors: invalid_argument.
@@ -50,6 +51,9 @@ Result<SocketAddress> look_up(const HostPort& at);
 
 // "192.0.2.7:40312", for people.
 std::string peer_of(int socket);
+
+// Whether it is an address of this host.
+bool is_of_this_host(const HostPort& at);
 
 // Waits until `events` of poll(2) are there; false if the deadline passed.
 bool wait_for(int socket, short events, base::Nanos deadline);

@@ -139,6 +139,7 @@ void read_store(Settings& settings, Config& config) {
   } else {
     settings.complain(fmt::format("'atomics' is \"processor\" or \"device\", not '{}'", atomics));
   }
+  settings.flag("cluster", store.of_cluster);
   config.stores.push_back(std::move(store));
 }
 
@@ -165,6 +166,11 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   settings.table("metrics", [&](Settings& metrics) {
     metrics.address("listen", default_metrics_port, [&](const auto& address) { config.metrics = address; });
   });
+  settings.table("cluster", [&](Settings& cluster) {
+    Config::Cluster& of = config.cluster.emplace();
+    cluster.text("coordinator", of.coordinator);
+    cluster.text("node", of.node);
+  });
   settings.tables("store", [&](Settings& store) { read_store(store, config); });
   if (auto done = settings.done(); !done) return std::unexpected(std::move(done.error()));
   if (auto fits = check_config(config); !fits) {
@@ -174,7 +180,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   return config;
 }
 
-bool is_of_this_host(const net::HostPort& address) {
+bool is_loopback(const net::HostPort& address) {
   return address.host.starts_with("127.") || address.host == "::1" || address.host == "localhost";
 }
 
@@ -198,8 +204,16 @@ Result<void> check_config(const Config& config) {
     return wrong("TLS needs a certificate and its key, both or neither");
   if (!config.tls.authority.empty() && config.tls.certificate.empty())
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
+  if (config.cluster && (config.cluster->coordinator.empty() || config.cluster->node.empty()))
+    return wrong("a cluster needs a 'coordinator' and the name that it has for this host, 'node'");
+  for (const Config::Store& store : config.stores) {
+    if (store.of_cluster && !config.cluster)
+      return wrong(fmt::format("store '{}' is to be of a cluster, and there is no [cluster]", store.name));
+    if (store.of_cluster && store.atomics == Atomics::device)
+      return wrong(fmt::format("store '{}' is of a cluster; its words are the processors'", store.name));
+  }
   for (const net::HostPort& address : config.listen) {
-    if (is_of_this_host(address) || config.open_to_all || !config.key_file.empty() ||
+    if (is_loopback(address) || config.open_to_all || !config.key_file.empty() ||
         !config.tls.authority.empty()) {
       continue;
     }

@@ -28,6 +28,12 @@ struct Config {
   net::TlsFiles tls;
   std::string log_level = "info";
   std::optional<net::HostPort> metrics;  // none: nobody is told
+  // The cluster that this host is one of.
+  struct Cluster {
+    std::string coordinator;  // cluster::Coordinator
+    std::string node;         // its name there
+  };
+  std::optional<Cluster> cluster;
 
   // Made when lochd starts, unless they are there.
   struct Store {
@@ -36,6 +42,7 @@ struct Config {
     std::optional<std::uint64_t> max_bytes{};
     std::optional<std::chrono::milliseconds> expiry{};
     Atomics atomics = Atomics::processor;
+    bool of_cluster = false;  // else of this host alone
   };
   std::vector<Store> stores;
 };

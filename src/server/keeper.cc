@@ -8,7 +8,8 @@
 
 namespace loch::server {
 
-Keeper::Keeper(fabric::Access access) : access_(std::move(access)), thread_([this] { run(); }) {}
+Keeper::Keeper(fabric::Access access, NodeOf node_of)
+    : access_(std::move(access)), node_of_(std::move(node_of)), thread_([this] { run(); }) {}
 
 Keeper::~Keeper() {
   {
@@ -27,9 +28,13 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   }
   auto attached = fabric::attach("shm://" + name, access_);
   if (!attached) return attached;
-  if (auto memory = memory::StoreMemory::attach(*attached); !memory)
+  memory::RegionMap map = memory::RegionMap::of_one_host();
+  if (const auto node = node_of_ ? node_of_(name) : std::nullopt)
+    map = {.nodes = {{.control = fabric::control_region_of(*node), .data = {}}}, .shards = {}};
+  if (auto memory = memory::StoreMemory::attach(*attached, map); !memory)
     return std::unexpected(std::move(memory.error()));
-  const std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached)});
+  const std::shared_ptr<Kept> kept(
+      new Kept{.fabric = std::move(*attached), .region = map.nodes.front().control});
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;

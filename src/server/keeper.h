@@ -9,9 +9,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,7 +29,9 @@ class Keeper {
   // How far the time of a store is behind its host's at most.
   static constexpr base::Nanos tick_ns = 100 * base::millisecond_ns;
 
-  explicit Keeper(fabric::Access access);
+  // Of a store that is a node of a cluster, `node_of` says which one it is.
+  using NodeOf = std::function<std::optional<std::uint32_t>(const std::string& store)>;
+  explicit Keeper(fabric::Access access, NodeOf node_of = {});
   ~Keeper();
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
@@ -43,14 +47,16 @@ class Keeper {
  private:
   struct Kept {
     std::shared_ptr<fabric::Fabric> fabric;
+    fabric::RegionId region = 0;
     fabric::Endpoint endpoint{fabric, fabric->connect()};
-    memory::Control control{endpoint};
+    memory::Control control{endpoint, region};
   };
 
   void run();
   void tick();
 
   const fabric::Access access_;
+  const NodeOf node_of_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;

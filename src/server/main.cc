@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -18,6 +19,7 @@
 #include "net/credentials.h"
 #include "server/config.h"
 #include "server/keeper.h"
+#include "server/member.h"
 #include "server/metrics.h"
 
 namespace loch::server {
@@ -79,6 +81,7 @@ fabric::Access access_of(const Config& config) {
 
 Result<void> make_stores(const Config& config) {
   for (const Config::Store& wanted : config.stores) {
+    if (wanted.of_cluster) continue;
     Options options;
     options.candidates = wanted.candidates;
     options.max_bytes = wanted.max_bytes;
@@ -90,6 +93,21 @@ Result<void> make_stores(const Config& config) {
     if (!made && made.error().code != Errc::exists) return std::unexpected(made.error());
   }
   return {};
+}
+
+// This host's part in its cluster; null if it is of none.
+Result<std::unique_ptr<Member>> join_cluster(const Config& config) {
+  if (!config.cluster) return nullptr;
+  auto member = Member::join(config);
+  if (!member) return member;
+  const auto key = config.key_file.empty() ? net::no_key() : net::read_key_file(config.key_file);
+  if (!key) return std::unexpected(key.error());
+  for (const Config::Store& wanted : config.stores) {
+    if (!wanted.of_cluster) continue;
+    if (auto made = (*member)->make_part(wanted, access_of(config), *key); !made)
+      return std::unexpected(std::move(made.error()));
+  }
+  return member;
 }
 
 Exit complain(const Error& error, Exit exit) {
@@ -151,13 +169,22 @@ Exit run(const Arguments& arguments) {
   spdlog::set_level(spdlog::level::from_str(config->log_level));
   if (auto made = make_stores(*config); !made) return complain(made.error(), failed);
 
-  Keeper keeper(access_of(*config));
+  const auto member = join_cluster(*config);
+  if (!member) return complain(member.error(), failed);
+  Keeper::NodeOf node_of;
+  std::function<std::optional<fabric::Host::Options::Cluster>(const std::string&)> cluster_of;
+  if (*member != nullptr) {
+    node_of = [&](const std::string& store) { return (*member)->node_of(store); };
+    cluster_of = [&](const std::string& store) { return (*member)->cluster_of(store); };
+  }
+  Keeper keeper(access_of(*config), node_of);
   auto host = fabric::Host::start(
       {.listen = config->listen,
        .key_file = config->key_file,
        .tls = config->tls,
        .verbs = config->verbs,
        .open_store = [&](const std::string& name) { return keeper.open(name); },
+       .cluster_of = cluster_of,
        .silence_max_ns = static_cast<base::Nanos>(config->silence_max.count()) * base::second_ns,
        .connections_max = config->connections_max,
        .log = log_of_host});

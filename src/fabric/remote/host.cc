@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "fabric/cluster/map_message.h"
+#include "fabric/remote/fencer.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/tcp/agent.h"
 #include "fabric/verbs/lender.h"
@@ -35,14 +37,22 @@ Message refusal(Errc code, std::string detail) {
 }
 
 // Read anew when the host is told to.
-Result<net::Credentials> credentials_of(const Host::Options& options) {
-  return net::Credentials::read(net::Credentials::End::server, options.key_file, options.tls);
+Result<net::Credentials> credentials_of(const Host::Options& options, net::Credentials::End end) {
+  return net::Credentials::read(end, options.key_file, options.tls);
 }
 
 // A session's data connection, while the agent has it.
 struct DataPort {
   Id link = 0;
-  std::set<std::uint32_t> clients;  // whose presence it holds
+  std::string session{};              // of a cluster
+  std::set<std::uint32_t> clients{};  // whose presence it holds
+};
+
+// A session of a cluster that has ended here and may not have on other hosts: its presence is held until it
+// has.
+struct Condemned {
+  std::shared_ptr<Fabric> fabric;
+  std::set<std::uint32_t> clients;
 };
 
 // A connection that speaks messages: a client that greets, or a link.
@@ -64,18 +74,21 @@ struct Peer {
   net::Secret secret{};
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Port> way;  // to the store, for presence
+  std::optional<Host::Options::Cluster> cluster;
 };
 
 class HostThread final : public Host {
  public:
-  HostThread(Options options, net::Credentials credentials, std::vector<net::Listener> listeners,
-             std::unique_ptr<verbs::Lender> lender)
+  HostThread(Options options, net::Credentials credentials, net::Credentials neighbour_credentials,
+             std::vector<net::Listener> listeners, std::unique_ptr<verbs::Lender> lender)
       : options_(std::move(options)),
         credentials_(std::move(credentials)),
+        neighbour_credentials_(std::move(neighbour_credentials)),
         listeners_(std::move(listeners)),
         lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        agent_({.gone = [this](Id port) { note_gone(port); }}) {
+        agent_({.gone = [this](Id port) { note_gone(port); }}),
+        fencer_([this](Id session) { note_fenced(session); }) {
     LOCH_CHECK(woken_.is_open());
     thread_ = std::thread([this] { run(); });
   }
@@ -109,10 +122,13 @@ class HostThread final : public Host {
   }
 
   Result<void> reload() override {
-    auto credentials = credentials_of(options_);
+    auto credentials = credentials_of(options_, net::Credentials::End::server);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
+    auto neighbour = credentials_of(options_, net::Credentials::End::client);
+    if (!neighbour) return std::unexpected(std::move(neighbour.error()));
     const std::scoped_lock lock(mutex_);
     credentials_ = std::move(*credentials);
+    neighbour_credentials_ = std::move(*neighbour);
     return {};
   }
 
@@ -129,12 +145,26 @@ class HostThread final : public Host {
     const std::scoped_lock lock(mutex_);
     return credentials_;
   }
+  // As a client of other hosts of a cluster.
+  net::Credentials neighbour_credentials() const {
+    const std::scoped_lock lock(mutex_);
+    return neighbour_credentials_;
+  }
 
   // Of the agent's thread.
   void note_gone(Id port) {
     {
       const std::scoped_lock lock(mutex_);
       gone_.push_back(port);
+    }
+    wake();
+  }
+
+  // Of the fencer's thread.
+  void note_fenced(Id condemned) {
+    {
+      const std::scoped_lock lock(mutex_);
+      fenced_everywhere_.push_back(condemned);
     }
     wake();
   }
@@ -146,6 +176,7 @@ class HostThread final : public Host {
   Message greet(Peer& peer, const Message& said);
   Message open(Id id, Peer& peer, const Message& said);
   std::optional<Message> join(Peer& peer, const Message& said);
+  Message fence(Peer& peer, const Message& said);
   Message answer(Id id, Peer& peer, const Message& asked);
   Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
   Result<Message> offer_queue_pair(Id port, const Peer& peer);
@@ -153,14 +184,22 @@ class HostThread final : public Host {
   Message refuse(Peer& peer, Errc code, const std::string& why);
   DataPort* port_of(Id link, const Message& asked, Id* id);
   void end_peer(Id id);
-  void end_port(Id id);
-  void release(Id id);
+  // How a session ends: it leaves, and nothing that it posted anywhere is under way; or it is taken for dead.
+  enum class End : std::uint8_t { leaves, is_dead };
+  void end_port(Id id, End how);
+  void release(Id id, End how);
+  static void let_go(const Peer& link, const DataPort& port, std::uint32_t client);
+  void condemn(const Peer& link, const std::string& session, std::set<std::uint32_t> clients);
+  void condemn_those_of_before(const Peer& link);
+  void pardon(Id condemned);
   void end_silent_ports();
 
   const Options options_;
   mutable std::mutex mutex_;
   net::Credentials credentials_;
-  std::vector<Id> gone_;  // ports whose connection ended
+  net::Credentials neighbour_credentials_;
+  std::vector<Id> gone_;               // ports whose connection ended
+  std::vector<Id> fenced_everywhere_;  // of those that are condemned
   const std::vector<net::Listener> listeners_;
   const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
   const base::FileDescriptor woken_;
@@ -173,11 +212,14 @@ class HostThread final : public Host {
   // Of the thread alone.
   std::map<Id, Peer> peers_;
   std::map<Id, DataPort> ports_;
+  std::map<Id, Condemned> condemned_;
+  std::set<std::string> looked_for_those_of_before_;  // stores
   Id next_id_ = 1;
   base::Nanos looked_at_ports_ns_ = 0;
   base::Nanos accepts_from_ns_ = 0;
 
   tcp::Agent agent_;
+  remote::Fencer fencer_;
   std::thread thread_;
 };
 
@@ -210,16 +252,19 @@ void HostThread::run() {
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
     std::vector<Id> gone;
+    std::vector<Id> fenced_everywhere;
     {
       const std::scoped_lock lock(mutex_);
       gone = std::exchange(gone_, {});
+      fenced_everywhere = std::exchange(fenced_everywhere_, {});
     }
-    for (const Id port : gone) end_port(port);
+    for (const Id port : gone) end_port(port, End::is_dead);
+    for (const Id condemned : fenced_everywhere) pardon(condemned);
     if (lender_ != nullptr) {
       const verbs::Lender::Served served = lender_->serve();
       for (const std::string& why : served.refusals)
         log(Level::warning, fmt::format("a queue pair was refused: {}", why));
-      for (const Id port : served.ended) end_port(port);
+      for (const Id port : served.ended) end_port(port, End::is_dead);
     }
     const base::Nanos now = base::Clock().now();
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -296,6 +341,11 @@ bool HostThread::serve_messages(Id id, Peer& peer) {
         goes_on = peer.stage == Peer::Stage::proves;
         break;
       case Peer::Stage::proves: {
+        if ((**said).contains("fence")) {
+          told = fence(peer, **said);
+          goes_on = false;
+          break;
+        }
         if (!(**said).contains("join")) {
           told = open(id, peer, **said);
           goes_on = peer.stage == Peer::Stage::is_linked;
@@ -348,20 +398,46 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
     return net::error_message(fabric.error());
   }
   peer.store = store;
+  if (options_.cluster_of) peer.cluster = options_.cluster_of(store);
   peer.fabric = std::move(*fabric);
   peer.way = peer.fabric->connect();
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
   peer.stage = Peer::Stage::is_linked;
+  if (peer.cluster) condemn_those_of_before(peer);
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}", peer.name, store));
-  return {{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})},
-          {"link", id_text(id)},
-          {"device_atomics", peer.fabric->atomics() == Atomics::device}};
+  Message told{{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})},
+               {"link", id_text(id)},
+               {"device_atomics", peer.fabric->atomics() == Atomics::device}};
+  if (peer.cluster) {
+    told["cluster"] = cluster::to_message(peer.cluster->map);
+    told["node"] = peer.cluster->node;
+  }
+  return told;
+}
+
+// Another host takes a session for dead.
+Message HostThread::fence(Peer& peer, const Message& said) {
+  const std::string session = net::text_of(said, "fence");
+  if (!net::same(net::text_of(said, "proof"),
+                 net::proof(credentials().key, {"fence", peer.mine, peer.theirs, session}))) {
+    return refuse(peer, Errc::permission, "it would fence, and does not know this host's key");
+  }
+  std::vector<Id> its_ports;
+  for (const auto& [id, port] : ports_) {
+    if (!session.empty() && port.session == session) its_ports.push_back(id);
+  }
+  for (const Id id : its_ports) {
+    fenced_.fetch_add(1);
+    end_port(id, End::is_dead);
+  }
+  return Message::object();
 }
 
 // Hands the connection on to the agent, or says why not.
 std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   const std::string wanted = net::text_of(said, "join");
+  const std::string session = net::text_of(said, "session");
   const auto link = std::ranges::find_if(peers_, [&](const auto& each) {
     return each.second.stage == Peer::Stage::is_linked && id_text(each.first) == wanted;
   });
@@ -370,14 +446,19 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
     return refusal(Errc::unavailable, "it belongs to no client that is known here any more");
   }
   if (!net::same(net::text_of(said, "proof"),
-                 net::proof(link->second.secret, {"join", peer.mine, peer.theirs}))) {
+                 net::proof(link->second.secret, {"join", peer.mine, peer.theirs, session}))) {
     return refuse(peer, Errc::permission, "it belongs to no client that is known here");
+  }
+  if (link->second.cluster.has_value() == session.empty()) {
+    return refuse(peer, Errc::incompatible,
+                  session.empty() ? "a session of a cluster says what its hosts know it by"
+                                  : "the store is of no cluster");
   }
   const Id port = next_id_++;
   if (!peer.messages.say({{"port", port}}) || peer.messages.has_unsent()) {
     return refuse(peer, Errc::unavailable, "it does not take what it asked for");
   }
-  ports_[port] = {.link = link->first, .clients = {}};
+  ports_[port] = {.link = link->first, .session = session};
   sessions_.fetch_add(1);
   agent_.add(port, std::move(peer.messages).take_stream(), link->second.fabric);
   return std::nullopt;
@@ -405,6 +486,8 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     if (region >= region_count_max)
       return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
     const auto name = static_cast<RegionId>(region);
+    if (peer.cluster && peer.cluster->map.node_of(name) != peer.cluster->node)
+      return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
     if (what == "prepare") {
       const std::uint64_t to = about_region("to");
       const std::uint64_t from = about_region("from");
@@ -431,7 +514,7 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
                 "the session was broken off, because it was silent or gone");
   }
   if (what == "leave") {
-    end_port(port_id);
+    end_port(port_id, net::flag_of(asked, "dead") ? End::is_dead : End::leaves);
     return Message::object();
   }
   if (what == "queue_pair") return offer_queue_pair(port_id, peer);
@@ -443,10 +526,11 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     auto claimed = peer.way->claim_presence(client);
     if (!claimed) return std::unexpected(std::move(claimed.error()));
     if (*claimed) port->clients.insert(client);
+    if (*claimed && !port->session.empty()) peer.fabric->note_session(client, port->session);
     return Message{{"claimed", *claimed}};
   }
   if (what == "release") {
-    if (port->clients.erase(client) != 0) peer.way->release_presence(client);
+    if (port->clients.erase(client) != 0) let_go(peer, *port, client);
     return Message::object();
   }
   return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
@@ -483,28 +567,70 @@ void HostThread::end_peer(Id id) {
     for (const auto& [port, data] : ports_) {
       if (data.link == id) its_ports.push_back(port);
     }
-    for (const Id port : its_ports) end_port(port);
+    for (const Id port : its_ports) end_port(port, End::is_dead);
     clients_.fetch_sub(1);
     log(Level::info, fmt::format("{}: left {}", found->second.name, found->second.store));
   }
   peers_.erase(found);
 }
 
-void HostThread::end_port(Id id) {
+void HostThread::end_port(Id id, End how) {
   agent_.remove(id);
   if (lender_ != nullptr) lender_->remove(id);
-  release(id);  // nothing that it posted happens any more
+  release(id, how);  // nothing that it posted here happens any more
 }
 
-void HostThread::release(Id id) {
+void HostThread::release(Id id, End how) {
   const auto found = ports_.find(id);
   if (found == ports_.end()) return;
-  const auto link = peers_.find(found->second.link);
-  if (link != peers_.end()) {
-    for (const std::uint32_t client : found->second.clients) link->second.way->release_presence(client);
-  }
+  DataPort port = std::move(found->second);
   ports_.erase(found);
   sessions_.fetch_sub(1);
+  const auto link = peers_.find(port.link);
+  if (link == peers_.end()) return;
+  if (how == End::is_dead && link->second.cluster)
+    return condemn(link->second, port.session, std::move(port.clients));
+  for (const std::uint32_t client : port.clients) let_go(link->second, port, client);
+}
+
+void HostThread::let_go(const Peer& link, const DataPort& port, std::uint32_t client) {
+  if (!port.session.empty()) link.fabric->note_session(client, {});
+  link.way->release_presence(client);
+}
+
+// What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
+void HostThread::condemn(const Peer& link, const std::string& session, std::set<std::uint32_t> clients) {
+  const Id id = next_id_++;
+  std::vector<remote::Target> others;
+  for (std::uint32_t node = 0; node < link.cluster->map.nodes.size(); ++node) {
+    if (node == link.cluster->node) continue;
+    others.push_back({.scheme = "tcp",
+                      .host = link.cluster->map.nodes[node].at,
+                      .store = link.store,
+                      .credentials = neighbour_credentials()});
+  }
+  condemned_[id] = {.fabric = link.fabric, .clients = std::move(clients)};
+  fencer_.fence(id, session, std::move(others));
+}
+
+// Sessions that a host had which ended before they did.
+void HostThread::condemn_those_of_before(const Peer& link) {
+  if (!looked_for_those_of_before_.insert(link.store).second) return;
+  for (const auto& [client, session] : link.fabric->noted_sessions()) {
+    if (const auto claimed = link.way->claim_presence(client); claimed && *claimed)
+      condemn(link, session, {client});
+  }
+}
+
+void HostThread::pardon(Id condemned) {
+  const auto found = condemned_.find(condemned);
+  if (found == condemned_.end()) return;
+  const auto way = found->second.fabric->connect();
+  for (const std::uint32_t client : found->second.clients) {
+    found->second.fabric->note_session(client, {});
+    way->release_presence(client);
+  }
+  condemned_.erase(found);
 }
 
 void HostThread::end_silent_ports() {
@@ -520,15 +646,17 @@ void HostThread::end_silent_ports() {
   for (const Id id : silent) {
     fenced_.fetch_add(1);
     log(Level::debug, fmt::format("session {} was silent for too long", id));
-    end_port(id);
+    end_port(id, End::is_dead);
   }
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::start(Options options) {
-  auto credentials = credentials_of(options);
+  auto credentials = credentials_of(options, net::Credentials::End::server);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
+  auto neighbour = credentials_of(options, net::Credentials::End::client);
+  if (!neighbour) return std::unexpected(std::move(neighbour.error()));
   if (options.listen.empty())
     return fail(Errc::invalid_argument, "listen", "an address to listen at is needed");
   std::vector<net::Listener> listeners;
@@ -545,8 +673,8 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     if (!started) return std::unexpected(std::move(started.error()));
     lender = std::move(*started);
   }
-  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(listeners),
-                                      std::move(lender));
+  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(*neighbour),
+                                      std::move(listeners), std::move(lender));
 }
 
 }  // namespace loch::fabric

@@ -62,18 +62,20 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target) {
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
   }
   if (net::flag_of(*answer, "device_atomics")) link->atomics_ = Atomics::device;
+  if (answer->contains("cluster")) link->cluster_ = answer->at("cluster");
+  link->node_ = net::number_of(*answer, "node").value_or(0);
   link->id_ = net::text_of(*answer, "link");
   link->secret_ = net::digest(target.credentials.key, {"link", theirs, mine});
   link->messages_ = std::move(greeting->messages);
   return link;
 }
 
-Result<Link::Joined> Link::join() {
-  const base::Nanos deadline = base::Clock().now() + greeting_max_ns;
+Result<Link::Joined> Link::join(const std::string& session) {
+  const base::Nanos deadline = base::Clock().now() + (session.empty() ? greeting_max_ns : joining_max_ns);
   auto greeting = greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
-  const std::string proof = net::proof(secret_, {"join", greeting->theirs, greeting->mine});
-  auto answer = greeting->messages->ask({{"join", id_}, {"proof", proof}}, deadline);
+  const std::string proof = net::proof(secret_, {"join", greeting->theirs, greeting->mine, session});
+  auto answer = greeting->messages->ask({{"join", id_}, {"session", session}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(explained(std::move(answer.error()), "joining"));
   if (auto error = net::error_of(*answer, "open")) {
     if (error->code == Errc::unavailable) {
@@ -100,6 +102,18 @@ Result<net::Message> Link::ask(const net::Message& message) {
   }
   if (auto error = net::error_of(*answer, "fabric")) return std::unexpected(std::move(*error));
   return answer;
+}
+
+Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline) {
+  const Link link(target);
+  auto greeting = link.greet(deadline);
+  if (!greeting) return std::unexpected(std::move(greeting.error()));
+  const std::string proof =
+      net::proof(target.credentials.key, {"fence", greeting->theirs, greeting->mine, session});
+  auto answer = greeting->messages->ask({{"fence", session}, {"proof", proof}}, deadline);
+  if (!answer) return std::unexpected(link.explained(std::move(answer.error()), "fencing"));
+  if (auto error = net::error_of(*answer, "open")) return std::unexpected(link.explained(*error, "fencing"));
+  return {};
 }
 
 bool Link::is_alive() {

@@ -37,7 +37,8 @@ class Link {
     std::unique_ptr<net::Stream> stream;
     std::uint64_t port = 0;
   };
-  Result<Joined> join();
+  // `session` is what all hosts of a cluster know the session by; empty if it has one host.
+  Result<Joined> join(const std::string& session);
 
   // Asks, and waits for the answer. Errors: what the host answers; unavailable, timed_out, after which the
   // link is of no more use.
@@ -45,9 +46,14 @@ class Link {
   [[nodiscard]] bool is_alive();
   // Of the store.
   [[nodiscard]] Atomics atomics() const { return atomics_; }
+  // What the host says of the cluster that the store is of; null if it is of none.
+  [[nodiscard]] const net::Message& cluster() const { return cluster_; }
+  // Which node of it the host is.
+  [[nodiscard]] std::uint64_t node() const { return node_; }
 
  private:
   explicit Link(Target target) : target_(std::move(target)) {}
+  friend Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline);
   struct Greeting {
     std::unique_ptr<net::Messages> messages;
     std::string mine;  // the nonces
@@ -58,10 +64,16 @@ class Link {
 
   const Target target_;
   Atomics atomics_ = Atomics::processor;
+  net::Message cluster_;
+  std::uint64_t node_ = 0;
   std::mutex mutex_;
   std::unique_ptr<net::Messages> messages_;  // null: it has ended
   std::string id_;
   net::Secret secret_{};
 };
+
+// Has a host end all that a session of a cluster still has there; it has ended when this is answered. Errors:
+// those of a greeting.
+Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline);
 
 }  // namespace loch::fabric::remote

@@ -2,16 +2,25 @@
 //
 // Greeting, by both, so that each proves to the other that it knows the host's key, and neither says it:
 //
-//   client  {"protocol": 1, "nonce": C}
-//   host    {"protocol": 1, "nonce": H}
+//   client  {"protocol": 2, "nonce": C}
+//   host    {"protocol": 2, "nonce": H}
 //   client  {"open": store, "proof": proof(key; "open", H, C, store)}
 //   host    {"proof": proof(key; "host", H, C, store), "link": id, "device_atomics": false}
+//
+// of a store of a cluster, the last also has {"cluster": its map (cluster/map_message.h), "node": which node
+// of it this host is}.
 //
 // Both now share a secret, digest(key; "link", H, C). With it the client joins data connections, one for each
 // session, which greet alike and then carry operations (tcp/wire.h) and no messages any more:
 //
-//   client  {"join": link, "proof": proof(secret; "join", H, C)}
+//   client  {"join": link, "session": S, "proof": proof(secret; "join", H, C, S)}
 //   host    {"port": id}
+//
+// S is empty, or of a cluster what all its hosts know the session by. A host that takes a session for dead
+// has the others end it, and gives nothing of it away before they have:
+//
+//   host    {"fence": S, "proof": proof(key; "fence", H, C, S)}
+//   other   {}
 //
 // What is asked for afterwards is answered in turn, by what stands here or by {"error": ...}:
 //
@@ -22,7 +31,7 @@
 //   {"do": "claim", "port": P, "client": N}         {"claimed": true}
 //   {"do": "release", "port": P, "client": N}       {}
 //   {"do": "present", "client": N}                  {"present": true}
-//   {"do": "leave", "port": P}                      {}
+//   {"do": "leave", "port": P, "dead": false}       {}      dead: though it leaves, it is to be fenced
 //
 // and for a queue pair beside the data connection of P (verbs/), which the client makes by showing the token,
 // and for what it then may get at around the place `at` of a region:
@@ -37,11 +46,13 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 1;
+inline constexpr std::uint64_t protocol_version = 2;
 inline constexpr std::size_t nonce_bytes = 16;
 
 // How long a greeting may take, and an answer.
 inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;
 inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
+// How long a session of a cluster waits for a host that it may do without.
+inline constexpr base::Nanos joining_max_ns = base::second_ns;
 
 }  // namespace loch::fabric::remote

@@ -29,19 +29,42 @@ Result<std::shared_ptr<Link>> RemoteFabric::link() const {
   return link_;
 }
 
-std::unique_ptr<Port> RemoteFabric::connect() {
+Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) const {
   auto link = this->link();
-  if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
-  auto joined = (*link)->join();
+  if (!link) return std::unexpected(std::move(link.error()));
+  auto joined = (*link)->join(session);
   if (!joined && !(*link)->is_alive()) {
     // The host had ended it before this end could know.
     link = this->link();
-    if (link) joined = (*link)->join();
+    if (!link) return std::unexpected(std::move(link.error()));
+    joined = (*link)->join(session);
   }
-  if (!link) return std::make_unique<tcp::TcpPort>(*this, nullptr, std::unexpected(std::move(link.error())));
-  if (target_.scheme == "verbs")
-    return std::make_unique<verbs::VerbsPort>(*this, target_, *link, std::move(joined));
-  return std::make_unique<tcp::TcpPort>(*this, std::move(*link), std::move(joined));
+  if (!joined) return std::unexpected(std::move(joined.error()));
+  return Connected{.link = std::move(*link), .joined = std::move(*joined)};
+}
+
+std::unique_ptr<RemotePort> RemoteFabric::make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined) {
+  if (joined && target_.scheme == "verbs")
+    return std::make_unique<verbs::VerbsPort>(*this, target_, link, std::move(joined));
+  return std::make_unique<tcp::TcpPort>(*this, std::move(link), std::move(joined));
+}
+
+std::unique_ptr<Port> RemoteFabric::connect() {
+  auto connected = join({});
+  if (!connected) return make_port(nullptr, std::unexpected(std::move(connected.error())));
+  return make_port(std::move(connected->link), std::move(connected->joined));
+}
+
+Result<std::unique_ptr<RemotePort>> RemoteFabric::connect(const std::string& session) {
+  auto connected = join(session);
+  if (!connected) return std::unexpected(std::move(connected.error()));
+  return make_port(std::move(connected->link), std::move(connected->joined));
+}
+
+Result<RemoteFabric::Membership> RemoteFabric::membership() const {
+  const auto link = this->link();
+  if (!link) return std::unexpected(link.error());
+  return Membership{.map = (*link)->cluster(), .node = (*link)->node()};
 }
 
 void RemoteFabric::learn_length(RegionId region, std::uint64_t length_bytes) {

@@ -11,6 +11,7 @@
 
 #include "fabric/fabric.h"
 #include "fabric/remote/link.h"
+#include "fabric/remote/remote_port.h"
 
 namespace loch::fabric::remote {
 
@@ -19,6 +20,14 @@ class RemoteFabric final : public Fabric {
   static Result<std::shared_ptr<RemoteFabric>> attach(const Target& target);
 
   std::unique_ptr<Port> connect() override;
+  // The way of a session of a cluster. Errors: as Link::join, and Link::open.
+  Result<std::unique_ptr<RemotePort>> connect(const std::string& session);
+  // What the host says of the cluster that the store is of, and which node of it the host is.
+  struct Membership {
+    net::Message map;  // null if it is of none
+    std::uint64_t node = 0;
+  };
+  [[nodiscard]] Result<Membership> membership() const;
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
   void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
@@ -37,6 +46,13 @@ class RemoteFabric final : public Fabric {
       : target_(std::move(target)), atomics_(link->atomics()), link_(std::move(link)) {}
   // The link, or a new one. Errors: as Link::open.
   Result<std::shared_ptr<Link>> link() const;
+  // A data connection, and its link. Errors: as Link::join.
+  struct Connected {
+    std::shared_ptr<Link> link;
+    Link::Joined joined;
+  };
+  Result<Connected> join(const std::string& session) const;
+  std::unique_ptr<RemotePort> make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined);
   void learn_length(RegionId region, std::uint64_t length_bytes);
 
   const Target target_;

@@ -32,6 +32,10 @@ std::string store_path(const std::string& name, const Access& access) {
 
 std::string device_atomics_path(const std::string& folder) { return folder + "/device-atomics"; }
 
+// By client number, what other hosts of a cluster know the session by that has it.
+std::string sessions_path(const std::string& folder) { return folder + "/sessions"; }
+constexpr std::streamsize session_record_bytes = 64;
+
 std::string region_path(const std::string& folder, RegionId region) {
   return fmt::format("{}/region.{}", folder, region);
 }
@@ -109,6 +113,26 @@ class ShmFabric final : public Fabric {
     return std::ranges::find(held_, client) != held_.end() || !lock_byte(present_.get(), client, false);
   }
 
+  void note_session(std::uint32_t client, const std::string& session) override {
+    const std::scoped_lock lock(mutex_);
+    const FileDescriptor file(::open(sessions_path(folder_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    std::string record = session;
+    record.resize(session_record_bytes, '\0');
+    // What can not be noted is not fenced should lochd die before the session does.
+    [[maybe_unused]] const ssize_t written =
+        ::pwrite(file.get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+  }
+
+  [[nodiscard]] std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() override {
+    std::vector<std::pair<std::uint32_t, std::string>> noted;
+    std::ifstream file(sessions_path(folder_), std::ios::binary);
+    std::string record(session_record_bytes, '\0');
+    for (std::uint32_t client = 0; file.read(record.data(), session_record_bytes); ++client) {
+      if (record.front() != '\0') noted.emplace_back(client, std::string(record.c_str()));
+    }
+    return noted;
+  }
+
   [[nodiscard]] bool is_published() const override {
     struct stat ours{};
     struct stat found{};
@@ -169,9 +193,9 @@ Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
   Region& region = regions_[id];
   if (region.mapping.base() != nullptr) return &region;
   const std::string path = region_path(folder_, id);
-  // A region that is added later gets the mode and group that the store's folder carries for its files.
+  // A region that is added later gets the mode and group of the store's other files.
   struct stat first{};
-  if (::stat(region_path(folder_, 0).c_str(), &first) != 0) return system_error("open", errno, folder_);
+  if (::fstat(present_.get(), &first) != 0) return system_error("open", errno, folder_);
   const mode_t mode = first.st_mode & 0777;
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), mode));
   if (!file.is_open()) return system_error("open", errno, path);
@@ -315,6 +339,13 @@ Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& ac
     return system_error("open", errno, path);
   }
   struct stat stat{};
+  if (!access.lends && ::stat(region_path(folder, 0).c_str(), &stat) != 0 && errno == ENOENT) {
+    return fail(
+        Errc::incompatible, "open",
+        fmt::format("'{0}' is this host's part of a cluster's store; open it as tcp://HOST/{0}, where "
+                    "HOST is any of the cluster's",
+                    name));
+  }
   const bool is_of_device = ::stat(device_atomics_path(folder).c_str(), &stat) == 0;
   if (is_of_device && !access.lends) {
     return fail(

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "fabric/remote/wait.h"
-
 namespace loch::fabric::tcp {
 namespace {
 
@@ -35,9 +33,9 @@ TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> lin
 }
 
 TcpPort::~TcpPort() {
-  if (stream_ == nullptr) return;
-  // A host that can not be told finds out by itself.
-  [[maybe_unused]] const auto left = link_->ask({{"do", "leave"}, {"port", id_}});
+  // A host that can not be told finds out by itself: the connection is closed.
+  if (stream_ == nullptr || severed_) return;
+  [[maybe_unused]] const auto left = link_->ask({{"do", "leave"}, {"port", id_}, {"dead", abandoned_}});
 }
 
 Result<Mapping> TcpPort::map(RegionId region) {
@@ -57,7 +55,7 @@ Result<bool> TcpPort::claim_presence(std::uint32_t client) {
 }
 
 void TcpPort::release_presence(std::uint32_t client) {
-  if (severed_) return;  // the host does it
+  if (severed_ || abandoned_) return;  // the host does it
   [[maybe_unused]] const auto done = link_->ask({{"do", "release"}, {"port", id_}, {"client", client}});
 }
 
@@ -75,18 +73,8 @@ void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion&
   if (operations_waiting_ >= operations_waiting_max) flush();
 }
 
-void TcpPort::poll(base::Nanos wait_ns) {
-  const base::Nanos start = remote::precise_now();
-  for (;;) {
-    if (severed_) return wait(wait_ns);
-    if (progress()) return;
-    const base::Nanos passed = remote::precise_now() - start;
-    if (passed >= wait_ns) return;
-    if (flights_.empty() || passed > remote::spin_ns) wait(wait_ns - passed);
-  }
-}
-
 bool TcpPort::progress() {
+  if (severed_) return false;
   while (!severed_) {
     encode();
     send();
@@ -258,18 +246,14 @@ bool TcpPort::check_deadlines() {
   return is_late;
 }
 
-void TcpPort::wait(base::Nanos wait_ns) const {
-  const timespec time = remote::timespec_of(std::min(wait_ns, remote::sleep_max_ns));
-  pollfd one = awaited();
-  ::ppoll(&one, 1, &time, nullptr);
-}
-
-pollfd TcpPort::awaited() const {
+bool TcpPort::await(std::vector<pollfd>& waits) {
   // An idle port is not woken by its end; the next post finds out.
+  if (is_idle()) return true;
   const bool sends = out_begin_ < out_end_;
-  return {.fd = severed_ || flights_.empty() ? -1 : stream_->socket(),
-          .events = static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN),
-          .revents = 0};
+  waits.push_back({.fd = stream_->socket(),
+                   .events = static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN),
+                   .revents = 0});
+  return true;
 }
 
 void TcpPort::sever(Error why) {

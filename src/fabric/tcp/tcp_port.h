@@ -19,11 +19,12 @@
 #include "fabric/remote/flights.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
+#include "fabric/remote/remote_port.h"
 #include "fabric/tcp/wire.h"
 
 namespace loch::fabric::tcp {
 
-class TcpPort final : public Port {
+class TcpPort final : public remote::RemotePort {
  public:
   // `link` is null, or `joined` an error, if there is no way there: then everything ends with that error.
   TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
@@ -33,13 +34,13 @@ class TcpPort final : public Port {
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
-  void poll(base::Nanos wait_ns) override;
   void flush() override;
 
-  // For who waits for something else too: makes progress without waiting; whether anything has ended.
-  bool progress();
-  // What to wait for until there is progress to make; no descriptor if nothing is under way.
-  [[nodiscard]] pollfd awaited() const;
+  bool progress() override;
+  [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }
+  bool await(std::vector<pollfd>& waits) override;
+  [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
+  void abandon() override { abandoned_ = true; }
   // Why the port is over, if it is.
   [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
   // The port is over: all that is under way, and all that will be posted, ends with `why`.
@@ -68,13 +69,13 @@ class TcpPort final : public Port {
   bool take_answer_head();
   void finish_piece();
   bool check_deadlines();
-  void wait(base::Nanos wait_ns) const;
 
   remote::RemoteFabric& fabric_;
   std::shared_ptr<remote::Link> link_;
   std::unique_ptr<net::Stream> stream_;
   std::uint64_t id_ = 0;
   std::optional<Error> severed_;
+  bool abandoned_ = false;
 
   remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded

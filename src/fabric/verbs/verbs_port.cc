@@ -4,11 +4,9 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
-#include <poll.h>
 #include <utility>
 
 #include "fabric/remote/protocol.h"
-#include "fabric/remote/wait.h"
 #include "fabric/words.h"
 
 namespace loch::fabric::verbs {
@@ -109,19 +107,14 @@ void VerbsPort::post(std::span<Operation> batch, base::Nanos deadline, Completio
   flights_.post(batch, deadline, done);
 }
 
-void VerbsPort::poll(base::Nanos wait_ns) {
-  const base::Nanos start = remote::precise_now();
+bool VerbsPort::progress() {
+  if (severed_) return false;
   for (;;) {
-    if (severed_) return wait(wait_ns);
     ring();
     const bool has_come = !severed_ && drain();
     const bool has_ended = flights_.settle();
-    if (agent_.progress() || has_ended || check()) return;
-    if (has_come) continue;
-    const base::Nanos passed = remote::precise_now() - start;
-    if (passed >= wait_ns) return;
-    const bool is_idle = flights_.empty() && agent_.awaited().fd < 0;
-    if (is_idle || passed > remote::spin_ns) wait(wait_ns - passed);
+    if (agent_.progress() || has_ended || check()) return true;
+    if (!has_come) return false;
   }
 }
 
@@ -299,22 +292,23 @@ bool VerbsPort::check() {
   return severed_.has_value();
 }
 
-void VerbsPort::wait(base::Nanos wait_ns) {
-  const timespec time = remote::timespec_of(std::min(wait_ns, remote::sleep_max_ns));
-  constexpr pollfd nobody{.fd = -1, .events = 0, .revents = 0};
-  std::array<pollfd, 3> waits{nobody, nobody, agent_.awaited()};
-  if (!severed_) {
-    if (!flights_.empty()) {
-      pair_->arm();
-      if (drain()) return;
-      waits[0] = {.fd = pair_->completion_descriptor(), .events = POLLIN, .revents = 0};
-    }
-    waits[1] = {.fd = pair_->event_descriptor(), .events = POLLIN, .revents = 0};
+bool VerbsPort::await(std::vector<pollfd>& waits) {
+  if (severed_) return true;
+  waits.push_back({.fd = pair_->event_descriptor(), .events = POLLIN, .revents = 0});
+  if (!flights_.empty()) {
+    pair_->arm();
+    armed_ = true;
+    waits.push_back({.fd = pair_->completion_descriptor(), .events = POLLIN, .revents = 0});
+    // What completed before is not told of.
+    if (drain()) return false;
   }
-  ::ppoll(waits.data(), waits.size(), &time, nullptr);
+  return agent_.await(waits);
+}
+
+void VerbsPort::awoken(std::span<const pollfd> waits) {
   if (severed_) return;
-  if (waits[0].fd >= 0) pair_->disarm();
-  if (waits[1].revents != 0 && pair_->is_broken_off())
+  if (std::exchange(armed_, false)) pair_->disarm();
+  if (!waits.empty() && waits.front().revents != 0 && pair_->is_broken_off())
     sever({.code = Errc::unavailable, .detail = "the host has broken the session off"});
 }
 

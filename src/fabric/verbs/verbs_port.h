@@ -26,7 +26,7 @@
 
 namespace loch::fabric::verbs {
 
-class VerbsPort final : public Port {
+class VerbsPort final : public remote::RemotePort {
  public:
   // As TcpPort.
   VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
@@ -35,8 +35,14 @@ class VerbsPort final : public Port {
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
-  void poll(base::Nanos wait_ns) override;
   void flush() override;
+
+  bool progress() override;
+  [[nodiscard]] bool is_idle() const override { return severed_ || (flights_.empty() && agent_.is_idle()); }
+  bool await(std::vector<pollfd>& waits) override;
+  void awoken(std::span<const pollfd> waits) override;
+  [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
+  void abandon() override { agent_.abandon(); }
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
@@ -75,7 +81,6 @@ class VerbsPort final : public Port {
   void finish(const Piece& piece);
   void beat();
   bool check();  // whether the port is over
-  void wait(base::Nanos wait_ns);
   void sever(Error why);
 
   remote::RemoteFabric& fabric_;
@@ -84,6 +89,7 @@ class VerbsPort final : public Port {
   tcp::TcpPort agent_;
   std::optional<Error> severed_;  // then there is no queue pair
   std::optional<Error> trouble_;  // of asking the host for keys
+  bool armed_ = false;            // the queue pair tells of completions by its descriptor
   bool device_changes_ = false;   // else the agent does
   Beat beat_;
   base::Nanos beaten_ns_ = 0;

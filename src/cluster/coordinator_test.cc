@@ -1,0 +1,87 @@
+#include "cluster/coordinator.h"
+
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <string>
+#include <unistd.h>
+
+namespace loch::cluster {
+namespace {
+
+using testing::HasSubstr;
+
+class FileCoordinatorTest : public testing::Test {
+ public:
+  FileCoordinatorTest(const FileCoordinatorTest&) = delete;
+  FileCoordinatorTest& operator=(const FileCoordinatorTest&) = delete;
+  ~FileCoordinatorTest() override { ::unlink(path_.c_str()); }
+
+ protected:
+  FileCoordinatorTest() = default;
+  Result<fabric::ClusterMap> read(const std::string& text) {
+    std::ofstream(path_) << text;
+    auto coordinator = Coordinator::open("file:" + path_);
+    if (!coordinator) return std::unexpected(std::move(coordinator.error()));
+    return (*coordinator)->read_map();
+  }
+  std::string error_of(const std::string& text) {
+    const auto map = read(text);
+    return map ? "no error" : map.error().message();
+  }
+
+  std::string path_ = testing::TempDir() + "/cluster." + std::to_string(::getpid()) + ".toml";
+};
+
+constexpr const char* three_nodes = R"(
+[[node]]
+name = "a"
+address = "10.0.0.1"
+[[node]]
+name = "b"
+address = "10.0.0.2:8000"
+[[node]]
+name = "c"
+address = "[fd00::3]:8000"
+)";
+
+TEST_F(FileCoordinatorTest, RegionsAndShardsGoToTheNodesInTurn) {
+  const auto map = read(three_nodes);
+  ASSERT_TRUE(map.has_value()) << map.error().message();
+  ASSERT_EQ(map->nodes.size(), 3U);
+  EXPECT_EQ(map->nodes[0].at.text(), "10.0.0.1:7457");
+  EXPECT_EQ(map->nodes[1].at.text(), "10.0.0.2:8000");
+  EXPECT_EQ(map->nodes[2].at.text(), "[fd00::3]:8000");
+  EXPECT_EQ(map->nodes[1].data.size(), 42U);
+  EXPECT_EQ(map->node_of(2), 0U);
+  EXPECT_EQ(map->node_of(3), 1U);
+  EXPECT_EQ(map->node_of(127), 2U);
+  EXPECT_EQ(map->homes.size(), 16U);
+  EXPECT_EQ(map->node_of(fabric::control_region_of(2)), 2U);
+  EXPECT_EQ(map->node_of(fabric::control_region_of(3)), std::nullopt);
+  EXPECT_EQ(map->node_of(fabric::index_region_of(4)), 1U);
+  EXPECT_EQ(map->node_of(fabric::index_region_of(16)), std::nullopt);
+  EXPECT_EQ(map->node_of(0), std::nullopt);
+}
+
+TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
+  EXPECT_THAT(error_of(""), HasSubstr("1 to 64 nodes, not 0"));
+  EXPECT_THAT(error_of("nodes = 3\n"), HasSubstr("no setting 'nodes'"));
+  EXPECT_THAT(error_of("[[node]]\nname = \"a\"\n"), HasSubstr(":1: a node has"));
+  EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\nport = 3\n"), HasSubstr("no 'port'"));
+  EXPECT_THAT(error_of(std::string("shards = 3\n") + three_nodes), HasSubstr("1, 2, 4"));
+  EXPECT_THAT(error_of(std::string("shards = 128\n") + three_nodes), HasSubstr(":1: 'shards'"));
+  EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\n[[node]]\nname = \"a\"\naddress = \"y\"\n"),
+              HasSubstr("two nodes are called 'a'"));
+  EXPECT_THAT(error_of("[[node]\n"), HasSubstr(":1: "));
+}
+
+TEST(Coordinator, SaysWhatThereIs) {
+  EXPECT_EQ(Coordinator::open("file:").error().code, Errc::invalid_argument);
+  EXPECT_THAT(Coordinator::open("oracle:7").error().message(), HasSubstr("file:/etc/loch/cluster.toml"));
+  const auto missing = Coordinator::open("file:/nowhere/cluster.toml").value()->read_map();
+  EXPECT_EQ(missing.error().code, Errc::not_found);
+}
+
+}  // namespace
+}  // namespace loch::cluster

@@ -1,0 +1,27 @@
+// FileCoordinator: a cluster of a fixed list of hosts, in a TOML file that is the same on all of them:
+//
+//   shards = 16             # of the index; a power of two; unless told, some for each node
+//   [[node]]
+//   name = "a"
+//   address = "10.0.0.1:7457"
+//
+// Regions and shards go to the nodes in turn, in the order of the file.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "cluster/coordinator.h"
+
+namespace loch::cluster {
+
+class FileCoordinator final : public Coordinator {
+ public:
+  explicit FileCoordinator(std::string path) : path_(std::move(path)) {}
+  Result<fabric::ClusterMap> read_map() override;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace loch::cluster

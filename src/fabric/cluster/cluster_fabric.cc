@@ -1,0 +1,165 @@
+#include "fabric/cluster/cluster_fabric.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <utility>
+
+#include "fabric/cluster/cluster_port.h"
+#include "fabric/cluster/map_message.h"
+#include "net/proof.h"
+
+namespace loch::fabric::cluster {
+namespace {
+
+constexpr std::size_t session_name_bytes = 16;
+constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
+
+std::string location_of(const ClusterMap& map, const remote::Target& first) {
+  std::string text = first.scheme + "://";
+  for (const ClusterMap::Node& node : map.nodes)
+    text += (&node == map.nodes.data() ? "" : ",") + node.at.text();
+  return text + "/" + first.store;
+}
+
+std::unexpected<Error> unreached(Error why) {
+  why.code = Errc::unavailable;
+  return std::unexpected(std::move(why));
+}
+
+}  // namespace
+
+ClusterFabric::ClusterFabric(ClusterMap map, const remote::Target& first)
+    : map_(std::move(map)), location_(location_of(map_, first)) {
+  for (const ClusterMap::Node& node : map_.nodes) {
+    remote::Target target = first;
+    target.host = node.at;
+    nodes_.push_back({.target = std::move(target), .host = unreached({})});
+  }
+}
+
+ClusterFabric::~ClusterFabric() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (scout_.joinable()) scout_.join();
+}
+
+Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Target& first, ClusterMap map) {
+  std::shared_ptr<ClusterFabric> fabric(new ClusterFabric(std::move(map), first));
+  // All at once, since some may not answer.
+  std::vector<Result<Host>> hosts(fabric->nodes_.size());
+  std::vector<std::thread> threads;
+  for (std::uint32_t node = 0; node < hosts.size(); ++node)
+    threads.emplace_back([&hosts, &fabric, node] { hosts[node] = fabric->reach(node); });
+  for (std::thread& thread : threads) thread.join();
+  const Error* why = nullptr;
+  bool any = false;
+  for (std::uint32_t node = 0; node < hosts.size(); ++node) {
+    if (hosts[node]) {
+      fabric->atomics_ = (*hosts[node])->atomics();
+      fabric->nodes_[node].host = std::move(hosts[node]);
+      any = true;
+      continue;
+    }
+    why = &hosts[node].error();
+    if (why->code != Errc::unavailable && why->code != Errc::timed_out) return std::unexpected(*why);
+    fabric->lose(node, *why);
+  }
+  if (!any) return std::unexpected(*why);
+  return fabric;
+}
+
+Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node) const {
+  const remote::Target& target = nodes_[node].target;
+  auto attached = remote::RemoteFabric::attach(target);
+  if (!attached) return attached;
+  const auto said = (*attached)->membership();
+  if (!said) return std::unexpected(said.error());
+  const auto map = map_of(said->map);
+  if (!map || *map != map_ || said->node != node) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{} does not say of the cluster what the others say; give all hosts the same "
+                            "configuration, and start them anew",
+                            target.text()));
+  }
+  return attached;
+}
+
+void ClusterFabric::lose(std::uint32_t node, Error why) {
+  const std::scoped_lock lock(mutex_);
+  nodes_[node].host = unreached(std::move(why));
+  if (!scout_.joinable()) scout_ = std::thread([this] { look_for_the_lost(); });
+  changed_.notify_all();
+}
+
+void ClusterFabric::look_for_the_lost() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    bool any = false;
+    for (std::uint32_t node = 0; node < nodes_.size() && !stop_; ++node) {
+      if (nodes_[node].host) continue;
+      lock.unlock();
+      auto host = reach(node);
+      lock.lock();
+      if (host) {
+        nodes_[node].host = std::move(host);
+        ++found_;
+      } else {
+        nodes_[node].host = unreached(std::move(host.error()));
+        any = true;
+      }
+    }
+    if (stop_) return;
+    if (any) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(look_every_ns));
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+std::unique_ptr<Port> ClusterFabric::connect() {
+  const std::string session = net::random_hex(session_name_bytes);
+  std::vector<ClusterPort::Way> ways(nodes_.size());
+  for (std::uint32_t node = 0; node < ways.size(); ++node) {
+    const auto host = host_of(control_region_of(node));
+    auto port = host ? (*host)->connect(session) : std::unexpected(host.error());
+    if (port) {
+      ways[node].host = *host;
+      ways[node].port = std::move(*port);
+      continue;
+    }
+    if (host) lose(node, port.error());
+    ways[node].why = unreached(std::move(port.error())).error();
+  }
+  return std::make_unique<ClusterPort>(map_, std::move(ways));
+}
+
+Result<ClusterFabric::Host> ClusterFabric::host_of(RegionId region) const {
+  const auto node = map_.node_of(region);
+  if (!node) return fail(Errc::not_found, "fabric", fmt::format("no node has region {}", region));
+  const std::scoped_lock lock(mutex_);
+  return nodes_[*node].host;
+}
+
+Result<void> ClusterFabric::extend(RegionId region, std::uint64_t length_bytes) {
+  const auto host = host_of(region);
+  if (!host) return std::unexpected(host.error());
+  return (*host)->extend(region, length_bytes);
+}
+
+void ClusterFabric::prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) {
+  if (const auto host = host_of(region)) (*host)->prepare(region, from_bytes, to_bytes);
+}
+
+std::uint64_t ClusterFabric::free_bytes() const {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t node = 0; node < map_.nodes.size(); ++node) {
+    if (const auto host = host_of(control_region_of(node))) bytes += (*host)->free_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace loch::fabric::cluster

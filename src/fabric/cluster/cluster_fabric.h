@@ -1,0 +1,70 @@
+// ClusterFabric: the way of one process to a store that is on several hosts.
+//
+// The map of the store's regions comes from the hosts, which have to agree on it. A session goes to all of
+// them that can be reached when it begins, and each host knows it by the same name, so that one that takes it
+// for dead has the others end it, too (remote/fencer.h). What is on a host that it did not reach is
+// unavailable to it, and is known to be so at once; a host that is lost later ends the session.
+//
+// A host that could not be reached is looked for by a thread of its own, so that nobody who wants something
+// of another waits for it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/cluster_map.h"
+#include "fabric/remote/remote_fabric.h"
+
+namespace loch::fabric::cluster {
+
+class ClusterFabric final : public Fabric {
+ public:
+  // `first` is the way to one of the hosts, and `map` is what it says. Errors: those of the map, and
+  // incompatible, if hosts that answer do not agree.
+  static Result<std::shared_ptr<ClusterFabric>> attach(const remote::Target& first, ClusterMap map);
+
+  std::unique_ptr<Port> connect() override;
+  Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
+  void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
+  [[nodiscard]] Atomics atomics() const override { return atomics_; }
+  [[nodiscard]] bool is_published() const override { return true; }
+  [[nodiscard]] std::string location() const override { return location_; }
+  [[nodiscard]] std::uint64_t free_bytes() const override;
+  [[nodiscard]] std::uint64_t huge_page_bytes() const override { return 0; }
+  [[nodiscard]] const ClusterMap* cluster() const override { return &map_; }
+  [[nodiscard]] std::uint64_t hosts_found() const override { return found_; }
+  ~ClusterFabric() override;
+  ClusterFabric(const ClusterFabric&) = delete;
+  ClusterFabric& operator=(const ClusterFabric&) = delete;
+
+ private:
+  using Host = std::shared_ptr<remote::RemoteFabric>;
+  struct Node {
+    remote::Target target;
+    Result<Host> host;  // or why it can not be reached
+  };
+  ClusterFabric(ClusterMap map, const remote::Target& first);
+  // A host that agrees on the map. Errors: as RemoteFabric::attach; incompatible.
+  Result<Host> reach(std::uint32_t node) const;
+  // The host of a region, if it can be reached. Errors: not_found, unavailable.
+  Result<Host> host_of(RegionId region) const;
+  void lose(std::uint32_t node, Error why);
+  void look_for_the_lost();
+
+  const ClusterMap map_;
+  const std::string location_;
+  Atomics atomics_ = Atomics::processor;
+  std::atomic<std::uint64_t> found_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Node> nodes_;
+  bool stop_ = false;
+  std::thread scout_;  // begins with the first host that is lost
+};
+
+}  // namespace loch::fabric::cluster

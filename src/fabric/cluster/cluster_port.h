@@ -1,0 +1,51 @@
+// ClusterPort: the ways of one session to the hosts of a cluster.
+//
+// A batch goes to the host of its regions; one that is for several hosts is cut up, and is over when all its
+// parts are. What is on a host that was not reached is refused at once, and has not happened. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/cluster_map.h"
+#include "fabric/remote/remote_port.h"
+
+namespace loch::fabric::cluster {
+
+class ClusterPort final : public Port {
+ public:
+  struct Way {
+    std::shared_ptr<Fabric> host{};              // of the port, and outlives it
+    std::unique_ptr<remote::RemotePort> port{};  // null: not reached
+    std::optional<Error> why{};                  // then
+  };
+  // `map` outlives it; `ways` are to its nodes.
+  ClusterPort(const ClusterMap& map, std::vector<Way> ways);
+  ~ClusterPort() override;
+
+  Result<Mapping> map(RegionId region) override;
+  Result<std::uint64_t> length_bytes(RegionId region) override;
+  void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
+  void poll(base::Nanos wait_ns) override;
+  void flush() override;
+
+  // A client's number is of a node: number | node << 16.
+  Result<bool> claim_presence(std::uint32_t client) override;
+  void release_presence(std::uint32_t client) override;
+  [[nodiscard]] bool present(std::uint32_t client) override;
+
+ private:
+  struct Parts;
+  Result<remote::RemotePort*> way_of(RegionId region);
+  Result<remote::RemotePort*> way_to(std::uint32_t node);
+  void post_in_parts(std::span<Operation> batch, base::Nanos deadline, Completion& done);
+  [[nodiscard]] bool any_severed() const;
+
+  const ClusterMap& map_;
+  std::array<std::uint32_t, region_count_max> nodes_{};  // of the regions
+  std::vector<Way> ways_;
+  std::vector<remote::RemotePort*> ports_;  // that were reached
+};
+
+}  // namespace loch::fabric::cluster

@@ -1,0 +1,13 @@
+// A ClusterMap as hosts tell it to clients.
+#pragma once
+
+#include "fabric/cluster_map.h"
+#include "net/message.h"
+
+namespace loch::fabric::cluster {
+
+net::Message to_message(const ClusterMap& map);
+// Errors: corrupt, if it is no map, or says what can not be.
+Result<ClusterMap> map_of(const net::Message& message);
+
+}  // namespace loch::fabric::cluster

@@ -1,0 +1,50 @@
+// Fencer: has the other hosts of a cluster end the sessions that this one takes for dead. A host that does
+// not answer is asked again and again: until it has, or is known to have nothing of the session, what the
+// session held is not given away.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/remote/link.h"
+
+namespace loch::fabric::remote {
+
+class Fencer {
+ public:
+  using Id = std::uint64_t;
+
+  // `fenced` is told, by the fencer's thread, of each that has ended everywhere.
+  explicit Fencer(std::function<void(Id)> fenced) : fenced_(std::move(fenced)) {}
+  ~Fencer();
+  Fencer(const Fencer&) = delete;
+  Fencer& operator=(const Fencer&) = delete;
+
+  // Any thread.
+  void fence(Id id, std::string session, std::vector<Target> others);
+
+ private:
+  struct Job {
+    Id id = 0;
+    std::string session;
+    std::vector<Target> others;  // that have not answered yet
+    base::Nanos again_at = 0;
+  };
+  void run();
+  void ask_others(Job& job) const;
+
+  const std::function<void(Id)> fenced_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  bool stop_ = false;
+  std::thread thread_;  // begins with the first job
+};
+
+}  // namespace loch::fabric::remote

@@ -1,0 +1,48 @@
+#include "fabric/remote/remote_port.h"
+
+#include <algorithm>
+
+#include "fabric/remote/wait.h"
+
+namespace loch::fabric::remote {
+namespace {
+
+// Sleeps until one of them has something to do.
+void wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
+  std::vector<pollfd> waits;
+  std::vector<std::size_t> counts;
+  for (RemotePort* port : ports) {
+    const std::size_t before = waits.size();
+    if (!port->await(waits)) wait_ns = 0;
+    counts.push_back(waits.size() - before);
+  }
+  const timespec time = timespec_of(std::min(wait_ns, sleep_max_ns));
+  ::ppoll(waits.data(), waits.size(), &time, nullptr);
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    ports[i]->awoken(std::span(waits).subspan(from, counts[i]));
+    from += counts[i];
+  }
+}
+
+}  // namespace
+
+void RemotePort::poll(base::Nanos wait_ns) {
+  RemotePort* const self = this;
+  poll_all({&self, 1}, wait_ns);
+}
+
+void poll_all(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
+  const base::Nanos start = precise_now();
+  for (;;) {
+    bool has_ended = false;
+    for (RemotePort* port : ports) has_ended = port->progress() || has_ended;
+    if (has_ended) return;
+    const base::Nanos passed = precise_now() - start;
+    if (passed >= wait_ns) return;
+    const bool are_idle = std::ranges::all_of(ports, [](const RemotePort* port) { return port->is_idle(); });
+    if (are_idle || passed > spin_ns) wait_for_any(ports, wait_ns - passed);
+  }
+}
+
+}  // namespace loch::fabric::remote

@@ -1,0 +1,34 @@
+// RemotePort: a port to another host, of which somebody may have several and wait for all of them at once.
+#pragma once
+
+#include <poll.h>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace loch::fabric::remote {
+
+class RemotePort : public Port {
+ public:
+  void poll(base::Nanos wait_ns) final;
+
+  // Makes progress without waiting; whether anything has ended, or the port has.
+  virtual bool progress() = 0;
+  // Whether nothing is under way that is waited for.
+  [[nodiscard]] virtual bool is_idle() const = 0;
+  // Adds what to wait for until there is progress to make; false if there is some already.
+  virtual bool await(std::vector<pollfd>& waits) = 0;
+  // What has come of the last waits that `await` added.
+  virtual void awoken(std::span<const pollfd> /*waits*/) {}
+
+  // Whether it is over: nothing is posted any more.
+  [[nodiscard]] virtual bool is_severed() const = 0;
+  // Of a session that has failed on another way: the host is to take it for dead, though it leaves.
+  virtual void abandon() = 0;
+};
+
+// Lets those make progress until something has ended, for `wait_ns` at most. One thread.
+void poll_all(std::span<RemotePort* const> ports, base::Nanos wait_ns);
+
+}  // namespace loch::fabric::remote

@@ -1,0 +1,427 @@
+// A store of a cluster: several hosts in one process, each with its own folder, and clients by sockets.
+#include <algorithm>
+#include <atomic>
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include <loch/loch.h>
+
+#include "fabric/host.h"
+#include "fabric/remote/remote_fabric.h"
+#include "memory/layout.h"
+#include "net/credentials.h"
+#include "server/keeper.h"
+#include "server/member.h"
+
+namespace loch::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr const char* store_name = "store";
+
+// Waits for what comes about by itself.
+bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(20ms);
+  }
+  return false;
+}
+
+// A port that nobody listens at.
+std::string free_port() {
+  const auto listener = net::listen({.host = "127.0.0.1", .port = "0"});
+  EXPECT_TRUE(listener.has_value());
+  return std::to_string(listener->port);
+}
+
+// What lochd is made of, on one host of the cluster.
+class Node {
+ public:
+  Node(std::string name, std::string folder, std::string cluster_file)
+      : folder_(std::move(folder)), address_{.host = "127.0.0.1", .port = free_port()} {
+    config_.directory = folder_;
+    config_.huge_pages = false;
+    config_.cluster = {.coordinator = "file:" + cluster_file, .node = std::move(name)};
+    Config::Store store;
+    store.name = store_name;
+    store.of_cluster = true;
+    config_.stores.push_back(store);
+    ::mkdir(folder_.c_str(), 0700);
+  }
+  ~Node() {
+    stop();
+    lose_memory();
+    ::rmdir(folder_.c_str());
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  void start() {
+    auto member = Member::join(config_);
+    ASSERT_TRUE(member.has_value()) << member.error().message();
+    member_ = std::move(*member);
+    const fabric::Access access{.directory = folder_, .huge_pages = false, .lends = true};
+    const auto made = member_->make_part(config_.stores.front(), access, net::no_key());
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    keeper_ = std::make_unique<Keeper>(access, [this](const auto& store) { return member_->node_of(store); });
+    auto host = fabric::Host::start(
+        {.listen = {address_},
+         .open_store = [this](const std::string& store) { return keeper_->open(store); },
+         .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
+         .silence_max_ns = silence_max_ns});
+    ASSERT_TRUE(host.has_value()) << host.error().message();
+    host_ = std::move(*host);
+  }
+  void stop() {
+    host_.reset();
+    keeper_.reset();
+    member_.reset();
+  }
+  // As a host that was switched off does.
+  void lose_memory() {
+    Options options;
+    options.directory = folder_;
+    std::ignore = Store::destroy(fmt::format("shm://{}", store_name), options);
+  }
+
+  [[nodiscard]] const net::HostPort& address() const { return address_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] fabric::Host& host() { return *host_; }
+  base::Nanos silence_max_ns = 10 * base::second_ns;
+  Config& config() { return config_; }
+
+ private:
+  Config config_;
+  const std::string folder_;
+  const net::HostPort address_;
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<fabric::Host> host_;
+};
+
+class ClusterStore : public testing::Test {
+ public:
+  ClusterStore(const ClusterStore&) = delete;
+  ClusterStore& operator=(const ClusterStore&) = delete;
+  ~ClusterStore() override {
+    nodes_.clear();
+    ::unlink(cluster_file().c_str());
+    ::rmdir(folder_.c_str());
+  }
+
+ protected:
+  ClusterStore() {
+    std::string pattern = "/dev/shm/loch-cluster.XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  [[nodiscard]] std::string cluster_file() const { return folder_ + "/cluster.toml"; }
+
+  void add_nodes(std::size_t count) {
+    std::ofstream file(cluster_file());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string name(1, static_cast<char>('a' + i));
+      nodes_.push_back(std::make_unique<Node>(name, folder_ + "/" + name, cluster_file()));
+      file << fmt::format("[[node]]\nname = \"{}\"\naddress = \"{}\"\n", name, nodes_[i]->address().text());
+    }
+  }
+  void start_all() {
+    for (const auto& node : nodes_) ASSERT_NO_FATAL_FAILURE(node->start());
+  }
+  [[nodiscard]] std::string url() const {
+    std::string hosts;
+    for (const auto& node : nodes_) hosts += (hosts.empty() ? "" : ",") + node->address().text();
+    return fmt::format("tcp://{}/{}", hosts, store_name);
+  }
+  Result<Store> open(Options options = {}) const {
+    options.mode = Options::Mode::attach;
+    return Store::open(url(), options);
+  }
+  static Options put_at(Placement placement, const std::string& node = {}) {
+    Options options;
+    options.placement = placement;
+    options.placement_node = node;
+    return options;
+  }
+  static std::string key(int i) { return fmt::format("key{}", i); }
+  static std::string value(int i) { return fmt::format("value {} {}", i, std::string(i % 500, 'x')); }
+  static void fill(Store& store, int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto put = store.put(key(i), value(i));
+      ASSERT_TRUE(put.has_value()) << put.error().message();
+    }
+  }
+
+  std::string folder_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+TEST_F(ClusterStore, IsOneStoreOnAllItsHosts) {
+  add_nodes(3);
+  start_all();
+  auto store = open().value();
+  constexpr int count = 500;
+  fill(store, count);
+  auto other = open(put_at(Placement::spread)).value();
+  for (int i = 0; i < count; ++i) {
+    const auto got = other.get(key(i));
+    ASSERT_TRUE(got.has_value()) << got.error().message();
+    EXPECT_EQ(*got, value(i));
+  }
+  EXPECT_EQ(other.count().value(), std::uint64_t{count});
+  for (int i = 0; i < count; i += 2) ASSERT_TRUE(other.put(key(i), value(i + 1)).has_value());
+  for (int i = 0; i < count; i += 5) ASSERT_TRUE(store.remove(key(i)).has_value());
+  std::map<std::string, std::string> seen;
+  const auto walked = store.for_each([&](const Entry& entry) {
+    EXPECT_TRUE(seen.emplace(entry.key, entry.value).second) << entry.key;
+    return true;
+  });
+  ASSERT_TRUE(walked.has_value()) << walked.error().message();
+  for (int i = 0; i < count; ++i) {
+    if (i % 5 == 0) {
+      EXPECT_FALSE(seen.contains(key(i)));
+    } else {
+      EXPECT_EQ(seen[key(i)], value(i % 2 == 0 ? i + 1 : i));
+    }
+  }
+  ASSERT_TRUE(store.collect().has_value());
+  const auto report = store.check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->items_corrupt + report->slots_corrupt + report->items_unaccounted, 0U)
+      << testing::PrintToString(report->findings);
+}
+
+TEST_F(ClusterStore, ItemsArePutWhereTheClientWants) {
+  add_nodes(3);
+  start_all();
+  const auto blocks_of = [&](std::size_t node) {
+    struct stat stat{};
+    // The node's first data region.
+    const std::string path =
+        fmt::format("{}/loch.{}/region.{}", nodes_[node]->folder(), store_name, 2 + node);
+    return ::stat(path.c_str(), &stat) == 0 ? stat.st_size >> 20 : -1;
+  };
+  auto to_c = open(put_at(Placement::node, "c")).value();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(to_c.put(key(i), std::string(1'000'000, 'c')).has_value());
+  EXPECT_EQ(blocks_of(0), 2);
+  EXPECT_EQ(blocks_of(1), 2);
+  EXPECT_GE(blocks_of(2), 11);
+  auto everywhere = open(put_at(Placement::spread)).value();
+  for (int i = 10; i < 22; ++i) ASSERT_TRUE(everywhere.put(key(i), std::string(1'000'000, 's')).has_value());
+  EXPECT_GE(blocks_of(0), 5);
+  EXPECT_GE(blocks_of(1), 5);
+  const auto none = open(put_at(Placement::node, "z"));
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().message(), HasSubstr("a, b, c"));
+}
+
+// A host that dies takes its own keys along, for a while; the others go on, and it comes back with what it
+// had.
+TEST_F(ClusterStore, AHostThatDiesMakesItsOwnKeysUnavailable) {
+  add_nodes(3);
+  start_all();
+  auto store = open(put_at(Placement::by_key)).value();
+  constexpr int count = 300;
+  fill(store, count);
+  nodes_[1]->stop();
+  int there = 0;
+  int unavailable = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto got = store.get(key(i));
+    if (got) {
+      ++there;
+      EXPECT_EQ(*got, value(i));
+      EXPECT_TRUE(store.put(key(i), value(i + 7)).has_value());
+    } else {
+      ++unavailable;
+      EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+      EXPECT_FALSE(store.put(key(i), "lost").has_value());
+    }
+  }
+  EXPECT_GT(there, count / 2);
+  EXPECT_GT(unavailable, count / 6);
+  EXPECT_EQ(store.count().error().code, Errc::unavailable);
+
+  nodes_[1]->start();
+  ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
+  int changed = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto got = store.get(key(i));
+    ASSERT_TRUE(got.has_value()) << got.error().message();
+    changed += *got == value(i + 7) ? 1 : 0;
+    EXPECT_TRUE(*got == value(i) || *got == value(i + 7));
+  }
+  EXPECT_EQ(changed, there);
+}
+
+// Its memory is gone, and what the others have of it says nothing any more.
+TEST_F(ClusterStore, AHostThatLostItsMemoryIsNotTakenForTheOneItWas) {
+  add_nodes(3);
+  start_all();
+  {
+    auto store = open(put_at(Placement::spread)).value();
+    fill(store, 100);
+  }
+  nodes_[2]->stop();
+  nodes_[2]->lose_memory();
+  nodes_[2]->start();
+  auto store = open().value();
+  int unavailable = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto got = store.get(key(i));
+    if (got) {
+      EXPECT_EQ(*got, value(i));
+    } else {
+      ++unavailable;
+      EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+    }
+  }
+  EXPECT_GT(unavailable, 30);
+}
+
+TEST_F(ClusterStore, OneHostOfTheListIsEnoughToFindTheOthers) {
+  add_nodes(3);
+  start_all();
+  nodes_[0]->stop();
+  auto store = open().value();  // whose URL names the dead one first
+  int done = 0;
+  for (int i = 0; i < 100; ++i) done += store.put(key(i), value(i)).has_value() ? 1 : 0;
+  EXPECT_GT(done, 30);
+  Options options;
+  options.mode = Options::Mode::attach;
+  const std::string by_one = fmt::format("tcp://{}/{}", nodes_[2]->address().text(), store_name);
+  auto same = Store::open(by_one, options).value();
+  int found = 0;
+  for (int i = 0; i < 100; ++i) found += same.get(key(i)).has_value() ? 1 : 0;
+  EXPECT_EQ(found, done);
+  const auto info = same.info();
+  ASSERT_TRUE(info.has_value()) << info.error().message();
+}
+
+TEST_F(ClusterStore, HostsThatDoNotAgreeAreRefused) {
+  add_nodes(2);
+  nodes_[0]->start();
+  std::ofstream(cluster_file(), std::ios::app) << "[[node]]\nname = \"c\"\naddress = \"127.0.0.1:1\"\n";
+  nodes_[1]->start();
+  const auto opened = open();
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().code, Errc::incompatible);
+  EXPECT_THAT(opened.error().message(), HasSubstr("does not say of the cluster what the others say"));
+}
+
+TEST_F(ClusterStore, APartOfItIsNoStoreOfItsOwn) {
+  add_nodes(2);
+  start_all();
+  Options options;
+  options.directory = nodes_[0]->folder();
+  options.mode = Options::Mode::attach;
+  const auto opened = Store::open(fmt::format("shm://{}", store_name), options);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message(), HasSubstr("part of a cluster's store"));
+}
+
+// ---- fencing
+
+// A session that one host has taken for dead has ended on all before the first gives away what it had.
+class Fencing : public ClusterStore {
+ protected:
+  Fencing() {
+    add_nodes(2);
+    nodes_[0]->silence_max_ns = base::second_ns;
+    nodes_[1]->silence_max_ns = 3'600 * base::second_ns;
+    start_all();
+  }
+  Result<std::shared_ptr<fabric::remote::RemoteFabric>> way_to(std::size_t node) {
+    return fabric::remote::RemoteFabric::attach(
+        {.scheme = "tcp", .host = nodes_[node]->address(), .store = store_name});
+  }
+  // Reads a word of the node's control region.
+  static Result<void> touch(fabric::Port& port, std::uint32_t node) {
+    struct Done : fabric::Completion {
+      std::optional<Result<void>> outcome;
+    } done;
+    done.complete = [](fabric::Completion& self, Result<void> outcome) {
+      static_cast<Done&>(self).outcome = std::move(outcome);
+    };
+    std::uint64_t word = 0;
+    fabric::Operation operation{.at = {fabric::control_region_of(node), 0},
+                                .local = reinterpret_cast<std::byte*>(&word),
+                                .length_bytes = sizeof word};
+    port.post({&operation, 1}, base::Clock().now() + base::second_ns, done);
+    while (!done.outcome) port.poll(base::millisecond_ns);
+    return std::move(*done.outcome);
+  }
+};
+
+TEST_F(Fencing, EndsASessionOnAllHostsBeforeItsNumberIsFree) {
+  const auto a = way_to(0).value();
+  const auto b = way_to(1).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  const auto other = b->connect("fedcba9876543210").value();
+  ASSERT_TRUE(at_a->claim_presence(7).value());
+  ASSERT_TRUE(at_b->claim_presence(9).value());
+  ASSERT_TRUE(touch(*at_b, 1).has_value());
+  const auto watcher = way_to(0).value();
+  const auto watching = watcher->connect("watcher").value();
+  // It is silent towards `a` alone.
+  ASSERT_TRUE(comes_true([&] { return !watching->present(7) || !touch(*at_b, 1).has_value(); }));
+  EXPECT_FALSE(touch(*at_b, 1).has_value()) << "b has not ended it";
+  EXPECT_TRUE(touch(*other, 1).has_value()) << "b has ended another";
+  EXPECT_TRUE(comes_true([&] { return !watching->present(7); }));
+  const auto watching_b = b->connect("watcher").value();
+  EXPECT_TRUE(comes_true([&] { return !watching_b->present(9); }));
+}
+
+TEST_F(Fencing, KeepsTheNumberWhileAHostCanNotBeAsked) {
+  const auto a = way_to(0).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  ASSERT_TRUE(at_a->claim_presence(7).value());
+  nodes_[1]->stop();
+  const auto watcher = way_to(0).value();
+  std::this_thread::sleep_for(2500ms);
+  EXPECT_TRUE(watcher->connect("watcher").value()->present(7));
+  nodes_[1]->start();
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
+}
+
+// A host that ends and comes back still sees to the sessions that it had.
+TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
+  const auto b = way_to(1).value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  nodes_[0]->stop();
+  // As if it had been killed while it had the session.
+  fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+      .value()
+      ->note_session(7, "0123456789abcdef");
+  ASSERT_TRUE(touch(*at_b, 1).has_value());
+  nodes_[0]->start();
+  const auto watcher = way_to(0).value();
+  EXPECT_TRUE(comes_true([&] { return !touch(*at_b, 1).has_value(); }));
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
+}
+
+TEST_F(Fencing, IsNotForThoseWhoDoNotKnowTheKey) {
+  const auto b = way_to(1).value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  fabric::remote::Target target{.scheme = "tcp", .host = nodes_[1]->address(), .store = store_name};
+  target.credentials.key.fill(std::byte{1});
+  const auto fenced =
+      fabric::remote::fence(target, "0123456789abcdef", base::Clock().now() + base::second_ns);
+  ASSERT_FALSE(fenced.has_value());
+  EXPECT_EQ(fenced.error().code, Errc::permission);
+  EXPECT_TRUE(touch(*at_b, 1).has_value());
+}
+
+}  // namespace
+}  // namespace loch::server

@@ -398,7 +398,7 @@ TEST_F(LendingTest, WhatALinkAsksForIsLookedAt) {
   start();
   auto peer = raw();
   const std::string mine(32, 'a');
-  const auto hello = peer.ask({{"protocol", 1}, {"nonce", mine}}, soon()).value();
+  const auto hello = peer.ask({{"protocol", fabric::remote::protocol_version}, {"nonce", mine}}, soon()).value();
   const std::string theirs = net::text_of(hello, "nonce");
   const auto opened =
       peer.ask({{"open", "store"}, {"proof", net::proof(net::no_key(), {"open", theirs, mine, "store"})}},
@@ -408,7 +408,7 @@ TEST_F(LendingTest, WhatALinkAsksForIsLookedAt) {
   const std::array<net::Message, 9> wrong{{
       net::Message::object(),
       {{"do", "dance"}},
-      {{"do", "length"}, {"region", 128}},
+      {{"do", "length"}, {"region", 256}},
       {{"do", "length"}, {"region", -1}},
       {{"do", "extend"}, {"region", 5}},
       {{"do", "extend"}, {"region", 5}, {"bytes", ~std::uint64_t{0}}},

@@ -37,8 +37,13 @@ Message refusal(Errc code, std::string detail) {
 }
 
 // Read anew when the host is told to.
-Result<net::Credentials> credentials_of(const Host::Options& options, net::Credentials::End end) {
-  return net::Credentials::read(end, options.key_file, options.tls);
+Result<net::Credentials> credentials_of(const Host::Options& options) {
+  return net::Credentials::read(net::Credentials::End::server, options.key_file, options.tls);
+}
+// As a client of other hosts of its cluster.
+Result<net::Credentials> neighbour_credentials_of(const Host::Options& options) {
+  if (!options.cluster_of) return net::Credentials{};
+  return net::Credentials::read(net::Credentials::End::client, options.key_file, options.tls);
 }
 
 // A session's data connection, while the agent has it.
@@ -122,9 +127,9 @@ class HostThread final : public Host {
   }
 
   Result<void> reload() override {
-    auto credentials = credentials_of(options_, net::Credentials::End::server);
+    auto credentials = credentials_of(options_);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
-    auto neighbour = credentials_of(options_, net::Credentials::End::client);
+    auto neighbour = neighbour_credentials_of(options_);
     if (!neighbour) return std::unexpected(std::move(neighbour.error()));
     const std::scoped_lock lock(mutex_);
     credentials_ = std::move(*credentials);
@@ -145,7 +150,6 @@ class HostThread final : public Host {
     const std::scoped_lock lock(mutex_);
     return credentials_;
   }
-  // As a client of other hosts of a cluster.
   net::Credentials neighbour_credentials() const {
     const std::scoped_lock lock(mutex_);
     return neighbour_credentials_;
@@ -588,6 +592,8 @@ void HostThread::release(Id id, End how) {
   sessions_.fetch_sub(1);
   const auto link = peers_.find(port.link);
   if (link == peers_.end()) return;
+  // Those of a host that ends are noted, and are seen to when it is back: what they held is nobody's until then.
+  if (stop_ && link->second.cluster) return;
   if (how == End::is_dead && link->second.cluster)
     return condemn(link->second, port.session, std::move(port.clients));
   for (const std::uint32_t client : port.clients) let_go(link->second, port, client);
@@ -653,9 +659,9 @@ void HostThread::end_silent_ports() {
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::start(Options options) {
-  auto credentials = credentials_of(options, net::Credentials::End::server);
+  auto credentials = credentials_of(options);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
-  auto neighbour = credentials_of(options, net::Credentials::End::client);
+  auto neighbour = neighbour_credentials_of(options);
   if (!neighbour) return std::unexpected(std::move(neighbour.error()));
   if (options.listen.empty())
     return fail(Errc::invalid_argument, "listen", "an address to listen at is needed");

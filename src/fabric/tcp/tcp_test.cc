@@ -105,7 +105,7 @@ class AgentTest : public testing::Test {
                                 .host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
                                 .store = "store"};
     link_ = remote::Link::open(target).value();
-    stream_ = link_->join().value().stream;
+    stream_ = link_->join({}).value().stream;
     fabric_ = remote::RemoteFabric::attach(target).value();
   }
 
@@ -138,7 +138,7 @@ TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
       operation(fetch_add, 0, 0, 0, std::string(8, '\0')),
   };
   for (const std::string& each : wrong) {
-    auto stream = link_->join().value().stream;
+    auto stream = link_->join({}).value().stream;
     send_all(*stream, each);
     EXPECT_TRUE(is_closed(*stream));
     EXPECT_TRUE(serves_others());
@@ -148,7 +148,7 @@ TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
 TEST_F(AgentTest, NoiseEndsTheConnectionOrTouchesOnlyWhatIsThere) {
   base::Random random(base::system_seed());
   for (int i = 0; i < 100; ++i) {
-    auto stream = link_->join().value().stream;
+    auto stream = link_->join({}).value().stream;
     std::string noise(random.below(2'000) + 16, '\0');
     for (char& c : noise) c = static_cast<char>(random.next());
     // Often something that begins well.
@@ -242,7 +242,7 @@ class LyingHost {
       const auto hello = messages->wait_next(in_seconds(5));
       if (!hello) continue;
       const std::string theirs = net::text_of(*hello, "nonce");
-      const auto said = messages->ask({{"protocol", 1}, {"nonce", mine}}, in_seconds(5));
+      const auto said = messages->ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5));
       if (!said) continue;
       if (said->contains("join")) {
         std::ignore = messages->say({{"port", 1}});

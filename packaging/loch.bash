@@ -2,7 +2,7 @@
 
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm gc check doctor bench"
-  local globals="--directory --from --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
+  local globals="--directory --from --placement --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
   local -a directory=()
@@ -21,7 +21,7 @@ _loch() {
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
-      --from | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
+      --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
         --candidates | --max-bytes | --expiry | --mode | --group | --atomics) skip=1 ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=$word; else ((positionals++)); fi ;;
@@ -32,6 +32,10 @@ _loch() {
   case $previous in
     -d | --directory)
       mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      return
+      ;;
+    --placement)
+      mapfile -t COMPREPLY < <(compgen -W "local spread by-key" -- "$current")
       return
       ;;
     -f | --file | --key-file | --tls-authority | --tls-certificate | --tls-key)

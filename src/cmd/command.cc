@@ -60,6 +60,14 @@ Options Context::options(Work work) const {
   options.tls_certificate = globals.tls_certificate;
   options.tls_key = globals.tls_key;
   options.timeout = globals.timeout.value_or(timeout_of(work));
+  if (globals.placement == "spread") {
+    options.placement = Placement::spread;
+  } else if (globals.placement == "by-key") {
+    options.placement = Placement::by_key;
+  } else if (!globals.placement.empty() && globals.placement != "local") {
+    options.placement = Placement::node;
+    options.placement_node = globals.placement;
+  }
   return options;
 }
 

@@ -38,6 +38,7 @@ enum class Exit : std::uint8_t {
 struct Globals {
   std::string directory = "/dev/shm";
   std::string source_address;
+  std::string placement;
   std::string key_file;
   std::string tls_authority;
   std::string tls_certificate;

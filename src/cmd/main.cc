@@ -16,7 +16,9 @@ constexpr const char* description =
 
 constexpr const char* footer =
     "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere,\n"
-    "'verbs://host/sessions' (RDMA) or 'tcp://host:port/sessions' on another host, where lochd runs.\n"
+    "'verbs://host/sessions' (RDMA) or 'tcp://host:port/sessions' on another host, where lochd runs,\n"
+    "'tcp://host,host/sessions' on the hosts of a cluster, of which the first that answers knows the "
+    "others.\n"
     "Exit codes:\n"
     "  0  ok\n"
     "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
@@ -49,6 +51,11 @@ void add_globals(CLI::App& app, Context& context) {
                  "The address of this host to go to another from, which chooses the network device")
       ->type_name("ADDRESS")
       ->envname("LOCH_FROM");
+  app.add_option(
+         "--placement", context.globals.placement,
+         "In a cluster, where new items are put: local (unless told), spread, by-key, or a node's name")
+      ->type_name("WHERE")
+      ->envname("LOCH_PLACEMENT");
   app.add_option("--key-file", context.globals.key_file, "The key of the other host's lochd")
       ->type_name("FILE")
       ->envname("LOCH_KEY_FILE");

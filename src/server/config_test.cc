@@ -81,6 +81,10 @@ max_mib = 64
 expiry_ms = 500
 [[store]]
 name = "other"
+cluster = true
+[cluster]
+coordinator = "file:/etc/loch/cluster.toml"
+node = "a"
 )");
   ASSERT_TRUE(config.has_value()) << config.error().message();
   EXPECT_EQ(config->listen.at(1).text(), "[::1]:2");
@@ -100,6 +104,16 @@ name = "other"
   EXPECT_EQ(config->stores[0].expiry->count(), 500);
   EXPECT_EQ(config->stores[1].name, "other");
   EXPECT_FALSE(config->stores[1].max_bytes.has_value());
+  EXPECT_FALSE(config->stores[0].of_cluster);
+  EXPECT_TRUE(config->stores[1].of_cluster);
+  EXPECT_EQ(config->cluster->coordinator, "file:/etc/loch/cluster.toml");
+  EXPECT_EQ(config->cluster->node, "a");
+}
+
+TEST_F(ConfigTest, AStoreOfAClusterNeedsOne) {
+  EXPECT_NE(error_of("[[store]]\nname = \"s\"\ncluster = true\n").find("there is no [cluster]"),
+            std::string::npos);
+  EXPECT_NE(error_of("[cluster]\nnode = \"a\"\n").find("'coordinator'"), std::string::npos);
 }
 
 TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {

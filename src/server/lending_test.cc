@@ -398,7 +398,8 @@ TEST_F(LendingTest, WhatALinkAsksForIsLookedAt) {
   start();
   auto peer = raw();
   const std::string mine(32, 'a');
-  const auto hello = peer.ask({{"protocol", fabric::remote::protocol_version}, {"nonce", mine}}, soon()).value();
+  const auto hello =
+      peer.ask({{"protocol", fabric::remote::protocol_version}, {"nonce", mine}}, soon()).value();
   const std::string theirs = net::text_of(hello, "nonce");
   const auto opened =
       peer.ask({{"open", "store"}, {"proof", net::proof(net::no_key(), {"open", theirs, mine, "store"})}},

@@ -1,9 +1,13 @@
 // The real lochd as a process, and the real loch as its client.
+#include <array>
 #include <csignal>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <memory>
 #include <sys/stat.h>
+#include <vector>
 
+#include "net/socket.h"
 #include "tests/cli/run.h"
 
 namespace loch::cli {
@@ -92,6 +96,85 @@ TEST_F(Lochd, LendsOverRdmaOnlyIfItIsToldToAndCan) {
   EXPECT_EQ(by_tcp.exit_code, 3);
   EXPECT_THAT(by_tcp.err, HasSubstr("open it as verbs://127.0.0.1:" + port_ + "/far"));
   EXPECT_EQ(loch({"create", "--atomics", "somebody", "other"}).exit_code, 2);
+}
+
+// Three of them lend one store, whose list names them.
+class LochdCluster : public CliTest {
+ protected:
+  void SetUp() override {
+    std::string list;
+    for (const char* name : {"a", "b", "c"}) {
+      const auto port = net::listen({.host = "127.0.0.1", .port = "0"}).value().port;
+      ports_.push_back(std::to_string(port));
+      list += fmt::format("[[node]]\nname = \"{}\"\naddress = \"127.0.0.1:{}\"\n", name, port);
+      hosts_ += fmt::format("{}127.0.0.1:{}", hosts_.empty() ? "" : ",", port);
+    }
+    list_ = write_file("cluster.toml", list);
+    for (std::size_t i = 0; i < ports_.size(); ++i) start(i);
+  }
+  void start(std::size_t i) {
+    const char name = static_cast<char>('a' + i);
+    const std::string stores = fmt::format("{}/{}", folder(), name);
+    ::mkdir(stores.c_str(), 0700);
+    const std::string config =
+        write_file(fmt::format("{}.toml", name),
+                   fmt::format("listen = [\"127.0.0.1:{}\"]\ndirectory = \"{}\"\nkey_file = \"{}\"\n"
+                               "[cluster]\ncoordinator = \"file:{}\"\nnode = \"{}\"\n"
+                               "[[store]]\nname = \"s\"\ncluster = true\n",
+                               ports_[i], stores, key_file(), list_, name));
+    lochds_[i] = std::make_unique<Running>(Arguments{"--config", config}, true, LOCHD_PROGRAM);
+    ASSERT_TRUE(lochds_[i]->await("lends the stores in")) << lochds_[i]->output();
+  }
+  [[nodiscard]] std::string key_file() const {
+    const std::string path = write_file("key", "a key that all of them know");
+    ::chmod(path.c_str(), 0600);
+    return path;
+  }
+  [[nodiscard]] Arguments with_key(Arguments arguments) const {
+    arguments.insert(arguments.begin(), {"--key-file", key_file()});
+    return arguments;
+  }
+  [[nodiscard]] std::string url() const { return "tcp://" + hosts_ + "/s"; }
+
+  std::vector<std::string> ports_;
+  std::string hosts_;
+  std::string list_;
+  std::array<std::unique_ptr<Running>, 3> lochds_;
+};
+
+TEST_F(LochdCluster, LendsOneStoreAndOutlivesOneOfItsHosts) {
+  std::string items;
+  for (int i = 0; i < 24; ++i) items += fmt::format("key{}\tvalue{}\n", i, i);
+  ok(with_key({"--placement", "by-key", "load", url(), write_file("items.tsv", items)}));
+  EXPECT_EQ(ok(with_key({"count", url()})), "24\n");
+  EXPECT_EQ(ok(with_key({"get", "tcp://127.0.0.1:" + ports_[2] + "/s", "key17"})), "value17");
+  EXPECT_EQ(loch({"get", url(), "key17"}).exit_code, 3) << "without the key";
+
+  lochds_[1]->send_signal(SIGKILL);
+  lochds_[1]->wait();
+  int there = 0;
+  for (int i = 0; i < 24; ++i) {
+    const Outcome got = loch(with_key({"get", url(), fmt::format("key{}", i)}));
+    there += got.exit_code == 0 ? 1 : 0;
+    if (got.exit_code == 0) {
+      EXPECT_EQ(got.out, fmt::format("value{}", i));
+    } else {
+      EXPECT_EQ(got.exit_code, 1);
+      EXPECT_THAT(got.err, HasSubstr("can not be reached now"));
+    }
+  }
+  EXPECT_GT(there, 8);
+  EXPECT_LT(there, 24);
+
+  start(1);
+  for (int i = 0; i < 24; ++i)
+    EXPECT_EQ(ok(with_key({"get", url(), fmt::format("key{}", i)})), fmt::format("value{}", i));
+  ok(with_key({"gc", url()}));
+  ok(with_key({"check", url()}));
+  for (const auto& lochd : lochds_) {
+    lochd->send_signal(SIGTERM);
+    EXPECT_EQ(lochd->wait(), 0) << lochd->output();
+  }
 }
 
 TEST_F(Lochd, ComesBackAfterItWasKilled) {

@@ -592,7 +592,8 @@ void HostThread::release(Id id, End how) {
   sessions_.fetch_sub(1);
   const auto link = peers_.find(port.link);
   if (link == peers_.end()) return;
-  // Those of a host that ends are noted, and are seen to when it is back: what they held is nobody's until then.
+  // Those of a host that ends are noted, and are seen to when it is back: what they held is nobody's until
+  // then.
   if (stop_ && link->second.cluster) return;
   if (how == End::is_dead && link->second.cluster)
     return condemn(link->second, port.session, std::move(port.clients));

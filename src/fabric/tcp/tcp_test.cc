@@ -242,7 +242,8 @@ class LyingHost {
       const auto hello = messages->wait_next(in_seconds(5));
       if (!hello) continue;
       const std::string theirs = net::text_of(*hello, "nonce");
-      const auto said = messages->ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5));
+      const auto said =
+          messages->ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5));
       if (!said) continue;
       if (said->contains("join")) {
         std::ignore = messages->say({{"port", 1}});

@@ -35,6 +35,8 @@
 
 namespace loch::hash {
 
+class Shards;
+
 struct TableOptions {
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <fmt/format.h>
+#include <optional>
 #include <utility>
 
 #include "fabric/cluster/cluster_port.h"
@@ -54,7 +55,7 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
   for (std::uint32_t node = 0; node < hosts.size(); ++node)
     threads.emplace_back([&hosts, &fabric, node] { hosts[node] = fabric->reach(node); });
   for (std::thread& thread : threads) thread.join();
-  const Error* why = nullptr;
+  std::optional<Error> why;
   bool any = false;
   for (std::uint32_t node = 0; node < hosts.size(); ++node) {
     if (hosts[node]) {
@@ -63,7 +64,7 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
       any = true;
       continue;
     }
-    why = &hosts[node].error();
+    why = hosts[node].error();
     if (why->code != Errc::unavailable && why->code != Errc::timed_out) return std::unexpected(*why);
     fabric->lose(node, *why);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/format.h>
 #include <utility>
 
 #include "coro/scope.h"
@@ -42,8 +43,7 @@ Result<std::unique_ptr<Attachment>> Attachment::open(std::shared_ptr<StoreMemory
 coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   const auto count = static_cast<std::uint32_t>(region_map().nodes.size());
   if (count == 1) co_return std::vector<std::uint32_t>{0};
-  std::vector<std::vector<std::uint64_t>> words(count);  // what each says of all
-  std::vector<std::uint32_t> found;
+  std::vector<std::vector<std::uint64_t>> words(count);  // what each says of all; empty: not reached
   std::optional<Error> unreached;
   for (std::uint32_t node = 0; node < count; ++node) {
     const fabric::Address at{region_map().nodes[node].control, incarnations_offset};
@@ -51,37 +51,53 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
     if (!bytes && (bytes.error().code != Errc::unavailable || has_failed()))
       co_return std::unexpected(bytes.error());
     if (!bytes) {
-      if (!unreached) unreached = bytes.error();
+      unreached = bytes.error();
       continue;
     }
     words[node].resize(count);
     std::memcpy(words[node].data(), bytes->data(), bytes->size());
-    bool all_agree = true;
-    for (const std::uint32_t other : found) {
-      for (const auto [a, b] : {std::pair(node, other), std::pair(other, node)}) {
-        const auto agrees = co_await agree(a, b, words.data());
-        if (!agrees) co_return std::unexpected(agrees.error());
-        all_agree = all_agree && *agrees;
-      }
-    }
-    if (all_agree) found.push_back(node);
   }
-  if (found.empty()) co_return std::unexpected(std::move(*unreached));
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t node = 0; node < count; ++node) {
+    if (is_known_by_all(node, words)) found.push_back(node);
+  }
+  if (found.empty()) {
+    if (unreached) co_return std::unexpected(std::move(*unreached));
+    co_return fail(Errc::unavailable, "open",
+                   fmt::format("{}: no host has the memory that the others know it by; make the store anew",
+                               memory_->fabric().location()));
+  }
+  for (const std::uint32_t by : found) {
+    for (const std::uint32_t of : found) {
+      if (auto said = co_await introduce(by, of, words[of][of], words[by][of]); !said)
+        co_return std::unexpected(std::move(said.error()));
+    }
+  }
   co_return found;
 }
 
-// Whether what node `a` has of node `b` is of b's present incarnation; from now on it is, if it has nothing.
-coro::Task<Result<bool>> Attachment::agree(std::uint32_t a, std::uint32_t b,
-                                           const std::vector<std::uint64_t>* words) {
-  const std::uint64_t is = words[b][b];
-  std::uint64_t known = words[a][b];
-  if (known == 0) {
-    const fabric::Address at{region_map().nodes[a].control, incarnations_offset + b * sizeof(std::uint64_t)};
-    const auto before = co_await endpoint_->compare_swap(at, 0, is);
-    if (!before) co_return std::unexpected(before.error());
-    known = *before == 0 ? is : *before;
+// Whether no node that is reached knows another incarnation of this one; and of those that are not reached,
+// each has met it, so that it may not be the one that lost its memory.
+bool Attachment::is_known_by_all(std::uint32_t node, const std::vector<std::vector<std::uint64_t>>& words) {
+  if (words[node].empty()) return false;
+  for (std::uint32_t other = 0; other < words.size(); ++other) {
+    if (other == node) continue;
+    const bool is_reached = !words[other].empty();
+    if (!is_reached && words[node][other] == 0) return false;
+    if (is_reached && words[other][node] != 0 && words[other][node] != words[node][node]) return false;
   }
-  co_return known == is;
+  return true;
+}
+
+// Node `by` knows from now on which incarnation node `of` is of.
+coro::Task<Result<void>> Attachment::introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
+                                               std::uint64_t known) {
+  if (known == is) co_return Result<void>{};
+  const fabric::Address at{region_map().nodes[by].control, incarnations_offset + of * sizeof(std::uint64_t)};
+  const auto before = co_await endpoint_->compare_swap(at, 0, is);
+  if (!before) co_return std::unexpected(before.error());
+  if (*before == 0 || *before == is) co_return Result<void>{};
+  co_return fail(Errc::unavailable, "open", "a host came back as another one meanwhile; try again");
 }
 
 Attachment::~Attachment() {

@@ -147,7 +147,9 @@ class Attachment {
   coro::Task<Result<std::vector<std::uint32_t>>> find_nodes();
   // By index in nodes_.
   coro::Task<void> refresh_each(std::vector<Result<void>>* outcomes);
-  coro::Task<Result<bool>> agree(std::uint32_t a, std::uint32_t b, const std::vector<std::uint64_t>* words);
+  static bool is_known_by_all(std::uint32_t node, const std::vector<std::vector<std::uint64_t>>& words);
+  coro::Task<Result<void>> introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
+                                     std::uint64_t known);
   [[nodiscard]] bool all_may_act();
   // Index in nodes_.
   [[nodiscard]] std::size_t place(std::uint32_t home);

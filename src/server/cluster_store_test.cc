@@ -20,6 +20,7 @@
 #include "net/credentials.h"
 #include "server/keeper.h"
 #include "server/member.h"
+#include "server/neighbours.h"
 
 namespace loch::server {
 namespace {
@@ -82,8 +83,12 @@ class Node {
          .silence_max_ns = silence_max_ns});
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
+    if (!sees_its_neighbours) return;
+    neighbours_ = std::make_unique<Neighbours>(
+        Neighbours::Options{.here = access, .others = {}, .stores = {store_name}}, *member_, *host_);
   }
   void stop() {
+    neighbours_.reset();
     host_.reset();
     keeper_.reset();
     member_.reset();
@@ -99,6 +104,7 @@ class Node {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] fabric::Host& host() { return *host_; }
   base::Nanos silence_max_ns = 10 * base::second_ns;
+  bool sees_its_neighbours = false;
   Config& config() { return config_; }
 
  private:
@@ -108,6 +114,7 @@ class Node {
   std::unique_ptr<Member> member_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<fabric::Host> host_;
+  std::unique_ptr<Neighbours> neighbours_;
 };
 
 class ClusterStore : public testing::Test {
@@ -265,16 +272,18 @@ TEST_F(ClusterStore, AHostThatDiesMakesItsOwnKeysUnavailable) {
 }
 
 // Its memory is gone, and what the others have of it says nothing any more.
-TEST_F(ClusterStore, AHostThatLostItsMemoryIsNotTakenForTheOneItWas) {
+class LostMemory : public ClusterStore, public testing::WithParamInterface<std::size_t> {};
+
+TEST_P(LostMemory, AHostWithoutItIsNotTakenForTheOneItWas) {
   add_nodes(3);
   start_all();
   {
     auto store = open(put_at(Placement::spread)).value();
     fill(store, 100);
   }
-  nodes_[2]->stop();
-  nodes_[2]->lose_memory();
-  nodes_[2]->start();
+  nodes_[GetParam()]->stop();
+  nodes_[GetParam()]->lose_memory();
+  nodes_[GetParam()]->start();
   auto store = open().value();
   int unavailable = 0;
   for (int i = 0; i < 100; ++i) {
@@ -287,11 +296,56 @@ TEST_F(ClusterStore, AHostThatLostItsMemoryIsNotTakenForTheOneItWas) {
     }
   }
   EXPECT_GT(unavailable, 30);
+  // Also not while those that could tell are away.
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (i != GetParam()) nodes_[i]->stop();
+  }
+  EXPECT_EQ(open().error().code, Errc::unavailable);
+}
+INSTANTIATE_TEST_SUITE_P(Nodes, LostMemory, testing::Values(0, 1, 2));
+
+// The others forget what it had, and it serves again.
+TEST_P(LostMemory, AHostWithoutItServesAgainWhenTheOthersHaveForgotten) {
+  add_nodes(3);
+  for (const auto& node : nodes_) node->sees_its_neighbours = true;
+  start_all();
+  constexpr int count = 200;
+  auto store = open(put_at(Placement::spread)).value();
+  fill(store, count);
+  nodes_[GetParam()]->stop();
+  nodes_[GetParam()]->lose_memory();
+  nodes_[GetParam()]->start();
+  ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
+  int lost = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto got = store.get(key(i));
+    if (got) {
+      EXPECT_EQ(*got, value(i));
+      continue;
+    }
+    EXPECT_EQ(got.error().code, Errc::not_found) << got.error().message();
+    ++lost;
+  }
+  EXPECT_GT(lost, count / 4);
+  EXPECT_LT(lost, count * 3 / 4);
+  EXPECT_EQ(store.count().value(), static_cast<std::uint64_t>(count - lost));
+  for (int i = 0; i < count; ++i) {
+    const auto put = store.put(key(i), value(i + 1));
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+  }
+  EXPECT_EQ(store.count().value(), std::uint64_t{count});
+  // What was named by the index that is lost is nobody's any more.
+  ASSERT_TRUE(store.collect().has_value());
+  const auto report = store.check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->items_corrupt + report->slots_corrupt + report->items_unaccounted, 0U)
+      << testing::PrintToString(report->findings);
 }
 
 TEST_F(ClusterStore, OneHostOfTheListIsEnoughToFindTheOthers) {
   add_nodes(3);
   start_all();
+  EXPECT_TRUE(open().has_value());  // all of them have met
   nodes_[0]->stop();
   auto store = open().value();  // whose URL names the dead one first
   int done = 0;

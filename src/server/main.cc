@@ -21,6 +21,7 @@
 #include "server/keeper.h"
 #include "server/member.h"
 #include "server/metrics.h"
+#include "server/neighbours.h"
 
 namespace loch::server {
 namespace {
@@ -189,6 +190,15 @@ Exit run(const Arguments& arguments) {
        .connections_max = config->connections_max,
        .log = log_of_host});
   if (!host) return complain(host.error(), failed);
+  std::unique_ptr<Neighbours> neighbours;
+  if (*member != nullptr) {
+    neighbours = std::make_unique<Neighbours>(
+        Neighbours::Options{.here = access_of(*config),
+                            .others = {.key_file = config->key_file, .tls = config->tls},
+                            .stores = (*member)->stores(),
+                            .log = [](const std::string& text) { spdlog::warn(text); }},
+        **member, **host);
+  }
   std::unique_ptr<Metrics> metrics;
   if (config->metrics) {
     auto started = Metrics::start(*config->metrics, **host, keeper);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fabric/fabric.h"
 #include "fabric/host.h"
@@ -26,6 +27,8 @@ class Member {
   [[nodiscard]] std::optional<fabric::Host::Options::Cluster> cluster_of(const std::string& store) const;
   [[nodiscard]] std::optional<std::uint32_t> node_of(const std::string& store) const;
 
+  // Those of the cluster that this host has a part of.
+  [[nodiscard]] std::vector<std::string> stores() const { return {stores_.begin(), stores_.end()}; }
   [[nodiscard]] const fabric::ClusterMap& map() const { return map_; }
   [[nodiscard]] std::uint32_t node() const { return node_; }
 

@@ -1,10 +1,13 @@
 // The real lochd as a process, and the real loch as its client.
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <memory>
 #include <sys/stat.h>
+#include <thread>
 #include <vector>
 
 #include "net/socket.h"
@@ -175,6 +178,30 @@ TEST_F(LochdCluster, LendsOneStoreAndOutlivesOneOfItsHosts) {
     lochd->send_signal(SIGTERM);
     EXPECT_EQ(lochd->wait(), 0) << lochd->output();
   }
+}
+
+TEST_F(LochdCluster, GoesOnWithoutWhatAHostHasLost) {
+  std::string items;
+  for (int i = 0; i < 24; ++i) items += fmt::format("key{}\tvalue{}\n", i, i);
+  ok(with_key({"--placement", "spread", "load", url(), write_file("items.tsv", items)}));
+  lochds_[1]->send_signal(SIGKILL);
+  lochds_[1]->wait();
+  std::filesystem::remove_all(folder() + "/b/loch.s");
+  start(1);
+  Outcome counted;
+  for (int i = 0; i < 100; ++i) {
+    counted = loch(with_key({"count", url()}));
+    if (counted.exit_code == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  ASSERT_EQ(counted.exit_code, 0) << counted.err;
+  EXPECT_GT(std::stoi(counted.out), 0);
+  EXPECT_LT(std::stoi(counted.out), 24);
+  ASSERT_TRUE(lochds_[0]->await("'b' came back without its memory")) << lochds_[0]->output();
+  ok(with_key({"load", url(), write_file("items.tsv", items)}));
+  EXPECT_EQ(ok(with_key({"count", url()})), "24\n");
+  ok(with_key({"gc", url()}));
+  ok(with_key({"check", url()}));
 }
 
 TEST_F(Lochd, ComesBackAfterItWasKilled) {

@@ -56,19 +56,20 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
     threads.emplace_back([&hosts, &fabric, node] { hosts[node] = fabric->reach(node); });
   for (std::thread& thread : threads) thread.join();
   std::optional<Error> why;
-  bool any = false;
+  std::vector<std::uint32_t> lost;
   for (std::uint32_t node = 0; node < hosts.size(); ++node) {
     if (hosts[node]) {
       fabric->atomics_ = (*hosts[node])->atomics();
       fabric->nodes_[node].host = std::move(hosts[node]);
-      any = true;
       continue;
     }
     why = hosts[node].error();
     if (why->code != Errc::unavailable && why->code != Errc::timed_out) return std::unexpected(*why);
-    fabric->lose(node, *why);
+    lost.push_back(node);
   }
-  if (!any) return std::unexpected(*why);
+  if (lost.size() == hosts.size()) return std::unexpected(*why);
+  // Last: a thread begins to look for them.
+  for (const std::uint32_t node : lost) fabric->lose(node, hosts[node].error());
   return fabric;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
 #include <map>
@@ -126,6 +127,17 @@ class HostThread final : public Host {
             .sends = agent.sends};
   }
 
+  void pause(const std::string& store) override {
+    std::unique_lock lock(mutex_);
+    paused_[store] = false;
+    wake();
+    paused_changed_.wait(lock, [&] { return paused_[store] || stop_; });
+  }
+  void resume(const std::string& store) override {
+    const std::scoped_lock lock(mutex_);
+    paused_.erase(store);
+  }
+
   Result<void> reload() override {
     auto credentials = credentials_of(options_);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
@@ -197,12 +209,19 @@ class HostThread final : public Host {
   void condemn_those_of_before(const Peer& link);
   void pardon(Id condemned);
   void end_silent_ports();
+  void end_those_of_paused_stores();
+  bool is_paused(const std::string& store) const {
+    const std::scoped_lock lock(mutex_);
+    return paused_.contains(store);
+  }
 
   const Options options_;
   mutable std::mutex mutex_;
   net::Credentials credentials_;
   net::Credentials neighbour_credentials_;
-  std::vector<Id> gone_;               // ports whose connection ended
+  std::vector<Id> gone_;                // ports whose connection ended
+  std::map<std::string, bool> paused_;  // stores; whether their sessions have ended
+  std::condition_variable paused_changed_;
   std::vector<Id> fenced_everywhere_;  // of those that are condemned
   const std::vector<net::Listener> listeners_;
   const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
@@ -282,6 +301,7 @@ void HostThread::run() {
       if (waits[before_listeners + i].revents != 0) accept_all(listeners_[i]);
     }
     end_silent_ports();
+    end_those_of_paused_stores();
   }
   while (!peers_.empty()) end_peer(peers_.begin()->first);
 }
@@ -458,6 +478,8 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
                   session.empty() ? "a session of a cluster says what its hosts know it by"
                                   : "the store is of no cluster");
   }
+  if (is_paused(link->second.store))
+    return refusal(Errc::unavailable, "the host sees to what another one has lost; try again");
   const Id port = next_id_++;
   if (!peer.messages.say({{"port", port}}) || peer.messages.has_unsent()) {
     return refuse(peer, Errc::unavailable, "it does not take what it asked for");
@@ -595,7 +617,8 @@ void HostThread::release(Id id, End how) {
   // Those of a host that ends are noted, and are seen to when it is back: what they held is nobody's until
   // then.
   if (stop_ && link->second.cluster) return;
-  if (how == End::is_dead && link->second.cluster)
+  // One that holds no number here has seen nothing here that it could rely on elsewhere.
+  if (how == End::is_dead && link->second.cluster && !port.clients.empty())
     return condemn(link->second, port.session, std::move(port.clients));
   for (const std::uint32_t client : port.clients) let_go(link->second, port, client);
 }
@@ -638,6 +661,27 @@ void HostThread::pardon(Id condemned) {
     way->release_presence(client);
   }
   condemned_.erase(found);
+}
+
+void HostThread::end_those_of_paused_stores() {
+  std::vector<std::string> stores;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [store, ended] : paused_) {
+      if (!ended) stores.push_back(store);
+    }
+  }
+  for (const std::string& store : stores) {
+    std::vector<Id> its_ports;
+    for (const auto& [id, port] : ports_) {
+      const auto link = peers_.find(port.link);
+      if (link == peers_.end() || link->second.store == store) its_ports.push_back(id);
+    }
+    for (const Id id : its_ports) end_port(id, End::is_dead);
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = paused_.find(store); found != paused_.end()) found->second = true;
+  }
+  if (!stores.empty()) paused_changed_.notify_all();
 }
 
 void HostThread::end_silent_ports() {

@@ -25,6 +25,8 @@ Result<std::shared_ptr<Link>> RemoteFabric::link() const {
     auto link = Link::open(target_);
     if (!link) return link;
     link_ = std::move(*link);
+    // What is there now may be another store.
+    for (auto& length : lengths_) length = 0;
   }
   return link_;
 }

@@ -59,7 +59,7 @@ class RemoteFabric final : public Fabric {
   const Atomics atomics_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Link> link_;
-  std::array<std::atomic<std::uint64_t>, region_count_max> lengths_{};
+  mutable std::array<std::atomic<std::uint64_t>, region_count_max> lengths_{};  // by its link
 };
 
 }  // namespace loch::fabric::remote

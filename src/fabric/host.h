@@ -68,8 +68,9 @@ class Host {
   // Any thread.
   [[nodiscard]] virtual Counts counts() const = 0;
   // Ends all sessions of a store of a cluster, and lets none begin until `resume`; when it returns, nothing
-  // that they posted here happens any more. Any thread but the host's.
-  virtual void pause(const std::string& store) = 0;
+  // that they posted here happens any more. Any thread but the host's. Errors: timed_out; then it is not
+  // paused.
+  virtual Result<void> pause(const std::string& store) = 0;
   virtual void resume(const std::string& store) = 0;
   // Reads the key and the certificates again; those who are connected stay. Errors: as start; then the old
   // ones are kept.

@@ -90,7 +90,7 @@ Result<void> Neighbours::renew(const std::string& store, const std::vector<std::
     const auto known = endpoint.run(read_word(&endpoint, incarnation_at(member_.node(), node)));
     if (!known) return std::unexpected(known.error());
     if (seen[node] == 0 || *known == 0 || *known == seen[node]) continue;
-    host_.pause(store);
+    if (auto paused = host_.pause(store); !paused) return paused;
     auto forgotten = forget(store, node, seen[node]);
     host_.resume(store);
     if (!forgotten) return forgotten;

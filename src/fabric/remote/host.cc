@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
@@ -127,11 +128,17 @@ class HostThread final : public Host {
             .sends = agent.sends};
   }
 
-  void pause(const std::string& store) override {
+  Result<void> pause(const std::string& store) override {
     std::unique_lock lock(mutex_);
     paused_[store] = false;
     wake();
-    paused_changed_.wait(lock, [&] { return paused_[store] || stop_; });
+    if (paused_changed_.wait_for(lock, std::chrono::nanoseconds(remote::answer_max_ns),
+                                 [&] { return paused_[store]; })) {
+      return {};
+    }
+    paused_.erase(store);
+    return fail(Errc::timed_out, "pause",
+                fmt::format("the sessions of {} have not ended in time; it is tried again", store));
   }
   void resume(const std::string& store) override {
     const std::scoped_lock lock(mutex_);

@@ -1,21 +1,15 @@
 #include "bench/network.h"
 
 #include <arpa/inet.h>
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sched.h>
-#include <string_view>
 #include <sys/socket.h>
-#include <unistd.h>
+#include <tuple>
 #include <utility>
-#include <vector>
 
-#include "bench/server_process.h"
+#include "base/file_descriptor.h"
 
 namespace loch::bench {
 namespace {
@@ -23,70 +17,25 @@ namespace {
 constexpr const char* address_of_servers = "192.0.2.1";  // of a block that is for documentation alone
 constexpr const char* address_of_clients = "192.0.2.2";
 constexpr const char* interface = "loch0";  // at both ends
-constexpr std::chrono::seconds command_timeout{10};
 
 std::unexpected<Error> network_failure(const char* step) {
   return fail(Errc::io, "bench", fmt::format("{}: {}", step, std::strerror(errno)));
 }
 
-base::FileDescriptor current_namespace() {
-  return base::FileDescriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-}
-
-// A new namespace, which the calling thread is in then.
-Result<base::FileDescriptor> enter_new() {
-  if (::unshare(CLONE_NEWNET) != 0) return network_failure("unshare");
-  auto made = current_namespace();
-  if (!made.is_open()) return network_failure("open /proc/thread-self/ns/net");
-  return made;
-}
-
-Result<void> enter(const base::FileDescriptor& which) {
-  if (::setns(which.get(), CLONE_NEWNET) != 0) return network_failure("setns");
-  return {};
-}
-
-class Ip {
- public:
-  static Result<Ip> make(std::string log) {
-    auto program = find_program("ip", "iproute2");
-    if (!program) return std::unexpected(std::move(program.error()));
-    return Ip(std::move(*program), std::move(log));
-  }
-
-  // In the calling thread's namespace.
-  Result<void> run(std::vector<std::string> words) const {
-    words.insert(words.begin(), program_);
-    return run_to_end(words, log_, command_timeout);
-  }
-  Result<void> raise(const char* address) const {
-    if (auto done = run({"address", "add", fmt::format("{}/30", address), "dev", interface}); !done)
-      return done;
-    return run({"link", "set", interface, "up"});
-  }
-
- private:
-  Ip(std::string program, std::string log) : program_(std::move(program)), log_(std::move(log)) {}
-
-  std::string program_;
-  std::string log_;
-};
-
 // The servers' namespace; the calling thread is in the clients' then.
-Result<base::FileDescriptor> make_namespaces(const std::string& log) {
+Result<NetworkNamespace> make_namespaces(const std::string& log) {
   const auto ip = Ip::make(log);
   if (!ip) return std::unexpected(ip.error());
-  auto servers = enter_new();
+  auto servers = NetworkNamespace::enter_new();
   if (!servers) return servers;
-  const auto clients = enter_new();
+  const auto clients = NetworkNamespace::enter_new();
   if (!clients) return std::unexpected(clients.error());
-  const std::string other_end = fmt::format("/proc/{}/fd/{}", getpid(), servers->get());
-  auto done =
-      ip->run({"link", "add", interface, "type", "veth", "peer", "name", interface, "netns", other_end});
-  if (done) done = ip->raise(address_of_clients);
-  if (done) done = enter(*servers);
-  if (done) done = ip->raise(address_of_servers);
-  if (done) done = enter(*clients);
+  auto done = ip->run(
+      {"link", "add", interface, "type", "veth", "peer", "name", interface, "netns", servers->path()});
+  if (done) done = ip->raise(interface, fmt::format("{}/30", address_of_clients));
+  if (done) done = servers->enter();
+  if (done) done = ip->raise(interface, fmt::format("{}/30", address_of_servers));
+  if (done) done = clients->enter();
   if (!done) return std::unexpected(std::move(done.error()));
   return servers;
 }
@@ -94,11 +43,11 @@ Result<base::FileDescriptor> make_namespaces(const std::string& log) {
 }  // namespace
 
 Network Network::make(const std::string& log) {
-  const auto before = current_namespace();
+  const auto before = NetworkNamespace::current();
   auto servers = make_namespaces(log);
   if (servers) return Network(std::move(*servers));
   // Left as it was found: where a namespace could be entered it can be left.
-  [[maybe_unused]] const auto back = enter(before);
+  if (before) std::ignore = before->enter();
   return Network(servers.error().detail);
 }
 

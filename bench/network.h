@@ -6,11 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <loch/error.h>
 
-#include "base/file_descriptor.h"
+#include "bench/namespaces.h"
 
 namespace loch::bench {
 
@@ -22,18 +23,18 @@ class Network {
   // Over loopback; `why_not` says why there are no namespaces.
   explicit Network(std::string why_not) : why_not_(std::move(why_not)) {}
 
-  [[nodiscard]] bool has_namespaces() const { return servers_.is_open(); }
+  [[nodiscard]] bool has_namespaces() const { return servers_.has_value(); }
   [[nodiscard]] std::string text() const;  // for people
   // A descriptor of the servers' namespace; -1 over loopback.
-  [[nodiscard]] int servers() const { return servers_.is_open() ? servers_.get() : -1; }
+  [[nodiscard]] int servers() const { return servers_ ? servers_->descriptor() : -1; }
   [[nodiscard]] std::string server_address() const;
   // One that nobody listened at a moment ago.
   [[nodiscard]] Result<std::uint16_t> free_port() const;
 
  private:
-  explicit Network(base::FileDescriptor servers) : servers_(std::move(servers)) {}
+  explicit Network(NetworkNamespace servers) : servers_(std::move(servers)) {}
 
-  base::FileDescriptor servers_;
+  std::optional<NetworkNamespace> servers_;
   std::string why_not_;
 };
 

@@ -78,6 +78,8 @@ class Subject {
 // Errors: invalid_argument when the data set is not for this subject, not_found when its server is not
 // installed.
 Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset);
+// A session of a store that is there.
+Result<std::unique_ptr<Session>> open_loch(const std::string& url, const Options& options);
 Result<std::unique_ptr<Subject>> make_lmdb(Place place, const Dataset& dataset);
 Result<std::unique_ptr<Subject>> make_redis(Place place, const Dataset& dataset);
 Result<std::unique_ptr<Subject>> make_memcached(Place place, const Dataset& dataset);

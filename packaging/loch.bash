@@ -1,7 +1,7 @@
 # bash completion for loch: commands, options, stores (of the directory in effect) and files.
 
 _loch() {
-  local commands="put get remove exists scan-all count load dump create ls stat inspect rm gc check doctor bench"
+  local commands="put get remove exists scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
   local globals="--directory --from --placement --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
@@ -22,9 +22,18 @@ _loch() {
         ;;
       --directory=*) directory=("$word") ;;
       --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
-        --candidates | --max-bytes | --expiry | --mode | --group | --atomics) skip=1 ;;
+        --candidates | --max-bytes | --expiry | --mode | --group | --atomics | \
+        --coordinator | --regions | --shards | --at-most) skip=1 ;;
       -*) ;;
-      *) if [[ -z $command ]]; then command=$word; else ((positionals++)); fi ;;
+      *)
+        if [[ -z $command ]]; then
+          command=$word
+        elif [[ $command == cluster ]]; then
+          command="cluster $word"
+        else
+          ((positionals++))
+        fi
+        ;;
     esac
   done
   [[ $command == bench ]] && return
@@ -51,7 +60,7 @@ _loch() {
       return
       ;;
     --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --candidates | --max-bytes | \
-      --expiry | --mode) return ;;
+      --expiry | --mode | --coordinator | --regions | --shards | --at-most) return ;;
   esac
 
   if [[ $current == -* ]]; then
@@ -68,10 +77,18 @@ _loch() {
       create) options="--candidates --max-bytes --expiry --mode --group --atomics --no-huge-pages" ;;
       ls) options="--long" ;;
       stat) options="--watch --times" ;;
+      cluster | "cluster status") options="--coordinator" ;;
+      "cluster add") options="--coordinator --regions --shards" ;;
+      "cluster drain") options="--coordinator --wait --at-most" ;;
+      "cluster remove") options="--coordinator --lost" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$options $globals" -- "$current")
   elif [[ -z $command ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+  elif [[ $command == cluster ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "status add drain remove" -- "$current")
+  elif [[ $command == cluster\ * ]]; then
+    return
   elif ((positionals == 0)) && [[ $command != ls && $command != doctor && $command != create ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)" -- "$current")
   elif ((positionals == 1)) && [[ $command == load || $command == dump ]]; then

@@ -96,7 +96,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
     crowd_list_ = folder_ / "crowd";
     std::ofstream list(crowd_list_);
     for (const std::string& key :
-         sim::crowded_keys(store().impl().memory().geometry(), "crowd-", crowd_.rows, crowd_.keys))
+         sim::crowded_keys(store().impl().memory()->geometry(), "crowd-", crowd_.rows, crowd_.keys))
       list << key << '\n';
   }
   histories_.push_back(folder_ / fmt::format("history-{}", client));
@@ -107,6 +107,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   add("url", spec.url.empty() ? url : spec.url);
   if (!spec.source_address.empty()) add("from", spec.source_address);
   if (spec.may_be_cut_off) arguments.emplace_back("--may-be-cut-off");
+  if (!spec.placement.empty()) add("placement", spec.placement);
   add("directory", folder_.string());
   add("history", histories_.back().string());
   add("client", client);
@@ -119,7 +120,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   add("mix", spec.mix);
   add("value-bytes", spec.value_bytes);
   add("value-bytes-max", std::max(spec.value_bytes, spec.value_bytes_max));
-  add("timeout-ms", operation_timeout.count());
+  add("timeout-ms", spec.timeout.count());
   add("expiry-ms", expiry.count());
   add("lives", spec.lives);
   add("life-us", spec.life_us);
@@ -186,6 +187,37 @@ std::chrono::microseconds StoreProcesses::random_time(std::chrono::microseconds 
   return std::chrono::microseconds(random_.below(static_cast<std::uint64_t>(max.count()) + 1));
 }
 
+void StoreProcesses::await_work(const Worker& worker) {
+  std::error_code none;  // until it has a history, its length is the largest there is
+  const auto written = [&] { return fs::file_size(worker.history, none) + 1; };
+  constexpr std::uintmax_t some_operations = 4'096;
+  const std::uintmax_t enough = written() + some_operations;
+  const auto deadline = Clock::now() + patience;
+  while (written() < enough) {
+    ASSERT_LT(Clock::now(), deadline) << worker.process.output();
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
+void StoreProcesses::await_answers(const Worker& worker, const std::vector<std::string>& keys,
+                                   std::uint64_t since_ns) {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    const auto history = sim::read_history(worker.history);
+    ASSERT_TRUE(history.has_value()) << history.error().detail;
+    std::set<std::string> missing(keys.begin(), keys.end());
+    for (const sim::Operation& operation : *history) {
+      const bool counts = operation.invoked_ns > since_ns && operation.outcome != sim::Outcome::unknown;
+      if (counts) missing.erase(operation.key);
+    }
+    if (missing.empty()) return;
+    ASSERT_LT(Clock::now(), deadline)
+        << "no answer about " << *missing.begin() << ", by " << worker.history.string() << '\n'
+        << worker.process.output();
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+}
+
 void StoreProcesses::expect_linearizable() {
   // A worker that was killed early has no history.
   std::erase_if(histories_, [](const fs::path& path) { return !fs::exists(path); });
@@ -196,6 +228,15 @@ void StoreProcesses::expect_linearizable() {
   history->insert(history->end(), own_history_.begin(), own_history_.end());
   std::set<std::string> keys;
   for (const sim::Operation& operation : *history) keys.insert(operation.key);
+  for (std::size_t i = 0, operations = history->size(); i < operations; ++i) {
+    const sim::Operation& write = (*history)[i];
+    if (write.written == sim::no_value || write.invoked_ns >= loss_.until_ns) continue;
+    history->push_back({.client = write.client,
+                        .key = write.key,
+                        .kind = sim::Kind::expire,
+                        .expected = write.written,
+                        .invoked_ns = std::max(write.invoked_ns, loss_.since_ns)});
+  }
 
   std::string value;
   for (const std::string& key : keys) {
@@ -247,6 +288,7 @@ void StoreProcesses::expect_memory_back() {
   EXPECT_EQ(*count, 0U);
   histories_.clear();
   own_history_.clear();
+  loss_ = {};
 
   // What this process itself is filling stays with it.
   Result<Info> info;

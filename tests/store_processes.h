@@ -29,6 +29,8 @@ struct WorkerSpec {
   std::string url{};             // empty: that of the test's own store
   std::string source_address{};  // of this host, to go to another from
   bool may_be_cut_off = false;   // from the store
+  std::string placement{};       // of new items in a store of a cluster; empty: as the library does
+  milliseconds timeout = operation_timeout;
   std::string key_prefix = "hot";
   std::uint64_t keys = 4;
   bool crowded = false;  // keys that are in each other's way in the index, instead
@@ -93,6 +95,17 @@ class StoreProcesses : public testing::Test {
   // (docs/memory.md, "Reuse"), then continues it.
   void continue_late(Worker& worker);
 
+  // Waits until a worker has gone on a bit.
+  static void await_work(const Worker& worker);
+  // Waits until a worker has had an answer about each of these keys, of a call later than `since_ns`.
+  static void await_answers(const Worker& worker, const std::vector<std::string>& keys,
+                            std::uint64_t since_ns);
+
+  // What was written before `until_ns` may be gone since `since_ns`, for its memory was lost.
+  void note_loss(std::uint64_t since_ns, std::uint64_t until_ns) {
+    loss_ = {.since_ns = since_ns, .until_ns = until_ns};
+  }
+
   // Once all workers have ended: reads every key, and checks the history of everybody.
   void expect_linearizable();
 
@@ -121,6 +134,10 @@ class StoreProcesses : public testing::Test {
   std::filesystem::path crowd_list_;
   std::vector<std::filesystem::path> histories_;
   std::vector<sim::Operation> own_history_;
+  struct Loss {
+    std::uint64_t since_ns = 0;
+    std::uint64_t until_ns = 0;
+  } loss_;
 };
 
 }  // namespace loch::tests

@@ -42,6 +42,7 @@ struct Arguments {
   std::string url = "shm://test";
   std::string directory;
   std::string source_address;
+  Placement placement = Placement::local;
   std::string history;
   std::string key_prefix = "hot";
   std::uint64_t keys = 4;
@@ -102,6 +103,7 @@ int live(const Arguments& arguments, const WorkloadOptions& workload) {
   Options options;
   options.directory = arguments.directory;
   options.source_address = arguments.source_address;
+  options.placement = arguments.placement;
   options.expiry = std::chrono::milliseconds(arguments.expiry_ms);
   options.timeout = std::chrono::milliseconds(arguments.timeout_ms);
   auto store = Store::open(arguments.url, options);
@@ -171,10 +173,14 @@ int run(int argc, char** argv) {
                                             {"insert-remove", Mix::insert_remove},
                                             {"displacing", Mix::displacing},
                                             {"replacing", Mix::replacing}};
+  const std::map<std::string, Placement> placements = {
+      {"local", Placement::local}, {"spread", Placement::spread}, {"by-key", Placement::by_key}};
   CLI::App app{"One client of a store, for the process tests"};
   app.add_option("--url", arguments.url)->capture_default_str();
   app.add_option("--directory", arguments.directory, "where the store's files are")->required();
   app.add_option("--from", arguments.source_address, "the address of this host to go to another from");
+  app.add_option("--placement", arguments.placement, "of new items, in a store of a cluster")
+      ->transform(CLI::CheckedTransformer(placements));
   app.add_flag("--may-be-cut-off", workload.may_be_cut_off, "from a store on another host");
   app.add_option("--history", arguments.history, "file to append the history to")->required();
   app.add_option("--client", workload.client, "number of this client, of no other one")->required();

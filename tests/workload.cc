@@ -179,6 +179,7 @@ Outcome Workload::outcome_of(const Error& error) {
     case Errc::invalid_argument:
     case Errc::incompatible:
     case Errc::permission:
+    case Errc::moved:
     case Errc::cancelled:
     case Errc::io:
       break;

@@ -72,7 +72,7 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
   // A session that has not used the keys knows none of their places.
   auto fresh = Store::open(arguments.url, options);
   if (!fresh) return std::unexpected(std::move(fresh.error()));
-  const auto fabric = store->impl().memory().shared_fabric();
+  const auto fabric = store->impl().memory()->shared_fabric();
   fabric::Endpoint endpoint(fabric, fabric->connect());
   std::uint64_t word = 0;
   std::vector<Row> rows;

@@ -102,9 +102,7 @@ class LochSubject final : public Subject {
 
  private:
   [[nodiscard]] Result<std::unique_ptr<Session>> open(const std::string& url) const {
-    auto store = Store::open(url, options_);
-    if (!store) return std::unexpected(std::move(store.error()));
-    return std::make_unique<LochSession>(std::move(*store), url, options_);
+    return open_loch(url, options_);
   }
 
   // lochd lends nothing beyond its own host without a key.
@@ -125,6 +123,12 @@ class LochSubject final : public Subject {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<Session>> open_loch(const std::string& url, const Options& options) {
+  auto store = Store::open(url, options);
+  if (!store) return std::unexpected(std::move(store.error()));
+  return std::make_unique<LochSession>(std::move(*store), url, options);
+}
 
 Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset) {
   if (place.network != nullptr && place.lochd.empty()) {

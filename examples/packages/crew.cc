@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <new>
 #include <poll.h>
 #include <random>
 #include <sys/mman.h>
@@ -14,36 +13,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <utility>
-
-#include "bench/clock.h"
 
 namespace loch::demo {
 namespace {
-
-constexpr int exit_failed = 1;
-
-// Runs one operation on the store, and notes its time.
-template <class Operation>
-auto timed(Slot& slot, Operation operation) {
-  const std::uint64_t before_ns = bench::now_ns();
-  auto result = operation();
-  const std::uint64_t after_ns = bench::now_ns();
-  slot.latency.record(after_ns - before_ns);
-  slot.ended_ns.store(after_ns, std::memory_order_relaxed);
-  return result;
-}
-
-// Opens the store for a process; says in the slot why not.
-std::optional<Store> open_store(const Scene& scene, Slot& slot) {
-  auto store = Store::open(scene.url, scene.options);
-  if (!store) {
-    slot.fail(store.error().message());
-    return std::nullopt;
-  }
-  slot.began_ns.store(bench::now_ns(), std::memory_order_relaxed);
-  return std::move(*store);
-}
 
 bool put_record(Store& store, Slot& slot, const Package& package) {
   const auto stored = timed(slot, [&] { return store.put(package.key, package.stanza); });
@@ -60,6 +32,16 @@ std::size_t part_index(std::size_t record, std::size_t records) {
 }
 
 }  // namespace
+
+std::optional<Store> open_store(const Scene& scene, Slot& slot) {
+  auto store = Store::open(scene.url, scene.options);
+  if (!store) {
+    slot.fail(store.error().message());
+    return std::nullopt;
+  }
+  slot.began_ns.store(bench::now_ns(), std::memory_order_relaxed);
+  return std::move(*store);
+}
 
 void Slot::fail(std::string_view what) {
   const std::size_t length = std::min(what.size(), error.size() - 1);
@@ -202,15 +184,12 @@ Result<int> Process::wait(std::chrono::milliseconds timeout) {
   }
 }
 
-void Unmap::operator()(Board* board) const {
-  board->~Board();
-  ::munmap(board, sizeof(Board));
+Result<void*> map_shared(std::size_t length_bytes) {
+  void* memory = ::mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return loch::fail(Errc::io, "mmap", std::strerror(errno));
+  return memory;
 }
 
-Result<SharedBoard> make_board() {
-  void* memory = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return loch::fail(Errc::io, "mmap", std::strerror(errno));
-  return SharedBoard(new (memory) Board());
-}
+void unmap_shared(void* memory, std::size_t length_bytes) { ::munmap(memory, length_bytes); }
 
 }  // namespace loch::demo

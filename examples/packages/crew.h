@@ -12,12 +12,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 
 #include <loch/loch.h>
 
+#include "bench/clock.h"
 #include "bench/histogram.h"
 #include "examples/packages/packages.h"
 
@@ -25,12 +29,15 @@ namespace loch::demo {
 
 inline constexpr std::size_t writer_count = 2;
 inline constexpr std::size_t slot_count = 6;
+// What a process of the demonstration returns when it said in its slot what went wrong.
+inline constexpr int exit_failed = 1;
 
 // What one process says. Written by it alone, read by others while it runs (the atomics) or when it has
 // ended.
 struct Slot {
-  std::atomic<std::uint64_t> operations{0};  // that found or stored a value
-  std::atomic<std::uint64_t> misses{0};      // reads of what nobody had stored yet
+  std::atomic<std::uint64_t> operations{0};   // that found or stored a value
+  std::atomic<std::uint64_t> misses{0};       // reads of what nobody had stored yet, or what was lost
+  std::atomic<std::uint64_t> unavailable{0};  // the host that has the record could not be reached
   std::atomic<std::uint64_t> began_ns{0};
   std::atomic<std::uint64_t> ended_ns{0};  // of its last operation
   bench::Histogram latency;
@@ -64,6 +71,20 @@ struct Scene {
   int half_done;  // a pipe's end: a writer that was told to says there when half of its part is stored
 };
 
+// Opens the store for a process; says in the slot why not.
+std::optional<Store> open_store(const Scene& scene, Slot& slot);
+
+// Runs one operation on the store, and notes its time.
+template <class Operation>
+auto timed(Slot& slot, Operation operation) {
+  const std::uint64_t before_ns = bench::now_ns();
+  auto result = operation();
+  const std::uint64_t after_ns = bench::now_ns();
+  slot.latency.record(after_ns - before_ns);
+  slot.ended_ns.store(after_ns, std::memory_order_relaxed);
+  return result;
+}
+
 // What the processes do; each returns an exit code, and says in its slot what went wrong.
 int write_records(const Scene& scene, Slot& slot, Part part, bool tell_half);  // from where the part stands
 int read_records(const Scene& scene, Slot& slot, std::uint64_t seed);          // until the board says stop
@@ -93,11 +114,39 @@ class Process {
   int handle_ = -1;  // a pidfd: readable when the process has ended
 };
 
-// A Board in memory that forked processes share.
-struct Unmap {
-  void operator()(Board* board) const;
+// Some Ts in memory that forked processes share.
+Result<void*> map_shared(std::size_t length_bytes);
+void unmap_shared(void* memory, std::size_t length_bytes);
+
+template <class T>
+class Shared {
+ public:
+  static Result<Shared> make(std::size_t count = 1) {
+    const auto memory = map_shared(count * sizeof(T));
+    if (!memory) return std::unexpected(memory.error());
+    Shared made(static_cast<T*>(*memory), count);
+    std::uninitialized_value_construct_n(made.first_, count);
+    return made;
+  }
+  Shared(Shared&& other) noexcept : first_(std::exchange(other.first_, nullptr)), count_(other.count_) {}
+  Shared& operator=(Shared&&) = delete;
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() {
+    if (first_ == nullptr) return;
+    std::destroy_n(first_, count_);
+    unmap_shared(first_, count_ * sizeof(T));
+  }
+
+  T& operator*() const { return *first_; }
+  T* operator->() const { return first_; }
+  [[nodiscard]] std::span<T> all() const { return {first_, count_}; }
+
+ private:
+  Shared(T* first, std::size_t count) : first_(first), count_(count) {}
+
+  T* first_;
+  std::size_t count_;
 };
-using SharedBoard = std::unique_ptr<Board, Unmap>;
-Result<SharedBoard> make_board();
 
 }  // namespace loch::demo

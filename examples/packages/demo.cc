@@ -2,7 +2,9 @@
 // read, kills one writer half way and restarts it, checks every record against the source, and prints what it
 // took.
 //
-// Exit codes: 0 done and everything was right, 1 failed, 2 usage.
+// With --cluster: cluster_demo.h.
+//
+// Exit codes: 0 done and everything was right, 1 failed, 2 usage, 3 there may be no hosts here (--cluster).
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
@@ -16,28 +18,16 @@
 #include "bench/interrupt.h"
 #include "bench/machine.h"
 #include "bench/temp_folder.h"
+#include "examples/packages/cluster_demo.h"
 #include "examples/packages/crew.h"
 #include "examples/packages/measure.h"
+#include "examples/packages/stage.h"
 #include "examples/packages/tables.h"
 
 namespace loch::demo {
 namespace {
 
-constexpr std::chrono::milliseconds step_timeout = std::chrono::seconds(60);
 constexpr const char* store_name = "packages";
-
-struct Settings {
-  std::string source;
-  std::string directory = "/dev/shm";
-  double seconds = 4;        // that the processes work together
-  double alone_seconds = 1;  // for each measurement of one process alone
-  bool peers = true;
-};
-
-void say(std::string_view text) {
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
-}
 
 // A pipe's reading end, on which a writer tells that half of its part is stored.
 Result<void> await_half(int reading_end, Process& writer, const Slot& slot) {
@@ -49,35 +39,6 @@ Result<void> await_half(int reading_end, Process& writer, const Slot& slot) {
   }
   writer.kill();
   return fail(Errc::timed_out, "writer", "half of the records were not stored in time");
-}
-
-Result<void> await_success(Process& process, const Slot& slot, const char* role) {
-  const auto code = process.wait(step_timeout);
-  if (!code) return std::unexpected(code.error());
-  if (*code != 0 || slot.error[0] != '\0') {
-    return fail(Errc::io, role, fmt::format("ended with {}: {}", *code, slot.error.data()));
-  }
-  return {};
-}
-
-// Waits until every record has been stored, then lets all go on until the time is over.
-Result<void> await_load(const Board& board, std::size_t records, std::chrono::steady_clock::time_point end) {
-  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
-  while (true) {
-    std::uint64_t acknowledged = 0;
-    for (const auto& count : board.acknowledged) acknowledged += count.load(std::memory_order_acquire);
-    for (const Slot& slot : board.slots) {
-      if (slot.error[0] != '\0') return fail(Errc::io, "load", slot.error.data());
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (acknowledged == records && now >= end) return {};
-    if (bench::interrupted()) return fail(Errc::cancelled, "load", "interrupted");
-    if (now >= deadline) {
-      return fail(Errc::timed_out, "load",
-                  fmt::format("{} of {} records were stored", acknowledged, records));
-    }
-    ::poll(nullptr, 0, 20);
-  }
 }
 
 // The whole of what the processes do together; fills the board.
@@ -127,40 +88,6 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   return together;
 }
 
-// Every record against the source, and nothing besides; then the store's own accounts.
-Result<void> check_everything(const Scene& scene) {
-  auto store = Store::open(scene.url, scene.options);
-  if (!store) return std::unexpected(store.error());
-  std::string value;
-  for (std::size_t i = 0; i < scene.packages.size(); ++i) {
-    const Package& package = scene.packages[i];
-    const auto got = store->get(package.key, value);
-    if (!got)
-      return fail(got.error().code, "check", fmt::format("{}: {}", package.key, got.error().message()));
-    if (value != package.stanza) return fail(Errc::corrupt, "check", package.key + " is not its source");
-  }
-  const auto count = store->count();
-  if (!count) return std::unexpected(count.error());
-  if (*count != scene.packages.size()) {
-    return fail(Errc::corrupt, "check", fmt::format("{} items instead of {}", *count, scene.packages.size()));
-  }
-  const auto collected = store->collect();
-  if (!collected) return std::unexpected(collected.error());
-  const auto report = store->check();
-  if (!report) return std::unexpected(report.error());
-  if (report->items_corrupt + report->slots_corrupt + report->items_unaccounted > 0) {
-    return fail(
-        Errc::corrupt, "check",
-        fmt::format("{} corrupt items, {} corrupt slots, {} items unaccounted for{}{}", report->items_corrupt,
-                    report->slots_corrupt, report->items_unaccounted, report->findings.empty() ? "" : "; ",
-                    report->findings.empty() ? "" : report->findings.front()));
-  }
-  say(fmt::format(
-      "all {} records equal their source, and there is nothing else; the store accounts for everything",
-      scene.packages.size()));
-  return {};
-}
-
 using MakeSubject = Result<std::unique_ptr<bench::Subject>> (*)(bench::Place, const bench::Dataset&);
 
 // Loch in a second store that one process fills, as the peers are filled; then the peers that are installed.
@@ -203,16 +130,13 @@ Result<Alone> run_alone(const Packages& packages, const std::string& folder, con
 Result<void> run_demo(const Settings& settings) {
   auto folder = bench::TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(folder.error());
-  auto text =
-      settings.source.empty() ? read_available_packages(folder->path()) : read_index_file(settings.source);
-  if (!text) return std::unexpected(text.error());
-  const Packages packages(std::move(*text));
-  if (packages.size() < writer_count)
-    return fail(Errc::not_found, "read", "there are no packages in the index");
+  const auto source = read_source(settings, folder->path());
+  if (!source) return std::unexpected(source.error());
+  const Packages& packages = **source;
   say(fmt::format("{} packages, {:.1f} MiB; into a fresh store in {}", packages.size(),
                   static_cast<double>(packages.bytes()) / (1 << 20), folder->path()));
 
-  auto board = make_board();
+  auto board = Shared<Board>::make();
   if (!board) return std::unexpected(board.error());
   std::array<int, 2> half{};
   if (::pipe2(half.data(), O_CLOEXEC) != 0) return fail(Errc::io, "pipe", std::strerror(errno));
@@ -240,6 +164,7 @@ Result<void> run_demo(const Settings& settings) {
 int run(int count, char** arguments) {
   Settings settings;
   bool no_peers = false;
+  bool cluster = false;
   CLI::App app(
       "Loads this machine's package index into Loch from several processes, kills one, checks everything.",
       "loch-demo");
@@ -255,6 +180,9 @@ int run(int count, char** arguments) {
       ->check(CLI::Range(0.01, 5.0))
       ->capture_default_str();
   app.add_flag("--no-peers", no_peers, "Do not measure Redis, memcached and LMDB");
+  app.add_flag("--cluster", cluster,
+               "Three hosts with a lochd each, on this machine, one of which is lost half way; needs root");
+  app.add_option("--lochd", settings.lochd, "The lochd to start, for --cluster")->check(CLI::ExistingFile);
   try {
     app.parse(count, arguments);
   } catch (const CLI::ParseError& error) {
@@ -263,10 +191,10 @@ int run(int count, char** arguments) {
   settings.peers = !no_peers;
   bench::catch_interrupts();
   ::signal(SIGPIPE, SIG_IGN);
-  if (const auto done = run_demo(settings); !done) {
+  if (const auto done = cluster ? run_cluster_demo(settings) : run_demo(settings); !done) {
     std::fflush(stdout);
     fmt::print(stderr, "loch-demo: {}\n", done.error().message());
-    return 1;
+    return done.error().code == Errc::permission ? 3 : 1;
   }
   return std::fflush(stdout) == 0 ? 0 : 1;
 }

@@ -18,12 +18,12 @@ std::uint64_t end_after(double seconds) {
   return bench::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
 }
 
-std::unexpected<Error> not_its_source(const bench::Subject& subject, const Package& package) {
+std::unexpected<Error> not_its_source(std::string_view subject, const Package& package) {
   return fail(Errc::corrupt, "measure",
-              fmt::format("{}: the value of {} is not its source", subject.name(), package.key));
+              fmt::format("{}: the value of {} is not its source", subject, package.key));
 }
 
-Result<bench::Histogram> measure_gets(const bench::Subject& subject, bench::Session& session,
+Result<bench::Histogram> measure_gets(std::string_view subject, bench::Session& session,
                                       const Packages& packages, double seconds) {
   bench::Histogram histogram;
   std::mt19937_64 random(1);
@@ -57,7 +57,7 @@ Result<bench::Histogram> measure_multi_gets(const bench::Subject& subject, bench
     for (std::size_t i = 0; i < batch; ++i) {
       if (!lookups[i].result) return std::unexpected(lookups[i].result.error());
       if (lookups[i].value != packages[records[i]].stanza)
-        return not_its_source(subject, packages[records[i]]);
+        return not_its_source(subject.name(), packages[records[i]]);
     }
   }
   return histogram;
@@ -100,7 +100,7 @@ Result<Measured> measure_session(bench::Subject& subject, bench::Session& sessio
   if (!memory) return std::unexpected(memory.error());
   const double above = static_cast<double>(memory->used_bytes) - static_cast<double>(packages.bytes());
   measured.overhead_bytes = above / static_cast<double>(packages.size());
-  auto gets = measure_gets(subject, session, packages, seconds);
+  auto gets = measure_gets(subject.name(), session, packages, seconds);
   if (!gets) return std::unexpected(gets.error());
   auto multi_gets = measure_multi_gets(subject, session, packages, seconds);
   if (!multi_gets) return std::unexpected(multi_gets.error());
@@ -133,6 +133,14 @@ Result<Measured> measure(bench::Subject& subject, const Packages& packages, doub
   }
   subject.stop();  // after its session
   return measured;
+}
+
+Result<OneAtATime> measure_one_at_a_time(bench::Session& session, const Packages& packages, double seconds) {
+  const auto gets = measure_gets("loch", session, packages, seconds);
+  if (!gets) return std::unexpected(gets.error());
+  const auto puts = measure_puts(session, packages, seconds);
+  if (!puts) return std::unexpected(puts.error());
+  return OneAtATime{.gets = *gets, .puts = *puts};
 }
 
 Result<MachineFloor> measure_floor(const std::string& folder, std::uint64_t bytes, std::size_t record_bytes,

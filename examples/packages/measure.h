@@ -29,6 +29,13 @@ struct Measured {
 // checks every value that is read. Errors: what the subject reports; corrupt if a value is not its source.
 Result<Measured> measure(bench::Subject& subject, const Packages& packages, double seconds);
 
+// The same of a store that is loaded already, without batches.
+struct OneAtATime {
+  bench::Histogram gets{};
+  bench::Histogram puts{};
+};
+Result<OneAtATime> measure_one_at_a_time(bench::Session& session, const Packages& packages, double seconds);
+
 // Medians: what one access to the machine's memory takes, over as much memory as the store has.
 struct MachineFloor {
   double read_ns = 0;       // an independent random read of 64 bytes

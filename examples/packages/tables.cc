@@ -13,23 +13,6 @@ using cmd::human_count;
 using cmd::human_rate;
 using cmd::Table;
 
-std::string microseconds(std::uint64_t ns) { return fmt::format("{:.1f}", static_cast<double>(ns) / 1000); }
-
-std::vector<std::string> process_row(const std::string& role, const Slot& slot) {
-  const std::uint64_t elapsed_ns = slot.ended_ns.load() - slot.began_ns.load();
-  const std::uint64_t operations = slot.operations.load() + slot.misses.load();
-  const double rate =
-      elapsed_ns == 0 ? 0 : static_cast<double>(operations) * 1e9 / static_cast<double>(elapsed_ns);
-  return {role,
-          human_count(operations),
-          human_rate(rate),
-          microseconds(slot.latency.quantile_ns(0.5)),
-          microseconds(slot.latency.quantile_ns(0.99)),
-          microseconds(slot.latency.max_ns())};
-}
-
-std::string times(double ratio) { return fmt::format("{:.{}f}x", ratio, ratio < 10 ? 1 : 0); }
-
 // One operation on all subjects: Loch's figures, and its median as a multiple of the floor's and below each
 // peer's.
 std::vector<std::string> operation_row(const Alone& alone, std::string name,
@@ -50,6 +33,28 @@ std::vector<std::string> operation_row(const Alone& alone, std::string name,
 }
 
 }  // namespace
+
+std::string microseconds(std::uint64_t ns) { return fmt::format("{:.1f}", static_cast<double>(ns) / 1000); }
+
+std::vector<std::string> process_row(const std::string& role, const Slot& slot) {
+  const std::uint64_t elapsed_ns = slot.ended_ns.load() - slot.began_ns.load();
+  const std::uint64_t operations = slot.operations.load() + slot.misses.load() + slot.unavailable.load();
+  const double rate =
+      elapsed_ns == 0 ? 0 : static_cast<double>(operations) * 1e9 / static_cast<double>(elapsed_ns);
+  return {role,
+          human_count(operations),
+          human_rate(rate),
+          microseconds(slot.latency.quantile_ns(0.5)),
+          microseconds(slot.latency.quantile_ns(0.99)),
+          microseconds(slot.latency.max_ns())};
+}
+
+std::string times(double ratio) { return fmt::format("{:.{}f}x", ratio, ratio < 10 ? 1 : 0); }
+
+std::string build_note(bool built_for_speed) {
+  return built_for_speed ? ""
+                         : "This build is for tests (sanitizers, or not optimized): its times say nothing.\n";
+}
 
 std::string together_text(const Board& board, const Together& together, std::size_t records) {
   Table table("lrrrrr");
@@ -96,9 +101,7 @@ std::string alone_text(const Alone& alone, const Packages& packages, const bench
     text += fmt::format(" {} {:.0f} B,", each.subject, each.overhead_bytes);
   text.back() = '\n';
   for (const std::string& note : alone.notes) text += note + "\n";
-  if (!built_for_speed)
-    text += "This build is for tests (sanitizers, or not optimized): its times say nothing.\n";
-  return text;
+  return text + build_note(built_for_speed);
 }
 
 }  // namespace loch::demo

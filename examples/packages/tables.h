@@ -11,7 +11,8 @@
 
 namespace loch::demo {
 
-// Which slot of the board is whose.
+// Which slot of the board is whose. On a cluster the second writer is not killed, the checker looks what is
+// there all the time, and the restarted one loads again what was lost.
 inline constexpr std::size_t writer_1_slot = 0;
 inline constexpr std::size_t killed_slot = 1;
 inline constexpr std::size_t checker_slot = 2;
@@ -28,6 +29,13 @@ struct Alone {
   std::vector<Measured> subjects;  // Loch first
   std::vector<std::string> notes;  // what was left out, and why
 };
+
+// Of a process, for a table with the columns: process, operations, rate, p50 us, p99 us, max us.
+std::vector<std::string> process_row(const std::string& role, const Slot& slot);
+std::string microseconds(std::uint64_t ns);
+std::string times(double ratio);  // "1.4x"
+// Under a table, if its times say nothing.
+std::string build_note(bool built_for_speed);
 
 std::string together_text(const Board& board, const Together& together, std::size_t records);
 std::string alone_text(const Alone& alone, const Packages& packages, const bench::Machine& machine,

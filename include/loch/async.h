@@ -9,7 +9,7 @@
 //
 // An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
 // passed to. Any number of calls may be under way; those that wait go on in `run` and `step`. Of a store on
-// another host, one whose calls fail with Errc::unavailable is over: open another.
+// another host, one whose calls fail with Errc::unavailable or Errc::moved is over: open another.
 #pragma once
 
 #include <memory>

@@ -225,7 +225,7 @@ class Store {
   Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
   Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
   Result<Version> replace(std::string_view key, std::string_view value,
-                          Version expected,  // changed, not_found
+                          Version expected,  // changed (also by a host that leaves a cluster), not_found
                           PutOptions options = {});
   Result<void> remove(std::string_view key);  // not_found
 

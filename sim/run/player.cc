@@ -28,6 +28,8 @@ std::optional<Outcome> outcome_of(Kind kind, const Result<void>& result) {
       return Outcome::changed;
     case Errc::no_space:
       return writes ? std::optional(Outcome::failed) : std::nullopt;
+    case Errc::moved:
+      return Outcome::failed;
     case Errc::timed_out:
     case Errc::unavailable:
       return writes ? Outcome::unknown : Outcome::failed;
@@ -106,7 +108,7 @@ void Player::fill() {
 }
 
 coro::Task<void> Player::play(Player* self) {
-  while (self->acts_left_ > 0) {
+  while (self->acts_left_ > 0 && !self->is_behind()) {
     --self->acts_left_;
     if (self->scene_.setup.think_max_ns != 0) {
       const base::Nanos wait = self->random_.below(self->scene_.setup.think_max_ns);
@@ -142,6 +144,7 @@ void Player::told(Recorder::Index asked, const Result<void>& result) {
   if (!result && result.error().code == Errc::corrupt && scene_.recorder.is_damaged(operation.key))
     outcome =
         operation.kind == Kind::get || operation.kind == Kind::exists ? Outcome::failed : Outcome::unknown;
+  if (outcome == Outcome::changed && scene_.has_copied) outcome = Outcome::failed;
   if (!outcome) {
     return scene_.fail_with(fmt::format("player {}: {} {}: {}", number_, name(operation.kind), operation.key,
                                         result.error().message()),

@@ -26,15 +26,21 @@ struct Scene {
   const Setup& setup;
   std::shared_ptr<fabric::sim::SimStore> store;
   std::vector<std::string> keys;
+  fabric::ClusterMap cluster{};     // as its coordinator has it; of a store of one host: nothing
   std::vector<std::string> kept{};  // never touched
   Recorder recorder{setup.tick_ns, setup.remote_chance != 0 ? setup.keeper_ns : 0};
-  std::uint64_t acts = 0;  // that have ended
+  std::uint64_t acts = 0;          // that have ended
+  bool has_copied = false;         // items of a node that was emptied: their versions are others then
+  base::Nanos time_astray_ns = 0;  // how far from its host's the time of a shard may have come by its moves
   std::uint64_t corrupt_reads = 0;
   std::string violation{};      // what was found wrong first
   std::string violation_key{};  // that it is about, if it is about one
   // Told what the players ask and learn of a key.
   std::function<void(const std::string& key, const std::string& what)> say{};
 
+  [[nodiscard]] memory::RegionMap region_map() const {
+    return setup.shards == 0 ? memory::RegionMap::of_one_host() : memory::RegionMap::of_cluster(cluster);
+  }
   [[nodiscard]] base::Nanos now() const { return store->simulation().now(); }
   void let_pass(base::Nanos wait_ns) const { store->simulation().run_until(now() + wait_ns); }
   void fail_with(std::string what, std::string_view key = {}) {
@@ -47,6 +53,8 @@ struct Scene {
 class Player {
  public:
   using Place = fabric::sim::SimFabric::Place;
+  // A client does what clients do; a mover moves shards and items about, as hosts do.
+  enum class Role : std::uint8_t { client, mover };
   // Has `acts` to do, and begins when it is first run.
   Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place);
   virtual ~Player() = default;
@@ -61,6 +69,8 @@ class Player {
   [[nodiscard]] bool opened() { return endpoint() != nullptr; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t acts_left() const { return acts_left_; }
+  [[nodiscard]] bool was_fenced() const { return fenced_; }
+  [[nodiscard]] virtual Role role() const { return Role::client; }
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();
@@ -86,6 +96,8 @@ class Player {
   [[nodiscard]] virtual fabric::Endpoint* endpoint() = 0;
   virtual void close() = 0;
   virtual coro::Task<void> act(Act what) = 0;
+  // Whether it has to open the store anew before it goes on.
+  [[nodiscard]] virtual bool is_behind() const { return false; }
   // A put that waits until it is done.
   virtual Result<void> put_at_once(std::string_view key, std::string_view value) = 0;
 
@@ -103,7 +115,9 @@ class Player {
   // The store's host's, by which the store's times are.
   [[nodiscard]] base::Nanos clock() const { return scene_.store->simulation().clock().now(); }
   // How far behind that the time may be that this player goes by.
-  [[nodiscard]] base::Nanos lag() const { return fabric_->remote() ? scene_.setup.keeper_ns : 0; }
+  [[nodiscard]] base::Nanos lag() const {
+    return fabric_->remote() ? scene_.setup.keeper_ns + scene_.time_astray_ns : 0;
+  }
   [[nodiscard]] bool fenced() const { return fenced_; }
   // Whether what it learns is not recorded any more.
   [[nodiscard]] bool silent() const { return silent_; }

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "memory/session.h"
 #include "sim/linearizability.h"
+#include "sim/run/moving_player.h"
 #include "sim/run/subject.h"
 
 namespace loch::sim {
@@ -30,10 +31,6 @@ std::shared_ptr<SimStore> make_store(const Setup& setup, const Subject& subject)
       std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns), subject.plan(),
       fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
   store->network = setup.network;
-  std::array<std::uint32_t, fabric::region_count_max> nodes{};
-  for (std::size_t region = 0; region < nodes.size(); ++region)
-    nodes[region] = node_of(setup, static_cast<fabric::RegionId>(region));
-  store->node_of = [nodes](fabric::RegionId region) { return nodes[region]; };
   return store;
 }
 
@@ -46,6 +43,7 @@ class World {
         scene_{.setup = setup,
                .store = make_store(setup, *subject_),
                .keys = subject_->keys(),
+               .cluster = setup.shards == 0 ? fabric::ClusterMap{} : cluster_of(setup),
                .kept = numbered_keys("kept", setup.kept_keys)} {
     if (listener_.line) {
       scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
@@ -55,6 +53,12 @@ class World {
         if (listener_.only_key.empty() || key == listener_.only_key) say(what);
       };
     }
+    std::array<std::uint32_t, fabric::region_count_max> nodes{};
+    for (std::size_t region = 0; region < nodes.size(); ++region)
+      nodes[region] = node_of(setup, static_cast<fabric::RegionId>(region));
+    scene_.store->node_of = [this, nodes](fabric::RegionId region) {
+      return scene_.cluster.node_of(region).value_or(nodes[region]);
+    };
     passed_.resize(setup.faults.size());
     outcomes_.begun.resize(setup.faults.size());
   }
@@ -70,8 +74,9 @@ class World {
   [[nodiscard]] Player::Place observer_place() const {
     return setup_.shards == 0 ? Player::Place::host : Player::Place::remote;
   }
-  void join(std::uint32_t acts);
-  void join_later(base::Nanos wait_ns, std::uint32_t acts);
+  void join(std::uint32_t acts, Player::Role role = Player::Role::client);
+  void join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role role);
+  [[nodiscard]] std::uint32_t acts_left_of(const Player& player) const;
   void run_players();
   void run_player(std::size_t index);
   bool is_going_on();
@@ -128,14 +133,16 @@ void World::pass(const char* point) {
 }
 
 // A player comes: at the beginning, or in place of one that was killed.
-void World::join(std::uint32_t acts) {
+void World::join(std::uint32_t acts, Player::Role role) {
   const std::uint32_t number = next_number_++;
   const bool remote = (base::mix(setup_.seed ^ number) & 0xffff) < setup_.remote_chance;
   const std::uint32_t before = std::exchange(acting_, number);  // another may come while this one waits
   auto player =
-      subject_->make_player(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
+      role == Player::Role::mover
+          ? subject_->make_mover(scene_, number, acts)
+          : subject_->make_player(scene_, number, acts, remote ? Player::Place::remote : Player::Place::host);
   acting_ = before;
-  if (!player->opened()) return join_later(10 * millisecond_ns, acts);
+  if (!player->opened()) return join_later(10 * millisecond_ns, acts, role);
   const std::size_t index = players_.size();
   player->fabric().on_completion = [this, index] { mark(index); };
   players_.push_back(std::move(player));
@@ -143,12 +150,18 @@ void World::join(std::uint32_t acts) {
   mark(index);
 }
 
-void World::join_later(base::Nanos wait_ns, std::uint32_t acts) {
+void World::join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role role) {
   ++joining_;
-  simulation().after(wait_ns, [this, acts] {
+  simulation().after(wait_ns, [this, acts, role] {
     --joining_;
-    join(acts);
+    join(acts, role);
   });
+}
+
+// Shards that are on their way are brought there, whoever began that.
+std::uint32_t World::acts_left_of(const Player& player) const {
+  const bool has_to_settle = player.role() == Player::Role::mover && MovingPlayer::is_unsettled(scene_);
+  return std::max(player.acts_left(), has_to_settle ? 1U : 0U);
 }
 
 void World::run_players() {
@@ -164,10 +177,16 @@ void World::run_player(std::size_t index) {
   acting_ = player.number();
   base::Nanos next = player.run();
   acting_ = 0;
-  if (player.dead()) return join_later(millisecond_ns, player.acts_left());
+  if (player.dead()) return join_later(millisecond_ns, acts_left_of(player), player.role());
   if (player.paused_until() > simulation().now())
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
-  if (player.done()) return player.leave();
+  if (player.done()) {
+    player.leave();
+    // One that stands alone for its acts: one that was fenced has another in its place already.
+    if (const std::uint32_t acts = player.was_fenced() ? 0 : acts_left_of(player); acts != 0)
+      join_later(millisecond_ns, acts, player.role());
+    return;
+  }
   if (next == 0) return;
   next = player.fabric().simulated(next);
   next = (next + setup_.tick_ns - 1) / setup_.tick_ns * setup_.tick_ns;
@@ -238,7 +257,7 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::kill:
       if (player == nullptr) return;
       player->kill();
-      if (player->number() != acting_) join_later(millisecond_ns, player->acts_left());
+      if (player->number() != acting_) join_later(millisecond_ns, acts_left_of(*player), player->role());
       return;
     case Fault::Kind::pause:
       if (player == nullptr) return;
@@ -247,9 +266,9 @@ void World::begin(const Fault& fault) {
       return cut({.process = number_of(fault)});
     case Fault::Kind::fence: {
       if (player == nullptr || !player->fabric().remote()) return;
-      const std::uint32_t acts_left = player->acts_left();
+      const std::uint32_t acts_left = acts_left_of(*player);
       player->fence();
-      join_later(millisecond_ns, acts_left);
+      join_later(millisecond_ns, acts_left, player->role());
       return pause();
     }
     case Fault::Kind::clock:
@@ -298,6 +317,7 @@ Outcomes World::play() {
   scene_.store->network = network;
   first_player_ = next_number_;
   for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
+  if (setup_.moves != 0) join(setup_.moves, Player::Role::mover);
   const bool ended = run_until_done(calm_max_ns);
   if (!ended) scene_.fail_with("the players did not come to an end");
   calm_down();

@@ -17,11 +17,12 @@ using base::millisecond_ns;
 using base::second_ns;
 using fabric::sim::Network;
 
-// "cluster" is any of those before it in a cluster, and "any" is any of those before it.
-constexpr std::array<std::string_view, 12> names = {"hot",      "churn",  "jam",     "crowded",
-                                                    "growth",   "large",  "mortal",  "walk",
-                                                    "shortage", "damage", "cluster", "any"};
-constexpr std::size_t plain_names = names.size() - 2;
+// "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
+// meanwhile, and "any" is any of those before it.
+constexpr std::array<std::string_view, 13> names = {"hot",     "churn",  "jam",  "crowded",  "growth",
+                                                    "large",   "mortal", "walk", "shortage", "damage",
+                                                    "cluster", "moves",  "any"};
+constexpr std::size_t plain_names = names.size() - 3;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -64,7 +65,8 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
   fault.kind = one_of(random, {kill, kill, kill, pause, pause, fail, fail, cut_off, loss, slow, shortage});
   if (setup.remote_chance != 0 && random.below(2) == 0)
     fault.kind = one_of(random, {fence, fence, clock, partition, partition, outage});
-  fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  // The one after the last is the mover.
+  fault.player = static_cast<std::uint32_t>(random.below(setup.players + (setup.moves != 0 ? 1 : 0)));
   fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
   fault.after_acts = draw_moment(random, setup);
   if (fault.kind == partition) {
@@ -219,6 +221,13 @@ void draw_cluster(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, slow_max_ns);
 }
 
+void draw_moves(base::Random& random, Setup& setup) {
+  setup.nodes = 2 + static_cast<std::uint32_t>(random.below(3));
+  setup.moves = 1 + static_cast<std::uint32_t>(random.below(12));
+  // The mover takes its time, too.
+  setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, 10 * millisecond_ns);
+}
+
 const char* name(Fault::Kind kind) {
   constexpr std::array kinds = {"kill",   "pause",   "fail", "fence", "clock",    "partition",
                                 "outage", "cut_off", "loss", "slow",  "shortage", "flip"};
@@ -247,17 +256,24 @@ std::string describe(const Fault& fault) {
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
 }
 
-memory::RegionMap region_map_of(const Setup& setup) {
-  if (setup.shards == 0) return memory::RegionMap::of_one_host();
+fabric::ClusterMap cluster_of(const Setup& setup) {
   constexpr std::uint32_t regions_of_each = 3;
   fabric::ClusterMap cluster;
   cluster.nodes.resize(setup.nodes);
   for (std::uint32_t i = 0; i < regions_of_each * setup.nodes; ++i)
     cluster.nodes[i % setup.nodes].data.push_back(
         static_cast<fabric::RegionId>(memory::first_data_region + i));
-  for (std::uint32_t shard = 0; shard < setup.shards; ++shard)
-    cluster.homes.push_back(static_cast<std::uint32_t>(base::mix(setup.seed + shard) % setup.nodes));
-  return memory::RegionMap::of_cluster(cluster);
+  for (std::uint32_t shard = 0; shard < setup.shards; ++shard) {
+    cluster.shards.push_back(
+        {.home = {.node = static_cast<std::uint32_t>(base::mix(setup.seed + shard) % setup.nodes),
+                  .index = fabric::index_region_of(shard)}});
+  }
+  return cluster;
+}
+
+memory::RegionMap region_map_of(const Setup& setup) {
+  return setup.shards == 0 ? memory::RegionMap::of_one_host()
+                           : memory::RegionMap::of_cluster(cluster_of(setup));
 }
 
 std::uint32_t node_of(const Setup& setup, fabric::RegionId region) {
@@ -283,12 +299,14 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   base::Random random(seed);
   Setup setup;
   setup.seed = seed;
-  setup.workload = workload == "any" ? names[random.below(plain_names + 1)] : workload;
-  const bool cluster = setup.workload == "cluster";
+  setup.workload = workload == "any" ? names[random.below(plain_names + 2)] : workload;
+  const bool moves = setup.workload == "moves";
+  const bool cluster = moves || setup.workload == "cluster";
   if (cluster) setup.workload = names[random.below(plain_names)];
   draw_common(random, setup);
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);
+  if (moves) draw_moves(random, setup);
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));

@@ -84,6 +84,8 @@ struct Setup {
   // Of a cluster: of how many shards its index is, and each node has a control region. 0: a store of one
   // host, whose data regions are on all nodes in turn, and the rest on the first.
   std::uint32_t shards = 0;
+  // Of a cluster: how often a shard goes to another node, or a node is emptied, by a player of its own.
+  std::uint32_t moves = 0;
   std::int64_t drift_ppm_max = 0;                // of the clocks of other hosts
   std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536
   base::Nanos keeper_ns = base::millisecond_ns;  // how often the host tells the time to those
@@ -104,7 +106,9 @@ struct Setup {
 // The workload that plays the paper's protocol. It is none of `workloads`: it has to fail.
 inline constexpr std::string_view literal_paper = "literal_paper";
 
-// Which regions the store has, and on which nodes they are.
+// Of a cluster: its map at the beginning.
+fabric::ClusterMap cluster_of(const Setup& setup);
+// Which regions the store has at the beginning, and on which nodes they are.
 memory::RegionMap region_map_of(const Setup& setup);
 std::uint32_t node_of(const Setup& setup, fabric::RegionId region);
 

@@ -25,7 +25,7 @@ Result<void> just_the_error(Result<T>& result) {
 
 StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : Player(scene, number, acts, place) {
-  auto memory = memory::StoreMemory::attach(shared_fabric(), region_map_of(scene.setup));
+  auto memory = memory::StoreMemory::attach(shared_fabric(), scene.region_map());
   if (!memory && memory.error().code == Errc::timed_out) return;
   LOCH_CHECK(memory.has_value());
   auto opened = client::Client::open(
@@ -39,7 +39,29 @@ StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts,
     scene.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
 }
 
+bool StorePlayer::is_behind() const {
+  const memory::Attachment& attachment = client_->attachment();
+  return attachment.newest_epoch() > attachment.region_map().epoch;
+}
+
+// As a client does that meets a shard on its way: what it has done is over, and its host is to know.
 coro::Task<void> StorePlayer::act(Act what) {
+  met_move_ = false;
+  co_await begin(what);
+  if (!met_move_) co_return;
+  constexpr base::Nanos pause_max_ns = 5 * base::millisecond_ns;
+  fabric::Endpoint& endpoint = client_->attachment().endpoint();
+  co_await endpoint.sleep_until(endpoint.now() + 1 + random().below(pause_max_ns));
+  [[maybe_unused]] const auto fresh = co_await client_->attachment().refresh();
+}
+
+// Notes whether the key's shard is on its way.
+const Result<void>& StorePlayer::note(const Result<void>& result) {
+  met_move_ = met_move_ || (!result && result.error().code == Errc::moved);
+  return result;
+}
+
+coro::Task<void> StorePlayer::begin(Act what) {
   switch (what) {
     case Act::get:
       return get(draw_key());
@@ -76,14 +98,14 @@ coro::Task<void> StorePlayer::get(std::string key) {
   const auto asked = ask(Kind::get, key);
   std::string value;
   const auto result = co_await client_->get(key, &value);
-  told_value(asked, result, value);
+  told_value(asked, note(result), value);
 }
 
 coro::Task<void> StorePlayer::exists(std::string key) {
   const auto asked = ask(Kind::exists, key);
   auto result = co_await client_->exists(key);
   if (result && !*result) result = fail(Errc::not_found, "exists");
-  told(asked, just_the_error(result));
+  told(asked, note(just_the_error(result)));
 }
 
 coro::Task<void> StorePlayer::put(std::string key, Kind kind) {
@@ -101,7 +123,7 @@ coro::Task<void> StorePlayer::put(std::string key, Kind kind) {
                             inserts ? "insert" : "put");
   // Its life began meanwhile.
   if (lives_ns != 0 && remote && !silent()) scene().recorder.make_dead(asked, clock() + lives_ns);
-  told(asked, just_the_error(result));
+  told(asked, note(just_the_error(result)));
 }
 
 coro::Task<void> StorePlayer::replace(std::string key) {
@@ -116,13 +138,13 @@ coro::Task<void> StorePlayer::replace(std::string key) {
   const auto asked = ask(Kind::replace, key, id, seen.found);
   auto result =
       co_await client_->put(key, value, {}, hash::Condition::version, item->version.token, "replace");
-  told(asked, just_the_error(result));
+  told(asked, note(just_the_error(result)));
 }
 
 coro::Task<void> StorePlayer::remove(std::string key) {
   const auto asked = ask(Kind::remove, key);
   const auto result = co_await client_->remove(key);
-  told(asked, result);
+  told(asked, note(result));
 }
 
 coro::Task<void> StorePlayer::multi_get() {
@@ -136,7 +158,7 @@ coro::Task<void> StorePlayer::multi_get() {
     asked[i] = ask(Kind::get, keys[i]);
   }
   co_await client_->multi_get({lookups.data(), count});
-  for (std::size_t i = 0; i < count; ++i) told_value(asked[i], lookups[i].result, lookups[i].value);
+  for (std::size_t i = 0; i < count; ++i) told_value(asked[i], note(lookups[i].result), lookups[i].value);
 }
 
 coro::Task<void> StorePlayer::multi_put() {
@@ -153,7 +175,7 @@ coro::Task<void> StorePlayer::multi_put() {
     asked[i] = ask(Kind::put, keys[i], id);
   }
   co_await client_->multi_put({assignments.data(), count});
-  for (std::size_t i = 0; i < count; ++i) told(asked[i], assignments[i].result);
+  for (std::size_t i = 0; i < count; ++i) told(asked[i], note(assignments[i].result));
 }
 
 // Each item that is visited was there at some moment of the walk; what is always there is visited, and once.
@@ -179,12 +201,12 @@ coro::Task<void> StorePlayer::walk() {
     scene().recorder.respond(index, Outcome::ok, scene().now(), id);
   }
   if (!result) {
-    if (result.error().code != Errc::timed_out && !fenced())
+    if (result.error().code != Errc::timed_out && result.error().code != Errc::moved && !fenced())
       scene().fail_with(fmt::format("player {}, walking: {}", number(), result.error().message()));
     co_return;
   }
   for (const std::string& key : scene().kept) {
-    if (visits[key] != 1)
+    if (visits[key] != 1 && (visits[key] == 0 || !scene().has_copied))
       scene().fail_with(fmt::format("player {}, walking: visited '{}' {} times", number(), key, visits[key]));
   }
 }
@@ -192,7 +214,8 @@ coro::Task<void> StorePlayer::walk() {
 coro::Task<void> StorePlayer::collect() {
   const auto result = co_await client_->collect();
   const auto is_excused = [this](Errc code) {
-    return code == Errc::timed_out || fenced() || (code == Errc::corrupt && scene().recorder.damages() != 0);
+    return code == Errc::timed_out || code == Errc::moved || fenced() ||
+           (code == Errc::corrupt && scene().recorder.damages() != 0);
   };
   if (silent() || result || is_excused(result.error().code)) co_return;
   scene().fail_with(fmt::format("player {}: collect: {}", number(), result.error().message()));

@@ -24,8 +24,11 @@ class StorePlayer final : public Player {
   }
   void close() override { client_.reset(); }
   coro::Task<void> act(Act what) override;
+  [[nodiscard]] bool is_behind() const override;
   Result<void> put_at_once(std::string_view key, std::string_view value) override;
 
+  coro::Task<void> begin(Act what);
+  const Result<void>& note(const Result<void>& result);
   coro::Task<void> get(std::string key);
   coro::Task<void> exists(std::string key);
   coro::Task<void> put(std::string key, Kind kind);
@@ -41,6 +44,7 @@ class StorePlayer final : public Player {
   void judge_keys();
 
   std::unique_ptr<client::Client> client_;
+  bool met_move_ = false;
 };
 
 }  // namespace loch::sim

@@ -10,6 +10,7 @@
 
 #include "hash/table.h"
 #include "sim/crowd.h"
+#include "sim/run/moving_player.h"
 #include "sim/run/store_player.h"
 
 namespace loch::sim {
@@ -34,8 +35,8 @@ std::vector<memory::ItemRef> linked_items(const fabric::fake::MemoryStore& memor
 }  // namespace
 
 bool StoreSubject::is_of_index(fabric::Address at) const {
-  return std::ranges::any_of(
-      map_.shards, [at](const memory::RegionMap::Shard& shard) { return shard.index == at.region; });
+  if (setup_.shards != 0) return at.region >= fabric::index_region_of(0);
+  return at.region == memory::index_region;
 }
 
 fabric::Plan StoreSubject::plan() const {
@@ -78,10 +79,15 @@ std::unique_ptr<Player> StoreSubject::make_player(Scene& scene, std::uint32_t nu
   return std::make_unique<StorePlayer>(scene, number, acts, place);
 }
 
+std::unique_ptr<Player> StoreSubject::make_mover(Scene& scene, std::uint32_t number,
+                                                 std::uint32_t acts) const {
+  return std::make_unique<MovingPlayer>(scene, number, acts);
+}
+
 // Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.
 void StoreSubject::flip_a_bit(Scene& scene) const {
   const fabric::fake::MemoryStore& memory = scene.store->memory();
-  const std::vector<memory::ItemRef> linked = linked_items(memory, map_);
+  const std::vector<memory::ItemRef> linked = linked_items(memory, scene.region_map());
   if (linked.empty()) return;
   base::Random& random = scene.store->simulation().random();
   std::byte* item = memory.at(linked[random.below(linked.size())].address());
@@ -99,9 +105,10 @@ void StoreSubject::flip_a_bit(Scene& scene) const {
 bool StoreSubject::concerns(const Scene& scene, const std::string& key,
                             const fabric::Operation& operation) const {
   const auto hash = hash::Key::of(key, setup_.geometry.hash_seed).hash;
-  const memory::RegionMap::Shard& shard = map_.shards[hash::shard_of(hash, map_.shards.size())];
+  const memory::RegionMap map = scene.region_map();
+  const memory::RegionMap::Shard& shard = map.shards[hash::shard_of(hash, map.shards.size())];
   if (operation.at.region != shard.index) return false;
-  const auto place = hash::IndexPlace::of(shard, map_.nodes[shard.home]);
+  const auto place = hash::IndexPlace::of(shard, map.nodes[shard.home]);
   const auto directory =
       hash::Directory::decode(fabric::load_word(scene.store->memory().at(place.directory())));
   const auto at = hash::Locations::of(hash, directory, setup_.geometry.candidates);

@@ -13,6 +13,7 @@ class StoreSubject final : public Subject {
   [[nodiscard]] std::vector<std::string> keys() const override;
   std::unique_ptr<Player> make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
                                       Player::Place place) const override;
+  std::unique_ptr<Player> make_mover(Scene& scene, std::uint32_t number, std::uint32_t acts) const override;
   void flip_a_bit(Scene& scene) const override;
   [[nodiscard]] bool concerns(const Scene& scene, const std::string& key,
                               const fabric::Operation& operation) const override;

@@ -23,6 +23,11 @@ class Subject {
   [[nodiscard]] virtual std::vector<std::string> keys() const = 0;
   virtual std::unique_ptr<Player> make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
                                               Player::Place place) const = 0;
+  // One that moves about what a store of a cluster has; null if there is none.
+  virtual std::unique_ptr<Player> make_mover(Scene& /*scene*/, std::uint32_t /*number*/,
+                                             std::uint32_t /*acts*/) const {
+    return nullptr;
+  }
   // Fault::Kind::flip. Of a store that says nothing of damage: nothing happens.
   virtual void flip_a_bit(Scene& /*scene*/) const {}
 

@@ -26,6 +26,8 @@ std::string_view name(Errc code) {
       return "permission";
     case Errc::unavailable:
       return "unavailable";
+    case Errc::moved:
+      return "moved";
     case Errc::cancelled:
       return "cancelled";
     case Errc::io:

@@ -22,6 +22,8 @@ enum class Planted : std::uint8_t {
   directory_by_copy,    // a remote session takes its copy of the directory for what it is now
   value_without_sum,    // the bytes of a value are taken as they come
   versions_at_ends,     // an item is taken as whole if its head and its tail are of one version
+  handover_at_once,     // a shard is copied while operations run that began before it was closed
+  handover_keeps_slots  // a shard's slots stay as they are where it was
 };
 
 struct PlantedName {
@@ -40,6 +42,8 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},
     PlantedName{Planted::versions_at_ends, "versions_at_ends"},
+    PlantedName{Planted::handover_at_once, "handover_at_once"},
+    PlantedName{Planted::handover_keeps_slots, "handover_keeps_slots"},
 };
 
 #ifdef LOCH_FAULT_POINTS

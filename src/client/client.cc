@@ -108,7 +108,7 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
     if (!found) co_return std::unexpected(std::move(found.error()));
     item.value.assign(found->view.value());
     item.version = {found->view.version()};
-    item.time_to_live = time_left(found->view, (*table)->home().control().newest_time());
+    item.time_to_live = time_left(found->view, (*table)->newest_time());
     if (attachment_->may_act()) co_return item;
   }
 }
@@ -150,10 +150,9 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
 }
 
 // A time to live counts from now, and a remote session has to ask when that is.
-coro::Task<Result<void>> Client::know_time(memory::Session* home, PutOptions options) {
+coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions options) {
   if (options.time_to_live.count() == 0) co_return Result<void>{};
-  if (auto now = co_await home->control().read_time(); !now)
-    co_return std::unexpected(std::move(now.error()));
+  if (auto now = co_await table->read_time(); !now) co_return std::unexpected(std::move(now.error()));
   co_return Result<void>{};
 }
 
@@ -163,10 +162,9 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
-  memory::Session& home = (*table)->home();
-  if (auto known = co_await know_time(&home, options); !known)
+  if (auto known = co_await know_time(*table, options); !known)
     co_return std::unexpected(std::move(known.error()));
-  auto request = request_of(key, value, options, operation, home.control().newest_time());
+  auto request = request_of(key, value, options, operation, (*table)->newest_time());
   if (!request) co_return std::unexpected(std::move(request.error()));
   request->condition = condition;
   request->version = version;
@@ -196,10 +194,9 @@ coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->ke
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   const auto table = shards_.table_of(key_of(assignment->key).hash);
   if (!table) co_return std::unexpected(table.error());
-  memory::Session& home = (*table)->home();
-  if (auto known = co_await know_time(&home, assignment->options); !known) co_return known;
-  auto request = request_of(assignment->key, assignment->value, assignment->options, "put",
-                            home.control().newest_time());
+  if (auto known = co_await know_time(*table, assignment->options); !known) co_return known;
+  auto request =
+      request_of(assignment->key, assignment->value, assignment->options, "put", (*table)->newest_time());
   if (!request) co_return std::unexpected(std::move(request.error()));
   const DuringOperation during(*attachment_);
   auto written = co_await (*table)->put(*request);
@@ -343,7 +340,7 @@ coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
 coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {
   const hash::Shards::Visit visit_item = [this, visit](const hash::ItemView& view) {
     const auto table = shards_.table_of(view.key_hash());
-    const base::Nanos now = (table ? (*table)->home() : *session_).control().newest_time();
+    const base::Nanos now = table ? (*table)->newest_time() : session_->control().newest_time();
     return (*visit)(Entry{.key = view.key(),
                           .value = view.value(),
                           .version = {view.version()},

@@ -80,6 +80,8 @@ class Client {
   }
 
   [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
+  // Of the map of the cluster that it goes by.
+  [[nodiscard]] std::uint64_t epoch() const { return attachment_->region_map().epoch; }
   [[nodiscard]] bool is_remote() const { return attachment_->remote(); }
   // Its session was broken off: the network failed, or its host took it for dead. Nothing it does succeeds.
   [[nodiscard]] bool is_lost() const { return attachment_->remote() && attachment_->has_failed(); }
@@ -101,7 +103,7 @@ class Client {
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation, base::Nanos now) const;
-  static coro::Task<Result<void>> know_time(memory::Session* home, PutOptions options);
+  static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {

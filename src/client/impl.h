@@ -2,9 +2,12 @@
 // own on first use, which is kept for other threads when the thread ends.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <loch/loch.h>
@@ -22,6 +25,23 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   Result<client::Client*> client();
   // The same if this store is the one that the thread used last; else null.
   [[nodiscard]] client::Client* client_at_hand() const;
+  // What `ask` answers of the calling thread's client. Where it says that something is on its way to another
+  // host of the cluster, it is asked again, for as long as an operation may take.
+  template <class Ask>
+  std::invoke_result_t<Ask, client::Client&> ask(Ask ask) {
+    std::optional<base::Nanos> since;
+    for (;;) {
+      auto mine = client();
+      if (!mine) return std::unexpected(std::move(mine.error()));
+      auto answer = ask(**mine);
+      if (answer || answer.error().code != Errc::moved) [[likely]]
+        return answer;
+      if (auto waited = wait_for_move(**mine, &since); !waited) {
+        waited.error().key_hash = answer.error().key_hash;
+        return std::unexpected(std::move(waited.error()));
+      }
+    }
+  }
   // What Store::get does if it is no plain hit: apart, so that a plain hit pays nothing for it.
   [[gnu::noinline]] Result<void> get(std::string_view key, std::string& into);
   // A client for the caller alone, until it is given back.
@@ -30,19 +50,27 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
 
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] Stats stats();
-  [[nodiscard]] memory::StoreMemory& memory() { return *memory_; }
+  [[nodiscard]] std::shared_ptr<memory::StoreMemory> memory() const;
 
  private:
   friend struct ThreadClients;
   Result<client::Client*> first_client_of_thread();
   Result<client::Client*> living_client_of_thread(client::Client* mine);
   void bury(client::Client* lost);
+  // `since`: when the operation was first told so. Errors: timed_out.
+  Result<void> wait_for_move(client::Client& mine, std::optional<base::Nanos>* since) const;
+  // Goes by a later map of the cluster, if there is one; else all stays as it is.
+  void renew_memory(std::uint64_t epoch);
+  [[nodiscard]] bool is_of_now(client::Client& client) const;
 
   const std::uint64_t id_;  // of no other Impl of this process
   const std::string url_;
-  const client::ClientOptions options_;
+  const Options asked_;
+  client::ClientOptions options_;
+  std::mutex renewing_;  // before mutex_
+  mutable std::mutex mutex_;
   std::shared_ptr<memory::StoreMemory> memory_;
-  std::mutex mutex_;
+  std::atomic<std::uint64_t> epoch_;                      // of its map
   std::vector<std::unique_ptr<client::Client>> clients_;  // all
   std::vector<client::Client*> idle_;                     // that nobody uses now
   std::vector<std::unique_ptr<client::Client>> lost_;     // whose sessions were broken off

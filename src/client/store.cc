@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <fmt/format.h>
+#include <thread>
 
 #include <loch/loch.h>
 
@@ -139,6 +141,23 @@ Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, c
   }
 }
 
+struct Opened {
+  std::shared_ptr<memory::StoreMemory> memory;
+  memory::Placement placement;
+};
+Result<Opened> open_memory(std::string_view url, const Options& options) {
+  auto fabric = attach_or_create(url, options);
+  if (!fabric) return std::unexpected(std::move(fabric.error()));
+  const fabric::ClusterMap* cluster = (*fabric)->cluster();
+  auto placement = placement_of(options, cluster);
+  if (!placement) return std::unexpected(std::move(placement.error()));
+  auto memory = memory::StoreMemory::attach(std::move(*fabric), cluster != nullptr
+                                                                    ? memory::RegionMap::of_cluster(*cluster)
+                                                                    : memory::RegionMap::of_one_host());
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  return Opened{.memory = std::move(*memory), .placement = *placement};
+}
+
 }  // namespace
 
 // The clients of one thread, by the store they are of. They go back to their stores when the thread ends.
@@ -172,9 +191,16 @@ Store::Impl::Impl(std::string url, const Options& options, const memory::Placeme
                   std::shared_ptr<memory::StoreMemory> memory)
     : id_(next_impl_id.fetch_add(1)),
       url_(std::move(url)),
+      asked_(options),
       options_{
           .timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes, .placement = placement},
-      memory_(std::move(memory)) {}
+      memory_(std::move(memory)),
+      epoch_(memory_->region_map().epoch) {}
+
+std::shared_ptr<memory::StoreMemory> Store::Impl::memory() const {
+  const std::scoped_lock lock(mutex_);
+  return memory_;
+}
 
 inline Client* Store::Impl::client_at_hand() const { return last_id == id_ ? last_client : nullptr; }
 
@@ -202,13 +228,51 @@ Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
   if (!mine->is_lost() && mine->attachment().refresh_due()) {
     [[maybe_unused]] const auto fresh = mine->run(mine->attachment().refresh());
   }
-  if (!mine->is_lost() && !mine->attachment().is_behind()) return mine;
+  if (const std::uint64_t epoch = mine->attachment().newest_epoch(); epoch > mine->epoch())
+    renew_memory(epoch);
+  if (!mine->is_lost() && is_of_now(*mine)) return mine;
   auto next = lend_client();
   if (!next) return next;
   bury(mine);
   std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id)->client = *next;
   last_client = *next;
   return next;
+}
+
+// Whether another that began now would not reach more, or go by a later map.
+bool Store::Impl::is_of_now(Client& client) const {
+  return !client.attachment().is_behind() && client.epoch() == epoch_.load(std::memory_order_relaxed);
+}
+
+void Store::Impl::renew_memory(std::uint64_t epoch) {
+  const std::scoped_lock renewing(renewing_);
+  const auto before = memory();
+  if (before->region_map().epoch >= epoch) return;
+  auto opened = open_memory(before->fabric().location(), asked_);
+  // Hosts that have gone may be all that it knows: then by what it was told first.
+  if (!opened) opened = open_memory(url_, asked_);
+  if (!opened || opened->memory->region_map().epoch <= before->region_map().epoch) return;
+  const std::scoped_lock lock(mutex_);
+  memory_ = std::move(opened->memory);
+  epoch_ = memory_->region_map().epoch;
+  options_.placement = opened->placement;
+}
+
+Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>* since) const {
+  constexpr auto pause = std::chrono::milliseconds(5);
+  const base::Nanos now = base::Clock().now();
+  if (!*since) *since = now;
+  if (now - **since > options_.timeout_ns) {
+    return fail(
+        Errc::timed_out, "store",
+        "what is asked for moves to another host of the cluster, and has not arrived there in time; it did "
+        "not happen");
+  }
+  // What this client has done before is over, and its hosts are to know.
+  if (const auto fresh = mine.run(mine.attachment().refresh()); !fresh && !mine.is_lost())
+    return std::unexpected(fresh.error());
+  std::this_thread::sleep_for(pause);
+  return {};
 }
 
 // Views may still be pinned to one that is lost; it goes when none are.
@@ -222,15 +286,21 @@ void Store::Impl::bury(Client* lost) {
 }
 
 Result<Client*> Store::Impl::lend_client() {
+  std::shared_ptr<memory::StoreMemory> memory;
+  client::ClientOptions options;
   {
     const std::scoped_lock lock(mutex_);
     while (!idle_.empty()) {
       Client* idle = idle_.back();
       idle_.pop_back();
-      if (!idle->is_lost() && !idle->attachment().is_behind()) return idle;
+      if (idle->is_lost() || idle->attachment().is_behind() || idle->epoch() != memory_->region_map().epoch)
+        continue;
+      return idle;
     }
+    memory = memory_;
+    options = options_;
   }
-  auto opened = Client::open(memory_, options_);
+  auto opened = Client::open(std::move(memory), options);
   if (!opened) return std::unexpected(std::move(opened.error()));
   const std::scoped_lock lock(mutex_);
   clients_.push_back(std::move(*opened));
@@ -254,10 +324,10 @@ Result<Client*> Store::Impl::first_client_of_thread() {
 }
 
 Result<void> Store::Impl::get(std::string_view key, std::string& into) {
-  auto mine = client();
-  if (!mine) return std::unexpected(std::move(mine.error()));
-  if ((*mine)->get_here(key, into)) return {};
-  return (*mine)->run((*mine)->get(key, &into));
+  return ask([&](Client& mine) -> Result<void> {
+    if (mine.get_here(key, into)) return {};
+    return mine.run(mine.get(key, &into));
+  });
 }
 
 Stats Store::Impl::stats() {
@@ -292,19 +362,12 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
         Errc::invalid_argument, "open",
         "a store whose words a device changes is made by Store::create, and opened as verbs://HOST/NAME");
   }
-  auto fabric = attach_or_create(url, options);
-  if (!fabric) return std::unexpected(std::move(fabric.error()));
-  const fabric::ClusterMap* cluster = (*fabric)->cluster();
-  auto placement = placement_of(options, cluster);
-  if (!placement) return std::unexpected(std::move(placement.error()));
-  auto memory = memory::StoreMemory::attach(std::move(*fabric), cluster != nullptr
-                                                                    ? memory::RegionMap::of_cluster(*cluster)
-                                                                    : memory::RegionMap::of_one_host());
-  if (!memory) return std::unexpected(std::move(memory.error()));
-  if (auto same = check_geometry(options, (*memory)->geometry(), (*memory)->fabric().location()); !same) {
+  auto opened = open_memory(url, options);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  if (auto same = check_geometry(options, opened->memory->geometry(), opened->memory->fabric().location());
+      !same)
     return std::unexpected(std::move(same.error()));
-  }
-  auto impl = std::make_shared<Impl>(std::string(url), options, *placement, std::move(*memory));
+  auto impl = std::make_shared<Impl>(std::string(url), options, opened->placement, std::move(opened->memory));
   // The first client now, so that a store that can not be used is an error of open.
   if (auto client = impl->client(); !client) return std::unexpected(std::move(client.error()));
   return Store(std::move(impl));
@@ -331,49 +394,41 @@ Result<void> Store::get(std::string_view key, std::string& into) {
 }
 
 Result<Item> Store::read(std::string_view key) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->read(key));
+  return impl_->ask([&](Client& mine) { return mine.run(mine.read(key)); });
 }
 
 Result<bool> Store::exists(std::string_view key) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->exists(key));
+  return impl_->ask([&](Client& mine) { return mine.run(mine.exists(key)); });
 }
 
 Result<void> Store::put(std::string_view key, std::string_view value, PutOptions options) {
   if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->put_here(key, value, options))
     return {};
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  auto written = (*client)->run((*client)->put(key, value, options, hash::Condition::none, 0, "put"));
+  auto written = impl_->ask(
+      [&](Client& mine) { return mine.run(mine.put(key, value, options, hash::Condition::none, 0, "put")); });
   if (!written) return std::unexpected(std::move(written.error()));
   return {};
 }
 
 Result<void> Store::insert(std::string_view key, std::string_view value, PutOptions options) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  auto written = (*client)->run((*client)->put(key, value, options, hash::Condition::absent, 0, "insert"));
+  auto written = impl_->ask([&](Client& mine) {
+    return mine.run(mine.put(key, value, options, hash::Condition::absent, 0, "insert"));
+  });
   if (!written) return std::unexpected(std::move(written.error()));
   return {};
 }
 
 Result<Version> Store::replace(std::string_view key, std::string_view value, Version expected,
                                PutOptions options) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  auto written = (*client)->run(
-      (*client)->put(key, value, options, hash::Condition::version, expected.token, "replace"));
+  auto written = impl_->ask([&](Client& mine) {
+    return mine.run(mine.put(key, value, options, hash::Condition::version, expected.token, "replace"));
+  });
   if (!written) return std::unexpected(std::move(written.error()));
   return Version{*written};
 }
 
 Result<void> Store::remove(std::string_view key) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->remove(key));
+  return impl_->ask([&](Client& mine) { return mine.run(mine.remove(key)); });
 }
 
 void Store::multi_get(std::span<Lookup> lookups) {
@@ -383,6 +438,10 @@ void Store::multi_get(std::span<Lookup> lookups) {
     return;
   }
   (*client)->run((*client)->multi_get(lookups));
+  for (Lookup& lookup : lookups) {
+    if (!lookup.result && lookup.result.error().code == Errc::moved) [[unlikely]]
+      lookup.result = impl_->get(lookup.key, lookup.value);
+  }
 }
 
 void Store::multi_put(std::span<Assignment> assignments) {
@@ -392,44 +451,55 @@ void Store::multi_put(std::span<Assignment> assignments) {
     return;
   }
   (*client)->run((*client)->multi_put(assignments));
+  for (Assignment& assignment : assignments) {
+    if (!assignment.result && assignment.result.error().code == Errc::moved) [[unlikely]]
+      assignment.result = put(assignment.key, assignment.value, assignment.options);
+  }
 }
 
 Result<void> Store::for_each(const std::function<bool(const Entry&)>& visit) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->for_each(&visit));
+  bool has_visited = false;
+  const std::function<bool(const Entry&)> noting = [&](const Entry& entry) {
+    has_visited = true;
+    return visit(entry);
+  };
+  return impl_->ask([&](Client& mine) {
+    auto walked = mine.run(mine.for_each(&noting));
+    // Not from the beginning, when something was given out already.
+    if (!walked && walked.error().code == Errc::moved && has_visited) {
+      walked.error().code = Errc::unavailable;
+      walked.error().detail = "hosts joined or left the cluster while all items were looked at; begin again";
+    }
+    return walked;
+  });
 }
 
 Result<std::uint64_t> Store::count() {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->count());
+  return impl_->ask([](Client& mine) { return mine.run(mine.count()); });
 }
 
 Stats Store::stats() const { return impl_->stats(); }
 
 Result<Info> Store::info() {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
   Info info;
   const auto parsed = fabric::parse_url(impl_->url());
   if (parsed) info.name = parsed->name;
-  info.directory = impl_->memory().fabric().location();
-  if (auto described = (*client)->run((*client)->describe(&info)); !described)
-    return std::unexpected(std::move(described.error()));
+  info.directory = impl_->memory()->fabric().location();
+  const Info nothing_counted = info;
+  auto described = impl_->ask([&](Client& mine) {
+    info = nothing_counted;
+    return mine.run(mine.describe(&info));
+  });
+  if (!described) return std::unexpected(std::move(described.error()));
   return info;
 }
 
 Result<Collected> Store::collect() {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->collect());
+  return impl_->ask([](Client& mine) { return mine.run(mine.collect()); });
 }
 
 Result<Report> Store::check() {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  return (*client)->run((*client)->check());
+  return impl_->ask([](Client& mine) { return mine.run(mine.check()); });
 }
 
 // ---- View
@@ -449,16 +519,16 @@ View& View::operator=(View&&) noexcept = default;
 View::~View() = default;
 
 Result<View> Store::view(std::string_view key) {
-  auto client = impl_->client();
-  if (!client) return std::unexpected(std::move(client.error()));
-  View view;
-  view.pin_ = std::make_unique<View::Pin>(impl_, (*client)->attachment());
-  auto found = (*client)->run((*client)->find(key));
-  if (!found) return std::unexpected(std::move(found.error()));
-  view.pin_->found = std::move(*found);
-  view.value_ = view.pin_->found.view.value();
-  view.version_ = {view.pin_->found.view.version()};
-  return view;
+  return impl_->ask([&](Client& mine) -> Result<View> {
+    View view;
+    view.pin_ = std::make_unique<View::Pin>(impl_, mine.attachment());
+    auto found = mine.run(mine.find(key));
+    if (!found) return std::unexpected(std::move(found.error()));
+    view.pin_->found = std::move(*found);
+    view.value_ = view.pin_->found.view.value();
+    view.version_ = {view.pin_->found.view.version()};
+    return view;
+  });
 }
 
 }  // namespace loch

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cluster/file_coordinator.h"
+#include "cluster/zookeeper_coordinator.h"
 
 namespace loch::cluster {
 
@@ -11,8 +12,20 @@ Result<std::unique_ptr<Coordinator>> Coordinator::open(std::string_view where) {
   constexpr std::string_view file = "file:";
   if (where.starts_with(file) && where.size() > file.size())
     return std::make_unique<FileCoordinator>(std::string(where.substr(file.size())));
+  constexpr std::string_view zookeeper = "zookeeper://";
+  if (where.starts_with(zookeeper)) return ZooKeeperCoordinator::open(where.substr(zookeeper.size()));
   return fail(Errc::invalid_argument, "cluster",
-              fmt::format("'{}' is no coordinator; write file:/etc/loch/cluster.toml", where));
+              fmt::format("'{}' is no coordinator; write file:/etc/loch/cluster.toml or "
+                          "zookeeper://HOST:PORT,HOST:PORT/PATH",
+                          without_password(where)));
+}
+
+std::string without_password(std::string_view where) {
+  const std::size_t scheme = where.find("://");
+  const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::size_t at = where.find('@', begin);
+  if (at == std::string_view::npos) return std::string(where);
+  return std::string(where.substr(0, begin)) + std::string(where.substr(at + 1));
 }
 
 }  // namespace loch::cluster

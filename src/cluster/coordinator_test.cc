@@ -23,7 +23,9 @@ class FileCoordinatorTest : public testing::Test {
     std::ofstream(path_) << text;
     auto coordinator = Coordinator::open("file:" + path_);
     if (!coordinator) return std::unexpected(std::move(coordinator.error()));
-    return (*coordinator)->read_map();
+    auto read = (*coordinator)->read_map();
+    if (!read) return std::unexpected(std::move(read.error()));
+    return std::move(read->map);
   }
   std::string error_of(const std::string& text) {
     const auto map = read(text);
@@ -56,7 +58,7 @@ TEST_F(FileCoordinatorTest, RegionsAndShardsGoToTheNodesInTurn) {
   EXPECT_EQ(map->node_of(2), 0U);
   EXPECT_EQ(map->node_of(3), 1U);
   EXPECT_EQ(map->node_of(127), 2U);
-  EXPECT_EQ(map->homes.size(), 16U);
+  EXPECT_EQ(map->shards.size(), 16U);
   EXPECT_EQ(map->node_of(fabric::control_region_of(2)), 2U);
   EXPECT_EQ(map->node_of(fabric::control_region_of(3)), std::nullopt);
   EXPECT_EQ(map->node_of(fabric::index_region_of(4)), 1U);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <toml++/toml.h>
 #include <vector>
 
@@ -67,7 +69,7 @@ Result<fabric::ClusterMap> map_of(const std::string& path, const toml::table& fi
 
 }  // namespace
 
-Result<fabric::ClusterMap> FileCoordinator::read_map() {
+Result<Versioned> FileCoordinator::read_map() {
   const std::ifstream file(path_);
   if (!file) {
     const Errc code = errno == ENOENT ? Errc::not_found : errno == EACCES ? Errc::permission : Errc::io;
@@ -77,11 +79,23 @@ Result<fabric::ClusterMap> FileCoordinator::read_map() {
   text << file.rdbuf();
   // What toml++ throws stays here.
   try {
-    return map_of(path_, toml::parse(text.str(), path_));
+    auto map = map_of(path_, toml::parse(text.str(), path_));
+    if (!map) return std::unexpected(std::move(map.error()));
+    return Versioned{.map = std::move(*map), .version = 1};
   } catch (const toml::parse_error& error) {
     return fail(Errc::invalid_argument, "cluster",
                 fmt::format("{}:{}: {}", path_, error.source().begin.line, error.description()));
   }
+}
+
+Result<void> FileCoordinator::write_map(const fabric::ClusterMap& /*map*/, std::uint64_t /*version*/) {
+  return fail(
+      Errc::invalid_argument, "cluster",
+      fmt::format("the list of hosts in {} is fixed; a cluster that changes is kept by ZooKeeper", path_));
+}
+
+void FileCoordinator::wait_for_change(std::uint64_t /*version*/, base::Nanos at_most_ns) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(at_most_ns));
 }
 
 }  // namespace loch::cluster

@@ -18,7 +18,12 @@ namespace loch::cluster {
 class FileCoordinator final : public Coordinator {
  public:
   explicit FileCoordinator(std::string path) : path_(std::move(path)) {}
-  Result<fabric::ClusterMap> read_map() override;
+  Result<Versioned> read_map() override;
+  [[nodiscard]] bool may_change() const override { return false; }
+  Result<void> write_map(const fabric::ClusterMap& map, std::uint64_t version) override;
+  Result<void> announce(const Present& /*self*/) override { return {}; }
+  Result<std::vector<Present>> present() override { return std::vector<Present>{}; }
+  void wait_for_change(std::uint64_t version, base::Nanos at_most_ns) override;
 
  private:
   const std::string path_;

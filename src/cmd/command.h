@@ -149,6 +149,7 @@ void add_rm(CLI::App& app, Context& context);
 void add_gc(CLI::App& app, Context& context);
 void add_check(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
+void add_cluster(CLI::App& app, Context& context);
 void add_bench(CLI::App& app, Context& context);
 
 }  // namespace loch::cmd

@@ -24,8 +24,8 @@ constexpr const char* footer =
     "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
     "...\n"
     "  2  usage: the command line, a key or a value is not as it must be; --yes is missing\n"
-    "  3  cannot open: no such store, no permission, another format\n"
-    "  4  not found: no such key (for rm: no such store)\n"
+    "  3  cannot open: no such store or cluster, no permission, another format\n"
+    "  4  not found: no such key (for rm: no such store; for cluster: no such node)\n"
     "Examples:\n"
     "  loch put sessions user:17 ada\n"
     "  loch get sessions user:17\n"
@@ -88,6 +88,7 @@ void add_commands(CLI::App& app, Context& context) {
   group("One key", {add_put, add_get, add_remove, add_exists});
   group("All items", {add_scan_all, add_count, add_load, add_dump});
   group("Stores", {add_create, add_ls, add_stat, add_inspect, add_rm});
+  group("Clusters", {add_cluster});
   group("Upkeep", {add_gc, add_check, add_doctor, add_bench});
 }
 

@@ -7,27 +7,48 @@
 #include <utility>
 
 namespace loch::fabric {
+namespace {
+
+std::optional<std::string> flaw_of(const ClusterMap::Node& node) {
+  if (node.data.empty()) return fmt::format("node '{}' has no data regions", node.name);
+  if (!std::ranges::is_sorted(node.data)) return fmt::format("the regions of '{}' do not rise", node.name);
+  for (const RegionId region : node.data) {
+    if (region < first_data_region || region >= data_regions_end)
+      return fmt::format("{} is no data region", region);
+  }
+  const bool is_gone = node.state == ClusterMap::NodeState::gone;
+  if (is_gone != node.name.empty()) return "a node has no name";
+  if (!is_gone && node.at.host.empty()) return fmt::format("node '{}' has no address", node.name);
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::string> ClusterMap::flaw() const {
   if (nodes.empty() || nodes.size() > node_count_max)
     return fmt::format("a cluster has 1 to {} nodes, not {}", node_count_max, nodes.size());
-  if (!std::has_single_bit(homes.size()) || homes.size() > shard_count_max)
-    return fmt::format("an index has 1, 2, 4 ... {} shards, not {}", shard_count_max, homes.size());
+  if (!std::has_single_bit(shards.size()) || shards.size() > shard_count_max)
+    return fmt::format("an index has 1, 2, 4 ... {} shards, not {}", shard_count_max, shards.size());
   std::set<std::string> names;
   std::set<RegionId> regions;
   for (const Node& node : nodes) {
-    if (node.name.empty()) return "a node has no name";
-    if (!names.insert(node.name).second) return fmt::format("two nodes are called '{}'", node.name);
-    if (node.at.host.empty()) return fmt::format("node '{}' has no address", node.name);
-    if (node.data.empty()) return fmt::format("node '{}' has no data regions", node.name);
-    if (!std::ranges::is_sorted(node.data)) return fmt::format("the regions of '{}' do not rise", node.name);
+    if (auto flaw = flaw_of(node)) return flaw;
+    if (!node.name.empty() && !names.insert(node.name).second)
+      return fmt::format("two nodes are called '{}'", node.name);
     for (const RegionId region : node.data) {
-      if (region < first_data_region || region >= data_regions_end)
-        return fmt::format("{} is no data region", region);
       if (!regions.insert(region).second) return fmt::format("region {} is on two nodes", region);
     }
   }
-  for (const std::uint32_t home : homes) {
-    if (home >= nodes.size()) return fmt::format("a shard is on node {}, which there is not", home);
+  for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
+    for (const std::optional<Place>& place : {std::optional(shards[shard].home), shards[shard].next}) {
+      if (!place) continue;
+      if (place->node >= nodes.size() || nodes[place->node].state == NodeState::gone)
+        return fmt::format("a shard is on node {}, which there is not", place->node);
+      if (place->index != index_region_of(shard, 0) && place->index != index_region_of(shard, 1))
+        return fmt::format("region {} is not for shard {}", place->index, shard);
+    }
+    if (shards[shard].next && shards[shard].next->index == shards[shard].home.index)
+      return fmt::format("shard {} moves to the region that it is in", shard);
   }
   return std::nullopt;
 }
@@ -46,7 +67,8 @@ Result<ClusterMap> ClusterMap::spread(std::vector<Node> nodes, std::uint32_t sha
     map.nodes[(region - first_data_region) % map.nodes.size()].data.push_back(static_cast<RegionId>(region));
   }
   for (std::uint32_t shard = 0; shard < shards && !map.nodes.empty(); ++shard)
-    map.homes.push_back(static_cast<std::uint32_t>(shard % map.nodes.size()));
+    map.shards.push_back({.home = {.node = static_cast<std::uint32_t>(shard % map.nodes.size()),
+                                   .index = index_region_of(shard)}});
   if (const auto flaw = map.flaw()) return fail(Errc::invalid_argument, "cluster", *flaw);
   return map;
 }
@@ -54,8 +76,11 @@ Result<ClusterMap> ClusterMap::spread(std::vector<Node> nodes, std::uint32_t sha
 std::optional<std::uint32_t> ClusterMap::node_of(RegionId region) const {
   constexpr unsigned indices_from = data_regions_end + node_count_max;
   if (region >= indices_from) {
-    const std::size_t shard = region - indices_from;
-    return shard < homes.size() ? std::optional(homes[shard]) : std::nullopt;
+    const std::size_t shard = (region - indices_from) % shard_count_max;
+    if (shard >= shards.size()) return std::nullopt;
+    if (shards[shard].home.index == region) return shards[shard].home.node;
+    if (shards[shard].next && shards[shard].next->index == region) return shards[shard].next->node;
+    return std::nullopt;
   }
   if (region >= data_regions_end) {
     const std::uint32_t node = region - data_regions_end;
@@ -65,6 +90,12 @@ std::optional<std::uint32_t> ClusterMap::node_of(RegionId region) const {
     if (std::ranges::binary_search(nodes[node].data, region)) return node;
   }
   return std::nullopt;
+}
+
+std::optional<std::uint32_t> ClusterMap::find(std::string_view name) const {
+  const auto found = std::ranges::find(nodes, name, &Node::name);
+  if (found == nodes.end() || name.empty()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - nodes.begin());
 }
 
 }  // namespace loch::fabric

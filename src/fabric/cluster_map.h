@@ -2,14 +2,16 @@
 //
 //   regions   2 ... 127   data, each on one node; a slot's word has room for no greater number
 //             128 ... 191 the control region of node 0, 1, ...
-//             192 ... 255 the slots of shard 0, 1, ... of the index, on the shard's home
+//             192 ... 255 the slots of the shards of the index, on each shard's home; every shard has two of
+//                         these, so that where it is and where it moves to have different names
 //
-// All hosts of a cluster tell their clients the same.
+// A map never changes: what becomes of it is another one, of a later epoch (cluster/changes.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -19,25 +21,44 @@ namespace loch::fabric {
 inline constexpr RegionId first_data_region = 2;
 inline constexpr unsigned data_regions_end = 128;
 inline constexpr std::uint32_t node_count_max = 64;
-inline constexpr std::uint32_t shard_count_max = 64;
+inline constexpr std::uint32_t shard_count_max = 32;
 
 constexpr RegionId control_region_of(std::uint32_t node) {
   return static_cast<RegionId>(data_regions_end + node);
 }
-constexpr RegionId index_region_of(std::uint32_t shard) {
-  return static_cast<RegionId>(data_regions_end + node_count_max + shard);
+// `turn` is 0 or 1.
+constexpr RegionId index_region_of(std::uint32_t shard, unsigned turn = 0) {
+  return static_cast<RegionId>(data_regions_end + node_count_max + turn * shard_count_max + shard);
 }
-static_assert(data_regions_end + node_count_max + shard_count_max == region_count_max);
+static_assert(data_regions_end + node_count_max + 2 * shard_count_max == region_count_max);
 
 struct ClusterMap {
+  enum class NodeState : std::uint8_t {
+    serves,
+    leaves,   // takes no new items, and gives away what it has
+    drained,  // has nothing any more
+    gone,     // nobody is there; the number and the regions wait for another host
+  };
   struct Node {
-    std::string name;
+    std::string name;  // empty: gone
     net::HostPort at;
     std::vector<RegionId> data{};  // rising
+    NodeState state = NodeState::serves;
     bool operator==(const Node&) const = default;
   };
-  std::vector<Node> nodes;
-  std::vector<std::uint32_t> homes;  // of the shards; a power of two
+  struct Place {
+    std::uint32_t node = 0;
+    RegionId index = 0;
+    bool operator==(const Place&) const = default;
+  };
+  struct Shard {
+    Place home;
+    std::optional<Place> next{};  // while it moves there
+    bool operator==(const Shard&) const = default;
+  };
+  std::vector<Node> nodes;    // by their numbers
+  std::vector<Shard> shards;  // a power of two
+  std::uint64_t epoch = 1;    // rises with every change that clients have to know of
 
   // Regions and shards go to all nodes in turn. Errors: invalid_argument.
   static Result<ClusterMap> spread(std::vector<Node> nodes, std::uint32_t shards);
@@ -46,6 +67,8 @@ struct ClusterMap {
 
   // The node that a region is on.
   [[nodiscard]] std::optional<std::uint32_t> node_of(RegionId region) const;
+  // The node that is called so.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const;
 
   // Why it can not be; nothing, if it can.
   [[nodiscard]] std::optional<std::string> flaw() const;

@@ -31,7 +31,7 @@ class Host {
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // The cluster that a store is of, and which node of it this host is; of none, if there is no such
-    // function or it says nothing. Called by the host's thread.
+    // function or it says nothing; it may say something else later. Any thread of the host calls it.
     struct Cluster {
       ClusterMap map;
       std::uint32_t node = 0;
@@ -72,6 +72,8 @@ class Host {
   // paused.
   virtual Result<void> pause(const std::string& store) = 0;
   virtual void resume(const std::string& store) = 0;
+  // Ends the sessions of a store of a cluster that were silent for longer than this, soon. Any thread.
+  virtual void end_idle(const std::string& store, base::Nanos longer_than_ns) = 0;
   // Reads the key and the certificates again; those who are connected stay. Errors: as start; then the old
   // ones are kept.
   virtual Result<void> reload() = 0;

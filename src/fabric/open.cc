@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "fabric/cluster/cluster_fabric.h"
-#include "fabric/cluster/map_message.h"
 #include "fabric/fabric.h"
+#include "fabric/map_message.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
 #include "net/credentials.h"

@@ -1,10 +1,13 @@
 // The store on several nodes, in one process: what a client holds on one of them holds on all.
+#include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <span>
 #include <string>
 
 #include "fabric/testing/posting_fabric.h"
+#include "hash/handover.h"
 #include "hash/shards.h"
 #include "memory/attachment.h"
 
@@ -16,10 +19,22 @@ using fabric::fake::MemoryStore;
 constexpr std::uint32_t node_count = 2;
 constexpr memory::Geometry geometry{.hash_seed = 42};
 
-memory::RegionMap two_nodes() {
+fabric::ClusterMap map_of_two_nodes() {
   fabric::ClusterMap cluster;
   cluster.nodes = {{.name = "a", .at = {}, .data = {2, 4}}, {.name = "b", .at = {}, .data = {3, 5}}};
-  cluster.homes = {0, 0, 0, 0};  // all slots are on the first node
+  for (std::uint32_t shard = 0; shard < 4; ++shard)  // all slots are on the first node
+    cluster.shards.push_back({.home = {.node = 0, .index = fabric::index_region_of(shard)}});
+  return cluster;
+}
+
+memory::RegionMap two_nodes() { return memory::RegionMap::of_cluster(map_of_two_nodes()); }
+
+// Shard 0 is on the second node.
+constexpr fabric::ClusterMap::Place elsewhere{.node = 1, .index = fabric::index_region_of(0, 1)};
+memory::RegionMap two_nodes_later() {
+  fabric::ClusterMap cluster = map_of_two_nodes();
+  cluster.shards[0].home = elsewhere;
+  cluster.epoch = 2;
   return memory::RegionMap::of_cluster(cluster);
 }
 
@@ -46,11 +61,11 @@ std::shared_ptr<MemoryStore> make_store() {
 // A client on another host than both nodes.
 class Client {
  public:
-  Client(MemoryStore& store, memory::Placement placement) {
+  Client(MemoryStore& store, memory::Placement placement, const memory::RegionMap& map = two_nodes()) {
     const auto memory = memory::StoreMemory::attach(
         std::make_shared<fabric::fake::PostingFabric>(
             store.shared_from_this(), fabric::fake::PostingOptions{.mapped = {}, .before = {}, .held = {}}),
-        two_nodes());
+        map);
     EXPECT_TRUE(memory.has_value());
     attachment_ = memory::Attachment::open(*memory, placement).value();
     shards_ = std::make_unique<Shards>(*attachment_, TableOptions{});
@@ -78,7 +93,16 @@ class Client {
     if (!found) co_return std::unexpected(found.error());
     co_return found->view.ref();
   }
+  Errc error_of_get(const std::string& key) {
+    const auto found = run(find_task(this, key));
+    return found ? Errc{} : found.error().code;
+  }
+  Errc error_of_put(const std::string& key) {
+    const auto put = run(put_task(this, key));
+    return put ? Errc{} : put.error().code;
+  }
   [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
+  [[nodiscard]] Shards& shards() { return *shards_; }
 
  private:
   std::unique_ptr<memory::Attachment> attachment_;
@@ -154,6 +178,145 @@ TEST(Cluster, NodesLearnOfEachOther) {
   const Client client(*store, {});
   EXPECT_EQ(said(0, 1), 8U);
   EXPECT_EQ(said(1, 0), 7U);
+}
+
+// A shard moves from the first node to the second, step by step.
+class ClusterHandover : public testing::Test {
+ protected:
+  ClusterHandover() {
+    let_pass(*store_, base::second_ns);
+    mover_ = std::make_unique<Client>(*store_, memory::Placement{});
+    client_ =
+        std::make_unique<Client>(*store_, memory::Placement{.policy = memory::Placement::Policy::spread});
+    for (int i = 0; keys_.size() < 20; ++i) {
+      const std::string key = fmt::format("key{}", i);
+      if (shard_of(Key::of(key, geometry.hash_seed).hash, 4) == 0) keys_.push_back(key);
+    }
+    // The last of them is not there.
+    for (const std::string& key : std::span(keys_).first(keys_.size() - 1)) client_->put(key);
+  }
+
+  [[nodiscard]] Handover handover() {
+    return {mover_->attachment(), two_nodes().shards[0], memory::RegionMap::shard_at(0, elsewhere)};
+  }
+  Directory directory() {
+    return Directory::decode(fabric::load_word(
+        store_->at(IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]).directory())));
+  }
+  // All operations of the client that began before are over, and the node knows.
+  void client_tells() {
+    let_pass(*store_, base::second_ns / 100);
+    EXPECT_TRUE(client_->run(client_->attachment().refresh()).has_value());
+    let_pass(*store_, base::second_ns / 100);
+  }
+
+  std::shared_ptr<MemoryStore> store_ = make_store();
+  std::unique_ptr<Client> mover_;
+  std::unique_ptr<Client> client_;
+  std::vector<std::string> keys_;
+};
+
+TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  // What is there can be read, and nothing else can be said.
+  EXPECT_EQ(client_->error_of_put(keys_[0]), Errc::moved);
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
+  EXPECT_EQ(client_->error_of_get(keys_[0]), Errc{}) << "by a pointer that is right still";
+  client_tells();
+  ASSERT_EQ(mover_->run(move.is_quiet()), true);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  EXPECT_EQ(client_->error_of_get(keys_[0]), Errc::moved) << "also by a pointer";
+  EXPECT_EQ(Client(*store_, {}, two_nodes_later()).error_of_get(keys_[0]), Errc::moved)
+      << "not before it is open";
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  Client later(*store_, {}, two_nodes_later());
+  for (const std::string& key : std::span(keys_).first(keys_.size() - 1))
+    EXPECT_EQ(later.error_of_get(key), Errc{}) << key;
+  EXPECT_EQ(later.error_of_get(keys_.back()), Errc::not_found);
+  later.put(keys_.back());
+  later.put(keys_.front());
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
+  EXPECT_EQ(directory().stage, Stage::left);
+}
+
+// An operation that began before is waited for.
+TEST_F(ClusterHandover, WaitsForThoseThatBeganBefore) {
+  Handover move = handover();
+  {
+    const memory::Attachment::Operation during(client_->attachment());
+    let_pass(*store_, base::second_ns / 100);
+    ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+    client_tells();
+    EXPECT_EQ(mover_->run(move.is_quiet()), false);
+  }
+  client_tells();
+  EXPECT_EQ(mover_->run(move.is_quiet()), true);
+}
+
+TEST_F(ClusterHandover, IsUndoneOrGoneOnWith) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.undo()).has_value());
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc{});
+  // Another mover, who finds it half done.
+  Handover again = handover();
+  ASSERT_EQ(mover_->run(again.begin()), Stage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(again.copy()).has_value());
+  ASSERT_TRUE(mover_->run(again.clear()).has_value());
+  Handover last = handover();
+  EXPECT_EQ(mover_->run(last.begin()), Stage::left);
+  ASSERT_TRUE(mover_->run(last.undo()).has_value());
+  EXPECT_EQ(directory().stage, Stage::left) << "it is too late for that";
+  ASSERT_TRUE(mover_->run(last.clear()).has_value());
+  ASSERT_TRUE(mover_->run(last.open()).has_value());
+  EXPECT_EQ(Client(*store_, {}, two_nodes_later()).error_of_get(keys_.back()), Errc{});
+}
+
+// Times to live go on, though the clock of the new home is behind.
+TEST_F(ClusterHandover, TimesToLiveGoByOneClock) {
+  const auto now = [](Client& client) {
+    return client.run((*client.shards().table_of(0))->read_time()).value();
+  };
+  for (const std::uint32_t node : {0U, 1U}) {
+    fabric::store_word(store_->at({two_nodes().nodes[node].control, memory::latest_offset}),
+                       node == 0 ? 500 * base::second_ns : 20 * base::second_ns);
+  }
+  const base::Nanos before = now(*client_);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  Client later(*store_, {}, two_nodes_later());
+  EXPECT_EQ(now(later), before);
+}
+
+// Receive: a node that takes no new items. Expect: what was there is elsewhere, and nothing names it any
+// more.
+TEST_F(ClusterHandover, ANodeIsEmptied) {
+  const auto on_second = [&](const std::string& key) {
+    return client_->run(Client::find_task(client_.get(), key)).value().region % 2 == 1;
+  };
+  const auto present = std::span(keys_).first(keys_.size() - 1);
+  EXPECT_GT(std::ranges::count_if(present, on_second), 5);
+  fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
+  client_tells();
+  EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
+  const auto emptied = mover_->run(mover_->shards().evacuate(1));
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_EQ(emptied->left, 0U);
+  EXPECT_GT(emptied->copied, 5U);
+  EXPECT_EQ(std::ranges::count_if(present, on_second), 0);
+  for (const std::string& key : present) EXPECT_EQ(client_->put(key).region % 2, 0) << "no new ones either";
+  EXPECT_EQ(mover_->run(mover_->shards().evacuate(1)).value().copied, 0U);
+  const auto report = mover_->run(mover_->shards().check());
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_TRUE(report->findings.empty()) << report->findings.front();
 }
 
 }  // namespace

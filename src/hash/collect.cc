@@ -80,7 +80,7 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
       auto header = co_await read_header(word.item());
-      if (!header || !expired(header->expires_at_ns, home_.now())) continue;
+      if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) continue;
       // A damaged word may point at anything that looks like this; nothing is to be written there.
       if (!co_await read_item(word.item())) continue;
       auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));

@@ -101,7 +101,10 @@ void Table::prepare_upper_half(Directory d, SlotNumber from, SlotNumber to) {
 
 // Splits the next few rows, and finishes the growth when there are none left.
 coro::Task<Result<void>> Table::help_growth() {
-  const Directory d = directory();
+  // Not by the copy: the shard may be about to move.
+  const auto read = co_await read_directory();
+  if (!read) co_return std::unexpected(read.error());
+  const Directory d = *read;
   if (!d.growing) co_return Result<void>{};
   auto cursor = co_await endpoint_.fetch_add(index_.split_cursor(), 1);
   if (!cursor) co_return std::unexpected(std::move(cursor.error()));
@@ -213,23 +216,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
       // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
       auto found = co_await read_item(word.item());
       if (found) {
-        const std::string key(found->view.key());
-        const std::string value(found->view.value());
-        const WriteRequest copy{.key = {.bytes = key, .hash = found->view.key_hash()},
-                                .value = value,
-                                .expires_at_ns = found->view.expires_at_ns()};
-        auto item = co_await compose(copy);
-        if (!item) co_return std::unexpected(std::move(item.error()));
-        const SlotWord linked =
-            SlotWord::link(SlotType::committed, item->ref, word.filter(), 0, word.level());
-        auto won = co_await swap_slot(low, word, linked);
-        if (!won) co_return won;  // it may be linked: left to a collection
-        if (*won) {
-          co_await attachment_.allocator_of(word.item()).retire(word.item(), true);
-        } else {
-          co_await attachment_.allocator_of(item->ref).discard(item->ref);
-        }
-        co_return won;
+        co_return co_await put_copy(low, word, &found->view);
       }
     } else {
       auto moved = co_await move(word.item(), low, high);
@@ -249,6 +236,24 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
   LOCH_FAULT_POINT("split.after_flip");
   if (flipped && *flipped) home_.count(Counter::slots_split);
   co_return flipped;
+}
+
+coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {
+  const std::string key(item->key());
+  const std::string value(item->value());
+  auto copy = co_await compose({.key = {.bytes = key, .hash = item->key_hash()},
+                                .value = value,
+                                .expires_at_ns = item->expires_at_ns()});
+  if (!copy) co_return std::unexpected(std::move(copy.error()));
+  const SlotWord linked = SlotWord::link(SlotType::committed, copy->ref, word.filter(), 0, word.level());
+  auto won = co_await swap_slot(slot, word, linked);
+  if (!won) co_return won;  // it may be linked: left to a collection
+  if (*won) {
+    co_await attachment_.allocator_of(word.item()).retire(word.item(), true);
+  } else {
+    co_await attachment_.allocator_of(copy->ref).discard(copy->ref);
+  }
+  co_return won;
 }
 
 // Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.

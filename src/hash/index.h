@@ -31,22 +31,52 @@ struct IndexRoot {
   std::uint64_t split_cursor;  // level << 48 | next chunk to be split
   std::uint64_t unused_1[7];
   std::uint64_t reached_at_ns[4];  // when the level (modulo 4) was reached
+  // What the times to live of its items are ahead of the clock of its home, modulo 2^64: they go by the clock
+  // of the home that the shard had first.
+  std::uint64_t time_ahead_ns;
 };
-static_assert(sizeof(IndexRoot) == 160 &&
+static_assert(sizeof(IndexRoot) == 168 &&
               memory::index_root_offset + sizeof(IndexRoot) <= memory::totals_offset);
 
 static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes);
 
+// Of a shard that moves to another host, at its one home and its other (handover.h). Where it is not `open`,
+// nothing is changed and nothing taken for absent.
+enum class Stage : std::uint8_t {
+  open = 0,
+  leaves = 1,   // what is there is what there is; it may be opened again
+  left = 2,     // it is elsewhere
+  arrives = 3,  // it is whole, and not opened yet
+};
+
 struct Directory {
   std::uint8_t level = first_level;
   bool growing = false;
+  Stage stage = Stage::open;
+  fabric::RegionId arrives_in =
+      0;  // where its slots are then: what is left of a move that was given up is not opened
 
   [[nodiscard]] constexpr std::uint64_t encode() const {
-    return std::uint64_t{level} | std::uint64_t{growing} << 8;
+    return std::uint64_t{level} | std::uint64_t{growing} << 8 |
+           std::uint64_t{static_cast<std::uint8_t>(stage)} << 9 | std::uint64_t{arrives_in} << 16;
   }
   static constexpr Directory decode(std::uint64_t word) {
-    return {.level = static_cast<std::uint8_t>(word & 0xff), .growing = (word >> 8 & 1) != 0};
+    return {.level = static_cast<std::uint8_t>(word & 0xff),
+            .growing = (word >> 8 & 1) != 0,
+            .stage = static_cast<Stage>(word >> 9 & 3),
+            .arrives_in = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
   }
+  [[nodiscard]] constexpr Directory at(Stage other) const {
+    return {.level = level, .growing = growing, .stage = other};
+  }
+  [[nodiscard]] constexpr Directory arriving(fabric::RegionId in) const {
+    return {.level = level, .growing = growing, .stage = Stage::arrives, .arrives_in = in};
+  }
+  [[nodiscard]] constexpr bool arrives(fabric::RegionId in) const {
+    return stage == Stage::arrives && arrives_in == in;
+  }
+  // A word that nobody has written yet says nothing.
+  [[nodiscard]] constexpr bool is_open() const { return stage == Stage::open && level != 0; }
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
   bool operator==(const Directory&) const = default;
 };
@@ -78,6 +108,9 @@ struct IndexPlace {
     return {slots, number * sizeof(std::uint64_t)};
   }
   [[nodiscard]] constexpr fabric::Address directory() const { return root + offsetof(IndexRoot, directory); }
+  [[nodiscard]] constexpr fabric::Address time_ahead() const {
+    return root + offsetof(IndexRoot, time_ahead_ns);
+  }
   [[nodiscard]] constexpr fabric::Address split_cursor() const {
     return root + offsetof(IndexRoot, split_cursor);
   }

@@ -237,6 +237,9 @@ Result<void> Table::reaches(const memory::ItemRef& ref) const {
   if (attachment_.find_node_of(ref) != nullptr) [[likely]]
     return {};
   const auto node = attachment_.region_map().node_of(ref.region);
+  if (!node && attachment_.is_of_cluster())
+    return fail(Errc::moved, "read",
+                "the item is on a host of the cluster that this client does not know yet");
   if (!node) return damaged_item(ref);
   return fail(Errc::unavailable, "read",
               fmt::format("the item is on node {} of the store, which can not be reached now", *node));
@@ -298,7 +301,7 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
 coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into) {
   into->at.set(key_hash, directory(), candidates_);
   into->key_hash = key_hash;
-  into->asked_at_ns = home_.control().newest_time();
+  into->asked_at_ns = newest_time();
   into->mine = 0;
   into->owner_gone = 0;
   std::array<fabric::Address, locations_max + 1> addresses;
@@ -312,6 +315,8 @@ coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into
   if (!home_.remote() || base::planted(base::Planted::directory_by_copy)) co_return true;
   const std::uint64_t seen = into->word[into->at.count].raw;
   directory_copy_ = seen;
+  if (!directory().is_open()) [[unlikely]]
+    co_return moved(key_hash);
   co_return seen == into->at.directory.encode();
 }
 
@@ -404,11 +409,11 @@ coro::Task<Result<Table::TimeLeft>> Table::time_left(base::Nanos expires_at_ns, 
   if (expires_at_ns == 0) co_return TimeLeft::some;
   if (expired(expires_at_ns, asked_at)) {
     // Whoever asks later is to know it, too.
-    home_.tell_time(asked_at);
+    home_.tell_time(asked_at - time_ahead_ns_);
     co_return TimeLeft::none;
   }
   if (!home_.remote()) co_return TimeLeft::some;
-  const auto now = co_await home_.control().read_time();
+  const auto now = co_await read_time();
   if (!now) co_return std::unexpected(now.error());
   co_return expired(expires_at_ns, *now) ? TimeLeft::look_again : TimeLeft::some;
 }
@@ -456,7 +461,28 @@ coro::Task<Result<Directory>> Table::read_directory() {
     if (auto read = co_await endpoint_.read_words({&at, 1}, &directory_copy_); !read)
       co_return std::unexpected(std::move(read.error()));
   }
-  co_return directory();
+  const Directory now = directory();
+  if (!now.is_open()) co_return moved();
+  co_return now;
+}
+
+coro::Task<Result<void>> Table::open() {
+  const fabric::Address at = index_.time_ahead();
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &time_ahead_ns_); !read) co_return read;
+  // A shard that moves is known as one when it is needed.
+  if (auto read = co_await read_directory(); !read && read.error().code != Errc::moved)
+    co_return std::unexpected(std::move(read.error()));
+  co_return Result<void>{};
+}
+
+coro::Task<Result<base::Nanos>> Table::read_time() {
+  auto time = co_await home_.control().read_time();
+  if (time) *time += time_ahead_ns_;
+  co_return time;
+}
+
+std::unexpected<Error> Table::moved(std::uint64_t key_hash) {
+  return fail(Errc::moved, "index", "the key's part of the index moves to another host; try again", key_hash);
 }
 
 coro::Task<Result<void>> Table::keep_fresh() {

@@ -251,6 +251,7 @@ Collect growing(std::uint64_t hash) {
   Collect c;
   c.at = Locations::of(hash, {.level = first_level, .growing = true}, 3);
   c.key_hash = hash;
+  c.word.fill({0});  // unborn
   for (unsigned j = 0; j < 3; ++j) c.word[j] = SlotWord::empty(j, first_level);
   return c;
 }

@@ -19,8 +19,7 @@ Shards::Shards(memory::Attachment& attachment, const TableOptions& options) : at
 coro::Task<Result<void>> Shards::open() {
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    if (auto read = co_await table->read_directory(); !read)
-      co_return std::unexpected(std::move(read.error()));
+    if (auto opened = co_await table->open(); !opened) co_return opened;
   }
   co_return Result<void>{};
 }
@@ -34,10 +33,11 @@ std::unexpected<Error> Shards::unreached(std::uint64_t key_hash) const {
 }
 
 Result<void> Shards::all_reached(const char* operation) const {
-  if (attachment_.nodes().size() == attachment_.region_map().nodes.size()) return {};
+  const std::size_t living = attachment_.region_map().living();
+  if (attachment_.nodes().size() == living) return {};
   return fail(Errc::unavailable, operation,
               fmt::format("only {} of the {} nodes of the store can be reached now",
-                          attachment_.nodes().size(), attachment_.region_map().nodes.size()));
+                          attachment_.nodes().size(), living));
 }
 
 coro::Task<Result<Found>> Shards::get(Key key) {
@@ -78,6 +78,7 @@ coro::Task<Result<bool>> Shards::is_named(memory::ItemRef item) {
 }
 
 coro::Task<bool> Shards::before_reuse(memory::ItemRef item) {
+  const memory::Attachment::Operation during(attachment_);
   auto header = co_await some().read_header(item);
   if (!header) co_return false;
   auto table = table_of(header->key_hash);

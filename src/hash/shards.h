@@ -13,7 +13,7 @@ namespace loch::hash {
 class Shards final : public memory::ReuseGuard {
  public:
   Shards(memory::Attachment& attachment, const TableOptions& options);
-  ~Shards() { attachment_.close(); }
+  ~Shards() override { attachment_.close(); }
   Shards(const Shards&) = delete;
   Shards& operator=(const Shards&) = delete;
   // What is better known before the first operation. Errors: those of the fabric.
@@ -38,6 +38,16 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect();
   coro::Task<Result<Report>> check();
+
+  // Whether all operations that began on the node until `since`, by its clock, are over.
+  coro::Task<Result<bool>> is_quiet(std::uint32_t node, base::Nanos since);
+  // Of a node that takes no new items (memory::closed_offset), and whose items are to be elsewhere: puts
+  // copies in place of those that are linked, and clears the words that name what was there (evacuate.cc).
+  struct Evacuated {
+    std::uint64_t copied = 0;
+    std::uint64_t left = 0;  // items and words that could not be seen to now: to be called again
+  };
+  coro::Task<Result<Evacuated>> evacuate(std::uint32_t node);
 
   // What there is to say of the index.
   coro::Task<Result<void>> describe(Info* into);

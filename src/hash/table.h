@@ -111,8 +111,16 @@ class Table final {
 
   // As this session last saw it.
   [[nodiscard]] Directory directory();
+  // Errors: moved, and those of the fabric.
   coro::Task<Result<Directory>> read_directory();
+  // What is better known before the first operation; the directory among it.
+  coro::Task<Result<void>> open();
+
+  // The time that times to live go by: what is known of it, and what it is between the call and the answer.
+  [[nodiscard]] base::Nanos newest_time() const { return home_.control().newest_time() + time_ahead_ns_; }
+  coro::Task<Result<base::Nanos>> read_time();
   [[nodiscard]] const IndexPlace& place() const { return index_; }
+  [[nodiscard]] static std::unexpected<Error> moved(std::uint64_t key_hash = 0);
   // The session with its home.
   [[nodiscard]] memory::Session& home() { return home_; }
 
@@ -224,6 +232,7 @@ class Table final {
   coro::Task<Result<Outcome>> put_step6_make_room(KeyCollect* seen);
   coro::Task<Result<Outcome>> pending_outcome(SlotWord now_there, NewItem* item);
   coro::Task<void> abandon(NewItem* item);
+  coro::Task<Result<Outcome>> withdraw(NewItem* item);
   void note_insert(bool displaced);
 
   // ---- resolve.cc
@@ -248,6 +257,12 @@ class Table final {
   coro::Task<Result<bool>> leads_to(memory::ItemRef item, SlotNumber slot, Directory d);
   coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory directory);
   coro::Task<Result<void>> finish_growth(Directory directory);
+  // A copy of the item that is committed there takes its place. False if the slot has changed.
+  coro::Task<Result<bool>> put_copy(SlotNumber slot, SlotWord word, const ItemView* item);
+
+  // ---- evacuate.cc
+  coro::Task<Result<bool>> evacuate_item(memory::ItemRef item, Key key);
+  coro::Task<Result<std::uint64_t>> clear_words(std::uint32_t node);
 
   // ---- collect.cc
   coro::Task<Result<void>> mark_linked(memory::ItemSet* linked, Report* report);
@@ -292,7 +307,8 @@ class Table final {
   std::uint64_t directory_copy_ = 0;  // likewise; a directory that there was
   std::byte* directory_word_;
   Here here_;
-  unsigned displacing_share_ = 0;  // of the last inserts: how many had to displace, of displacing_always
+  std::uint64_t time_ahead_ns_ = 0;  // IndexRoot
+  unsigned displacing_share_ = 0;    // of the last inserts: how many had to displace, of displacing_always
 };
 
 }  // namespace loch::hash

@@ -114,7 +114,7 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
-  const auto now = co_await home_.control().read_time();
+  const auto now = co_await read_time();
   if (!now) co_return std::unexpected(now.error());
   std::uint64_t total = 0;
   const auto directory = co_await read_directory();

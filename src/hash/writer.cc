@@ -110,6 +110,12 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
     if (step) more = co_await attempts.again();
     if (step && more) continue;
     Error error = step ? std::move(more.error()) : std::move(step.error());
+    if (error.code == Errc::moved && item.pending_at >= 0) {
+      // This operation is one of those that the move waits for.
+      auto settled = co_await withdraw(&item);
+      if (settled && *settled == Outcome::done) co_return item.version;
+      if (!settled) error = std::move(settled.error());
+    }
     error.key_hash = request.key.hash;
     co_await abandon(&item);
     co_return std::unexpected(std::move(error));
@@ -370,6 +376,26 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   if (!applied) co_return std::unexpected(std::move(applied.error()));
   if (repair->location != static_cast<unsigned>(mine)) co_return Outcome::again;
   co_return co_await pending_outcome(*applied ? repair->desired : before, item);
+}
+
+// Takes the pending word back without a look at the key's other slots. If it can not, somebody has decided.
+coro::Task<Result<Table::Outcome>> Table::withdraw(NewItem* item) {
+  constexpr int rounds_max = 16;
+  for (int round = 0; round < rounds_max; ++round) {
+    SlotWord before;
+    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->pending_word.level());
+    auto won = co_await swap_slot(item->slot, item->pending_word, cleared, &before);
+    if (!won) co_return std::unexpected(std::move(won.error()));
+    if (*won) {
+      home_.count(Counter::pending_withdrawn);
+      item->pending_at = -1;
+      co_return Outcome::again;
+    }
+    auto outcome = co_await pending_outcome(before, item);
+    if (!outcome || item->pending_at < 0) co_return outcome;
+  }
+  co_return fail(Errc::timed_out, "put",
+                 "the key's part of the index moves; it may or may not have happened");
 }
 
 // (c) The pending word could not be changed. Its slot holds another one: A means lost, anything else that the

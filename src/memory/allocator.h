@@ -34,11 +34,9 @@ namespace loch::memory {
 // moved.
 class ReuseGuard {
  public:
+  virtual ~ReuseGuard() = default;
   // False if the item can not be cleared now; it is left for later.
   virtual coro::Task<bool> before_reuse(ItemRef item) = 0;
-
- protected:
-  ~ReuseGuard() = default;
 };
 
 class Allocator {

@@ -46,6 +46,7 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   std::vector<std::vector<std::uint64_t>> words(count);  // what each says of all; empty: not reached
   std::optional<Error> unreached;
   for (std::uint32_t node = 0; node < count; ++node) {
+    if (region_map().nodes[node].is_gone) continue;
     const fabric::Address at{region_map().nodes[node].control, incarnations_offset};
     const auto bytes = co_await endpoint_->fetch(at, count * sizeof(std::uint64_t));
     if (!bytes && (bytes.error().code != Errc::unavailable || has_failed()))
@@ -59,7 +60,7 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   }
   std::vector<std::uint32_t> found;
   for (std::uint32_t node = 0; node < count; ++node) {
-    if (is_known_by_all(node, words)) found.push_back(node);
+    if (!region_map().nodes[node].is_gone && is_known_by_all(node, words)) found.push_back(node);
   }
   if (found.empty()) {
     if (unreached) co_return std::unexpected(std::move(*unreached));
@@ -78,10 +79,11 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
 
 // Whether no node that is reached knows another incarnation of this one; and of those that are not reached,
 // each has met it, so that it may not be the one that lost its memory.
-bool Attachment::is_known_by_all(std::uint32_t node, const std::vector<std::vector<std::uint64_t>>& words) {
+bool Attachment::is_known_by_all(std::uint32_t node,
+                                 const std::vector<std::vector<std::uint64_t>>& words) const {
   if (words[node].empty()) return false;
   for (std::uint32_t other = 0; other < words.size(); ++other) {
-    if (other == node) continue;
+    if (other == node || region_map().nodes[other].is_gone) continue;
     const bool is_reached = !words[other].empty();
     if (!is_reached && words[node][other] == 0) return false;
     if (is_reached && words[other][node] != 0 && words[other][node] != words[node][node]) return false;
@@ -165,6 +167,16 @@ Stats Attachment::stats() const {
   return sum;
 }
 
+std::uint64_t Attachment::newest_epoch() const {
+  std::uint64_t newest = region_map().epoch;
+  for (const Node& node : nodes_) newest = std::max(newest, node.session->control().word(map_epoch_offset));
+  return newest;
+}
+
+bool Attachment::takes_items(const Node& node) {
+  return shared(node.session->control().word(closed_offset)).load(std::memory_order_acquire) == 0;
+}
+
 void Attachment::set_guard(ReuseGuard* guard) {
   for (const Node& node : nodes_) node.allocator->set_guard(guard);
 }
@@ -181,14 +193,22 @@ std::size_t Attachment::place(std::uint32_t home) {
   return found != nodes_.end() ? static_cast<std::size_t>(found - nodes_.begin()) : next_++ % nodes_.size();
 }
 
+coro::Task<Result<ItemRef>> Attachment::allocate_on(std::size_t index, std::uint64_t bytes) {
+  const Node& node = nodes_[index];
+  if (takes_items(node)) co_return co_await node.allocator->allocate(bytes);
+  co_return fail(
+      Errc::no_space, "allocate",
+      fmt::format("node {} of the store takes no new items; it leaves the cluster", node.session->node()));
+}
+
 coro::Task<Result<ItemRef>> Attachment::allocate(std::uint64_t bytes, std::uint32_t home) {
   if (nodes_.size() == 1) [[likely]]
     co_return co_await nodes_.front().allocator->allocate(bytes);
   const std::size_t first = place(home);
-  auto item = co_await nodes_[first].allocator->allocate(bytes);
+  auto item = co_await allocate_on(first, bytes);
   if (placement_.policy == Placement::Policy::node) co_return item;
   for (std::size_t i = 1; i < nodes_.size() && !item && item.error().code == Errc::no_space; ++i)
-    item = co_await nodes_[(first + i) % nodes_.size()].allocator->allocate(bytes);
+    item = co_await allocate_on((first + i) % nodes_.size(), bytes);
   co_return item;
 }
 

@@ -52,6 +52,7 @@ class Attachment {
   [[nodiscard]] fabric::Endpoint& endpoint() { return *endpoint_; }
   [[nodiscard]] StoreMemory& memory() { return *memory_; }
   [[nodiscard]] const RegionMap& region_map() const { return memory_->region_map(); }
+  [[nodiscard]] bool is_of_cluster() const { return region_map().nodes.front().control != control_region; }
 
   struct Node {
     std::unique_ptr<Session> session;
@@ -126,10 +127,12 @@ class Attachment {
   coro::Task<Result<void>> refresh_for(std::uint32_t number);
   [[nodiscard]] bool has_pins() const { return nodes_.front().session->has_pins(); }
   [[nodiscard]] bool has_failed() const { return endpoint_->has_failed(); }
-  // Whether another client might be attached to nodes that this one is not.
+  // Whether another client might be attached to nodes that this one is not ...
   [[nodiscard]] bool is_behind() const {
-    return nodes_.size() != by_number_.size() && memory_->fabric().hosts_found() != hosts_found_;
+    return nodes_.size() != region_map().living() && memory_->fabric().hosts_found() != hosts_found_;
   }
+  // ... or would go by a later map: the latest epoch that a node told this one of.
+  [[nodiscard]] std::uint64_t newest_epoch() const;
   [[nodiscard]] bool remote() const { return nodes_.front().session->remote(); }
   [[nodiscard]] Stats stats() const;
 
@@ -147,10 +150,13 @@ class Attachment {
   coro::Task<Result<std::vector<std::uint32_t>>> find_nodes();
   // By index in nodes_.
   coro::Task<void> refresh_each(std::vector<Result<void>>* outcomes);
-  static bool is_known_by_all(std::uint32_t node, const std::vector<std::vector<std::uint64_t>>& words);
+  [[nodiscard]] bool is_known_by_all(std::uint32_t node,
+                                     const std::vector<std::vector<std::uint64_t>>& words) const;
   coro::Task<Result<void>> introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
                                      std::uint64_t known);
   [[nodiscard]] bool all_may_act();
+  static bool takes_items(const Node& node);
+  coro::Task<Result<ItemRef>> allocate_on(std::size_t index, std::uint64_t bytes);
   // Index in nodes_.
   [[nodiscard]] std::size_t place(std::uint32_t home);
 

@@ -60,7 +60,11 @@ inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client
 // own is what it is.
 inline constexpr std::uint64_t incarnations_offset = 3328;
 inline constexpr std::uint64_t registry_offset = 4096;
-static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= registry_offset);
+// Of a cluster, by the node's host: the epoch of the map that it goes by, and whether the node takes no new
+// items.
+inline constexpr std::uint64_t map_epoch_offset = 3840;
+inline constexpr std::uint64_t closed_offset = 3904;
+static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= map_epoch_offset);
 
 // One session of one client process. Its owner alone writes it while it is present (fabric::Port::present);
 // the next session that takes the number settles what the last one left.

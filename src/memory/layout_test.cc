@@ -55,7 +55,7 @@ TEST(Layout, ClientEntryBytes) {
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
   EXPECT_EQ(shard_roots_offset, 4'096U + 1'024 * 512);
-  EXPECT_EQ(control_bytes, shard_roots_offset + 64 * 256);
+  EXPECT_EQ(control_bytes, shard_roots_offset + 32 * 256);
 }
 
 TEST(Layout, ItemHeaderBytes) {
@@ -187,9 +187,13 @@ TEST(Items, ASetKeepsThemByRegion) {
 }
 
 TEST(Regions, OfAClusterAreEachOnOneNode) {
-  const RegionMap map = RegionMap::of_cluster(
-      {.nodes = {{.name = "a", .at = {}, .data = {2, 5}}, {.name = "b", .at = {}, .data = {3}}},
-       .homes = {1, 0, 1, 1}});
+  fabric::ClusterMap cluster{
+      .nodes = {{.name = "a", .at = {}, .data = {2, 5}}, {.name = "b", .at = {}, .data = {3}}}, .shards = {}};
+  for (const std::uint32_t home : {1U, 0U, 1U, 1U}) {
+    const auto shard = static_cast<std::uint32_t>(cluster.shards.size());
+    cluster.shards.push_back({.home = {.node = home, .index = fabric::index_region_of(shard)}});
+  }
+  const RegionMap map = RegionMap::of_cluster(cluster);
   EXPECT_EQ(map.node_of(2), 0U);
   EXPECT_EQ(map.node_of(3), 1U);
   EXPECT_EQ(map.node_of(5), 0U);

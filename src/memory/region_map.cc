@@ -18,14 +18,24 @@ RegionMap RegionMap::of_one_host() {
 
 RegionMap RegionMap::of_cluster(const fabric::ClusterMap& cluster) {
   RegionMap map;
-  for (std::uint32_t node = 0; node < cluster.nodes.size(); ++node)
-    map.nodes.push_back({.control = fabric::control_region_of(node), .data = cluster.nodes[node].data});
-  for (std::uint32_t shard = 0; shard < cluster.homes.size(); ++shard) {
-    map.shards.push_back({.home = cluster.homes[shard],
-                          .index = fabric::index_region_of(shard),
-                          .root_offset = shard_roots_offset + shard * shard_root_bytes});
+  map.epoch = cluster.epoch;
+  for (std::uint32_t node = 0; node < cluster.nodes.size(); ++node) {
+    map.nodes.push_back({.control = fabric::control_region_of(node),
+                         .data = cluster.nodes[node].data,
+                         .is_gone = cluster.nodes[node].state == fabric::ClusterMap::NodeState::gone});
   }
+  for (std::uint32_t shard = 0; shard < cluster.shards.size(); ++shard)
+    map.shards.push_back(shard_at(shard, cluster.shards[shard].home));
   return map;
+}
+
+RegionMap::Shard RegionMap::shard_at(std::uint32_t shard, const fabric::ClusterMap::Place& place) {
+  return {
+      .home = place.node, .index = place.index, .root_offset = shard_roots_offset + shard * shard_root_bytes};
+}
+
+std::size_t RegionMap::living() const {
+  return static_cast<std::size_t>(std::ranges::count(nodes, false, &Node::is_gone));
 }
 
 std::optional<std::uint32_t> RegionMap::node_of(fabric::RegionId region) const {

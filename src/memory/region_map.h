@@ -22,6 +22,7 @@ struct RegionMap {
   struct Node {
     fabric::RegionId control = control_region;
     std::vector<fabric::RegionId> data;  // rising; each begins to exist when those before it are full
+    bool is_gone = false;                // nobody is there
   };
   struct Shard {
     std::uint32_t home = 0;  // the node that its slots and its root are on
@@ -30,10 +31,15 @@ struct RegionMap {
   };
   std::vector<Node> nodes;
   std::vector<Shard> shards;  // a power of two
+  std::uint64_t epoch = 1;    // of the cluster's map
 
   static RegionMap of_one_host();
   static RegionMap of_cluster(const fabric::ClusterMap& cluster);
+  // A shard of a cluster's index in one of the places that the cluster's map has for it.
+  static Shard shard_at(std::uint32_t shard, const fabric::ClusterMap::Place& place);
 
+  // How many nodes there are, but for those that are gone.
+  [[nodiscard]] std::size_t living() const;
   // The node that a data region is on.
   [[nodiscard]] std::optional<std::uint32_t> node_of(fabric::RegionId region) const;
 };

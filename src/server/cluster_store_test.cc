@@ -21,101 +21,17 @@
 #include "server/keeper.h"
 #include "server/member.h"
 #include "server/neighbours.h"
+#include "server/testing/cluster_node.h"
 
 namespace loch::server {
 namespace {
 
 using namespace std::chrono_literals;
+using fake::comes_true;
+using fake::free_port;
+using fake::Node;
+using fake::store_name;
 using testing::HasSubstr;
-
-constexpr const char* store_name = "store";
-
-// Waits for what comes about by itself.
-bool comes_true(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(20ms);
-  }
-  return false;
-}
-
-// A port that nobody listens at.
-std::string free_port() {
-  const auto listener = net::listen({.host = "127.0.0.1", .port = "0"});
-  EXPECT_TRUE(listener.has_value());
-  return std::to_string(listener->port);
-}
-
-// What lochd is made of, on one host of the cluster.
-class Node {
- public:
-  Node(std::string name, std::string folder, std::string cluster_file)
-      : folder_(std::move(folder)), address_{.host = "127.0.0.1", .port = free_port()} {
-    config_.directory = folder_;
-    config_.huge_pages = false;
-    config_.cluster = {.coordinator = "file:" + cluster_file, .node = std::move(name)};
-    Config::Store store;
-    store.name = store_name;
-    store.of_cluster = true;
-    config_.stores.push_back(store);
-    ::mkdir(folder_.c_str(), 0700);
-  }
-  ~Node() {
-    stop();
-    lose_memory();
-    ::rmdir(folder_.c_str());
-  }
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-
-  void start() {
-    auto member = Member::join(config_);
-    ASSERT_TRUE(member.has_value()) << member.error().message();
-    member_ = std::move(*member);
-    const fabric::Access access{.directory = folder_, .huge_pages = false, .lends = true};
-    const auto made = member_->make_part(config_.stores.front(), access, net::no_key());
-    ASSERT_TRUE(made.has_value()) << made.error().message();
-    keeper_ = std::make_unique<Keeper>(access, [this](const auto& store) { return member_->node_of(store); });
-    auto host = fabric::Host::start(
-        {.listen = {address_},
-         .open_store = [this](const std::string& store) { return keeper_->open(store); },
-         .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
-         .silence_max_ns = silence_max_ns});
-    ASSERT_TRUE(host.has_value()) << host.error().message();
-    host_ = std::move(*host);
-    if (!sees_its_neighbours) return;
-    neighbours_ = std::make_unique<Neighbours>(
-        Neighbours::Options{.here = access, .others = {}, .stores = {store_name}}, *member_, *host_);
-  }
-  void stop() {
-    neighbours_.reset();
-    host_.reset();
-    keeper_.reset();
-    member_.reset();
-  }
-  // As a host that was switched off does.
-  void lose_memory() {
-    Options options;
-    options.directory = folder_;
-    std::ignore = Store::destroy(fmt::format("shm://{}", store_name), options);
-  }
-
-  [[nodiscard]] const net::HostPort& address() const { return address_; }
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] fabric::Host& host() { return *host_; }
-  base::Nanos silence_max_ns = 10 * base::second_ns;
-  bool sees_its_neighbours = false;
-  Config& config() { return config_; }
-
- private:
-  Config config_;
-  const std::string folder_;
-  const net::HostPort address_;
-  std::unique_ptr<Member> member_;
-  std::unique_ptr<Keeper> keeper_;
-  std::unique_ptr<fabric::Host> host_;
-  std::unique_ptr<Neighbours> neighbours_;
-};
 
 class ClusterStore : public testing::Test {
  public:
@@ -138,7 +54,7 @@ class ClusterStore : public testing::Test {
     std::ofstream file(cluster_file());
     for (std::size_t i = 0; i < count; ++i) {
       const std::string name(1, static_cast<char>('a' + i));
-      nodes_.push_back(std::make_unique<Node>(name, folder_ + "/" + name, cluster_file()));
+      nodes_.push_back(std::make_unique<Node>(name, folder_ + "/" + name, "file:" + cluster_file()));
       file << fmt::format("[[node]]\nname = \"{}\"\naddress = \"{}\"\n", name, nodes_[i]->address().text());
     }
   }

@@ -22,6 +22,7 @@
 #include "server/member.h"
 #include "server/metrics.h"
 #include "server/neighbours.h"
+#include "server/rebalancer.h"
 
 namespace loch::server {
 namespace {
@@ -99,16 +100,10 @@ Result<void> make_stores(const Config& config) {
 // This host's part in its cluster; null if it is of none.
 Result<std::unique_ptr<Member>> join_cluster(const Config& config) {
   if (!config.cluster) return nullptr;
-  auto member = Member::join(config);
-  if (!member) return member;
-  const auto key = config.key_file.empty() ? net::no_key() : net::read_key_file(config.key_file);
-  if (!key) return std::unexpected(key.error());
-  for (const Config::Store& wanted : config.stores) {
-    if (!wanted.of_cluster) continue;
-    if (auto made = (*member)->make_part(wanted, access_of(config), *key); !made)
-      return std::unexpected(std::move(made.error()));
-  }
-  return member;
+  auto options = Member::options_of(config, access_of(config));
+  if (!options) return std::unexpected(std::move(options.error()));
+  options->log = [](const std::string& text) { spdlog::info(text); };
+  return Member::join(std::move(*options));
 }
 
 Exit complain(const Error& error, Exit exit) {
@@ -198,6 +193,11 @@ Exit run(const Arguments& arguments) {
                             .stores = (*member)->stores(),
                             .log = [](const std::string& text) { spdlog::warn(text); }},
         **member, **host);
+  }
+  std::unique_ptr<Rebalancer> rebalancer;
+  if (*member != nullptr && (*member)->coordinator().may_change()) {
+    rebalancer = std::make_unique<Rebalancer>(
+        fabric::Access{.key_file = config->key_file, .tls = config->tls}, **member, **host);
   }
   std::unique_ptr<Metrics> metrics;
   if (config->metrics) {

@@ -1,17 +1,23 @@
 #include "server/member.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <utility>
 
 #include "base/random.h"
-#include "cluster/coordinator.h"
+#include "hash/handover.h"
 #include "hash/table.h"
 #include "memory/store_memory.h"
+#include "net/credentials.h"
 
 namespace loch::server {
 namespace {
+
+using fabric::ClusterMap;
+using memory::RegionMap;
+using memory::StoreMemory;
 
 constexpr std::uint32_t usual_candidates = 3;
 constexpr std::chrono::milliseconds usual_expiry{1000};
@@ -24,60 +30,174 @@ std::uint64_t hash_seed_of(const std::string& store, const net::Secret& key) {
   return seed;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Member>> Member::join(const Config& config) {
-  auto coordinator = cluster::Coordinator::open(config.cluster->coordinator);
-  if (!coordinator) return std::unexpected(std::move(coordinator.error()));
-  auto map = (*coordinator)->read_map();
-  if (!map) return std::unexpected(std::move(map.error()));
-  const auto self = std::ranges::find(map->nodes, config.cluster->node, &fabric::ClusterMap::Node::name);
-  if (self == map->nodes.end()) {
-    return fail(Errc::invalid_argument, "cluster",
-                fmt::format("{} has no node '{}'", config.cluster->coordinator, config.cluster->node));
-  }
-  const auto node = static_cast<std::uint32_t>(self - map->nodes.begin());
-  return std::unique_ptr<Member>(new Member(std::move(*map), node));
+std::uint32_t candidates_of(const Config::Store& store) {
+  return store.candidates.value_or(usual_candidates);
 }
 
-Result<void> Member::make_part(const Config::Store& store, const fabric::Access& access,
-                               const net::Secret& key) {
-  using memory::StoreMemory;
-  const memory::RegionMap regions = memory::RegionMap::of_cluster(map_);
+// The shards that are at home on a node.
+std::vector<RegionMap::Shard> shards_of(const RegionMap& map, std::uint32_t node) {
+  std::vector<RegionMap::Shard> shards;
+  std::ranges::copy_if(map.shards, std::back_inserter(shards),
+                       [node](const RegionMap::Shard& shard) { return shard.home == node; });
+  return shards;
+}
+
+// Makes a shard that is at home here, and was nowhere before: the node that had it is lost. One that arrives
+// is opened. `is_later`: the map is of a later epoch than what this part was before; what it gave away is not
+// back by an old one.
+Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, const hash::IndexPlace& place,
+                        unsigned candidates, bool is_later) {
+  std::byte* root = endpoint.mapped(place.root, sizeof(hash::IndexRoot));
+  if (root == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
+  const std::uint64_t word = fabric::load_word(root + offsetof(hash::IndexRoot, directory));
+  const auto directory = hash::Directory::decode(word);
+  const bool is_of_before = directory.stage == hash::Stage::arrives && !directory.arrives(place.slots);
+  const bool is_elsewhere = directory.stage == hash::Stage::left || is_of_before;
+  if (word != 0 && !(is_elsewhere && is_later)) return endpoint.run(hash::Handover::open(&endpoint, place));
+  const std::uint64_t bytes = hash::Table::initial_index_bytes(candidates);
+  if (auto extended = fabric.extend(place.slots, bytes); !extended) return extended;
+  std::byte* slots = endpoint.mapped(place.slot(0), bytes);
+  if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
+  hash::Table::initialize(root, slots, candidates);
+  return {};
+}
+
+}  // namespace
+
+Result<Member::Options> Member::options_of(const Config& config, const fabric::Access& here) {
+  Options options{.cluster = *config.cluster, .at = config.listen.front(), .stores = {}, .here = here};
+  std::ranges::copy_if(config.stores, std::back_inserter(options.stores), &Config::Store::of_cluster);
+  if (!config.key_file.empty()) {
+    auto key = net::read_key_file(config.key_file);
+    if (!key) return std::unexpected(std::move(key.error()));
+    options.key = *key;
+  }
+  return options;
+}
+
+Result<std::unique_ptr<Member>> Member::join(Options options) {
+  auto coordinator = cluster::Coordinator::open(options.cluster.coordinator);
+  if (!coordinator) return std::unexpected(std::move(coordinator.error()));
+  return join(std::move(options), std::move(*coordinator));
+}
+
+Result<std::unique_ptr<Member>> Member::join(Options options,
+                                             std::unique_ptr<cluster::Coordinator> coordinator) {
+  std::unique_ptr<Member> member(new Member(std::move(options), std::move(coordinator)));
+  const Config::Cluster& own = member->options_.cluster;
+  cluster::Coordinator& asked = *member->coordinator_;
+  if (auto said = asked.announce({.name = own.node, .at = member->options_.at}); !said)
+    return std::unexpected(std::move(said.error()));
+  auto map = asked.read_map();
+  const bool is_none_yet = !map && map.error().code == Errc::not_found && asked.may_change();
+  if (!map && !is_none_yet) return std::unexpected(std::move(map.error()));
+  if (!is_none_yet && !asked.may_change() && !map->map.find(own.node))
+    return fail(Errc::invalid_argument, "cluster",
+                fmt::format("{} has no node '{}'", own.coordinator, own.node));
+  if (is_none_yet || !map->map.find(own.node)) {
+    member->log(
+        fmt::format("'{0}' is not in the cluster yet; add it: loch cluster add {0}=ADDRESS", own.node));
+  }
+  if (is_none_yet) return member;
+  if (auto adopted = member->adopt(*map); !adopted) return std::unexpected(std::move(adopted.error()));
+  return member;
+}
+
+Member::State Member::now() const {
+  const std::scoped_lock lock(mutex_);
+  return state_;
+}
+
+Result<void> Member::adopt(const cluster::Versioned& map) {
+  const std::optional<std::uint32_t> node = map.map.find(options_.cluster.node);
+  if (node) {
+    for (const Config::Store& store : options_.stores) {
+      if (auto made = make_part(store, map.map, *node); !made) return made;
+      if (auto tended = tend_part(store, map.map, *node); !tended) return tended;
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  state_ = {.map = map, .node = node};
+  return {};
+}
+
+Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {
+  const RegionMap regions = RegionMap::of_cluster(map);
   const memory::Geometry geometry{
-      .candidates = store.candidates.value_or(usual_candidates),
+      .candidates = candidates_of(store),
       .expiry_ns =
           static_cast<base::Nanos>(store.expiry.value_or(usual_expiry).count()) * base::millisecond_ns,
       .max_bytes = store.max_bytes.value_or(0),
-      .hash_seed = hash_seed_of(store.name, key)};
-  const memory::RegionMap::Node& mine = regions.nodes[node_];
+      .hash_seed = hash_seed_of(store.name, options_.key)};
+  const RegionMap::Node& mine = regions.nodes[node];
+  const std::vector<RegionMap::Shard> shards = shards_of(regions, node);
   fabric::Plan plan{
       .regions = {{mine.control, memory::control_bytes}, {mine.data.front(), 2 * memory::block_bytes}},
       .fill = {}};
-  std::vector<memory::RegionMap::Shard> shards;
-  std::ranges::copy_if(regions.shards, std::back_inserter(shards),
-                       [this](const auto& shard) { return shard.home == node_; });
   for (const auto& shard : shards)
     plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
   plan.fill = [&](std::span<const fabric::Mapping> made) {
     // No part that this host has had before was made at the same time.
-    StoreMemory::initialize_node(made[0].base, geometry, node_, base::system_seed() | 1);
+    StoreMemory::initialize_node(made[0].base, geometry, node, base::system_seed() | 1);
     for (std::size_t i = 0; i < shards.size(); ++i)
       hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i].base, geometry.candidates);
   };
-  const auto created = fabric::create("shm://" + store.name, access, plan);
+  const auto created = fabric::create("shm://" + store.name, options_.here, plan);
   if (!created && created.error().code != Errc::exists) return std::unexpected(created.error());
-  stores_.insert(store.name);
   return {};
 }
 
+Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {
+  const auto here = fabric::attach("shm://" + store.name, options_.here);
+  if (!here) return std::unexpected(here.error());
+  fabric::Endpoint endpoint(*here, (*here)->connect());
+  const RegionMap regions = RegionMap::of_cluster(map);
+  const fabric::RegionId control = regions.nodes[node].control;
+  if (endpoint.length_bytes(control) < memory::control_bytes) {
+    return fail(
+        Errc::incompatible, "cluster",
+        fmt::format("{} is a part of another place in the cluster, or of none; remove it, and start anew: "
+                    "loch rm {}",
+                    (*here)->location(), store.name));
+  }
+  std::byte* words = endpoint.mapped({control, 0}, memory::control_bytes);
+  if (words == nullptr) return fail(Errc::io, "cluster", "the control region can not be mapped");
+  std::byte* epoch = words + memory::map_epoch_offset;
+  if (fabric::load_word(epoch) > map.epoch)
+    return fail(Errc::unavailable, "cluster",
+                "the coordinator tells of a map that is older than this host's");
+  const bool is_later = fabric::load_word(epoch) < map.epoch;
+  for (std::uint32_t shard = 0; shard < regions.shards.size(); ++shard) {
+    if (regions.shards[shard].home != node || map.shards[shard].next) continue;
+    const auto place = hash::IndexPlace::of(regions.shards[shard], regions.nodes[node]);
+    if (auto tended = tend_shard(**here, endpoint, place, candidates_of(store), is_later); !tended)
+      return tended;
+  }
+  const bool serves = map.nodes[node].state == ClusterMap::NodeState::serves;
+  fabric::store_word(words + memory::closed_offset, serves ? 0 : 1);
+  fabric::store_word(epoch, map.epoch);
+  return {};
+}
+
+bool Member::is_of_cluster(const std::string& store) const {
+  return std::ranges::find(options_.stores, store, &Config::Store::name) != options_.stores.end();
+}
+
 std::optional<fabric::Host::Options::Cluster> Member::cluster_of(const std::string& store) const {
-  if (!stores_.contains(store)) return std::nullopt;
-  return fabric::Host::Options::Cluster{.map = map_, .node = node_};
+  const std::scoped_lock lock(mutex_);
+  if (!state_.node || !is_of_cluster(store)) return std::nullopt;
+  return fabric::Host::Options::Cluster{.map = state_.map.map, .node = *state_.node};
 }
 
 std::optional<std::uint32_t> Member::node_of(const std::string& store) const {
-  return stores_.contains(store) ? std::optional(node_) : std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  return is_of_cluster(store) ? state_.node : std::nullopt;
+}
+
+std::vector<std::string> Member::stores() const {
+  std::vector<std::string> names;
+  for (const Config::Store& store : options_.stores) names.push_back(store.name);
+  return names;
 }
 
 }  // namespace loch::server

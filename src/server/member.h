@@ -1,12 +1,18 @@
 // Member: this host's part in a cluster: the map, which node of it the host is, and its parts of the stores.
+//
+// Where the map may change, a host is there by its name also before it has a number: it waits until somebody
+// adds it
+// (`loch cluster add`), and has no part of any store until then, nor after it was removed.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "cluster/coordinator.h"
 #include "fabric/fabric.h"
 #include "fabric/host.h"
 #include "net/proof.h"
@@ -16,28 +22,62 @@ namespace loch::server {
 
 class Member {
  public:
-  // Errors: those of the coordinator; invalid_argument, if the cluster has no such node.
-  static Result<std::unique_ptr<Member>> join(const Config& config);
+  struct Options {
+    Config::Cluster cluster;
+    net::HostPort at;                               // where others find this host
+    std::vector<Config::Store> stores;              // those of the cluster
+    fabric::Access here;                            // where its parts are
+    net::Secret key = net::no_key();                // the cluster's
+    std::function<void(const std::string&)> log{};  // what becomes of it
+  };
+  // The cluster's stores of a configuration, and so on. Errors: those of the key file.
+  static Result<Options> options_of(const Config& config, const fabric::Access& here);
 
-  // Makes this host's part of a store, unless it is there. `key` is the cluster's. Errors: as fabric::create.
-  Result<void> make_part(const Config::Store& store, const fabric::Access& access, const net::Secret& key);
+  // Says that this host is there, reads the map and makes the parts. Errors: those of the coordinator;
+  // invalid_argument, if a fixed list has no such node; as fabric::create.
+  static Result<std::unique_ptr<Member>> join(Options options,
+                                              std::unique_ptr<cluster::Coordinator> coordinator);
+  static Result<std::unique_ptr<Member>> join(Options options);
 
-  // What Host and Keeper want to know of a store; nothing of those that are of this host alone. Any thread,
-  // once the parts are made.
+  // The map as this host goes by it.
+  struct State {
+    cluster::Versioned map;
+    std::optional<std::uint32_t> node;  // nothing: it is not in the map
+
+    [[nodiscard]] const fabric::ClusterMap::Node& self() const { return map.map.nodes[*node]; }
+  };
+  // Any thread.
+  [[nodiscard]] State now() const;
+
+  // Goes by this map from now on: makes what it says is here, and has clients learn of it. Errors: those of
+  // the parts; then it goes by the one before. One thread.
+  Result<void> adopt(const cluster::Versioned& map);
+
+  // What Host and Keeper want to know of a store; nothing of those that are of this host alone, or while it
+  // has no part. Any thread.
   [[nodiscard]] std::optional<fabric::Host::Options::Cluster> cluster_of(const std::string& store) const;
   [[nodiscard]] std::optional<std::uint32_t> node_of(const std::string& store) const;
 
-  // Those of the cluster that this host has a part of.
-  [[nodiscard]] std::vector<std::string> stores() const { return {stores_.begin(), stores_.end()}; }
-  [[nodiscard]] const fabric::ClusterMap& map() const { return map_; }
-  [[nodiscard]] std::uint32_t node() const { return node_; }
+  [[nodiscard]] std::vector<std::string> stores() const;
+  [[nodiscard]] cluster::Coordinator& coordinator() const { return *coordinator_; }
+  [[nodiscard]] const Options& options() const { return options_; }
+  void log(const std::string& text) const {
+    if (options_.log) options_.log(text);
+  }
 
  private:
-  Member(fabric::ClusterMap map, std::uint32_t node) : map_(std::move(map)), node_(node) {}
+  Member(Options options, std::unique_ptr<cluster::Coordinator> coordinator)
+      : options_(std::move(options)), coordinator_(std::move(coordinator)) {}
+  [[nodiscard]] bool is_of_cluster(const std::string& store) const;
+  // Makes this host's part of a store, unless it is there.
+  Result<void> make_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
+  // Has it say and be what the map says.
+  Result<void> tend_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
 
-  const fabric::ClusterMap map_;
-  const std::uint32_t node_;
-  std::set<std::string> stores_;
+  const Options options_;
+  const std::unique_ptr<cluster::Coordinator> coordinator_;
+  mutable std::mutex mutex_;
+  State state_;
 };
 
 }  // namespace loch::server

@@ -1,8 +1,10 @@
 #include "server/neighbours.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
+#include <optional>
 #include <utility>
 
 #include "hash/forget.h"
@@ -19,6 +21,22 @@ coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::
   if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
     co_return std::unexpected(std::move(read.error()));
   co_return word;
+}
+
+coro::Task<Result<void>> write_word(fabric::Endpoint* endpoint, fabric::Address at, std::uint64_t word) {
+  co_return co_await endpoint->write_word(at, word);
+}
+
+// The shards whose slots are here; also those that come and are not at home here yet.
+std::vector<memory::RegionMap::Shard> shards_here(const Member::State& now) {
+  std::vector<memory::RegionMap::Shard> here;
+  const auto& shards = now.map.map.shards;
+  for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
+    for (const auto& place : {std::optional(shards[shard].home), shards[shard].next}) {
+      if (place && place->node == *now.node) here.push_back(memory::RegionMap::shard_at(shard, *place));
+    }
+  }
+  return here;
 }
 
 constexpr fabric::Address incarnation_at(std::uint32_t by, std::uint32_t of) {
@@ -51,11 +69,17 @@ void Neighbours::run(std::vector<std::string> stores) {
   }
 }
 
-Result<void> Neighbours::connect(Watch& watch) const {
+Result<void> Neighbours::connect(Watch& watch, const Member::State& now) const {
+  if (watch.fabric != nullptr && watch.fabric->cluster()->epoch != now.map.map.epoch) {
+    watch.endpoint = nullptr;
+    watch.fabric = nullptr;
+  }
   if (watch.fabric == nullptr) {
-    const net::HostPort& here = member_.map().nodes[member_.node()].at;
-    auto attached = fabric::attach(fmt::format("tcp://{}/{}", here.text(), watch.store), options_.others);
+    auto attached =
+        fabric::attach(fmt::format("tcp://{}/{}", now.self().at.text(), watch.store), options_.others);
     if (!attached) return std::unexpected(std::move(attached.error()));
+    if ((*attached)->cluster() == nullptr)
+      return fail(Errc::incompatible, "cluster", "the store is of no cluster");
     watch.fabric = std::move(*attached);
   }
   // One that was broken off, or began before a host was found, is replaced.
@@ -72,58 +96,87 @@ Result<std::uint64_t> Neighbours::incarnation_of(Watch& watch, std::uint32_t nod
 }
 
 void Neighbours::look(Watch& watch) {
-  if (auto connected = connect(watch); !connected) return;  // this host itself is about to end, or to begin
-  std::vector<std::uint64_t> seen(member_.map().nodes.size());
+  const Member::State now = member_.now();
+  if (!now.node) return;
+  if (auto connected = connect(watch, now); !connected)
+    return;  // this host itself is about to end, or to begin
+  std::vector<Sight> seen(now.map.map.nodes.size());
   for (std::uint32_t node = 0; node < seen.size(); ++node) {
-    if (node != member_.node()) seen[node] = incarnation_of(watch, node).value_or(0);
+    if (node == *now.node) continue;
+    seen[node].is_gone = now.map.map.nodes[node].state == fabric::ClusterMap::NodeState::gone;
+    if (!seen[node].is_gone) seen[node].incarnation = incarnation_of(watch, node).value_or(0);
   }
-  if (auto renewed = renew(watch.store, seen); !renewed && options_.log)
+  if (auto renewed = renew(watch.store, now, seen); !renewed && options_.log)
     options_.log(
         fmt::format("{}: what was lost can not be forgotten: {}", watch.store, renewed.error().message()));
 }
 
-Result<void> Neighbours::renew(const std::string& store, const std::vector<std::uint64_t>& seen) {
+// Whether a slot here names what is on another node; of one where nothing new comes to be.
+bool Neighbours::names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node) {
+  for (const auto& shard : shards_here(now)) {
+    const std::uint64_t bytes = endpoint.length_bytes(shard.index);
+    const std::byte* slots = endpoint.mapped({shard.index, 0}, bytes);
+    for (std::uint64_t at = 0; slots != nullptr && at < bytes; at += sizeof(std::uint64_t)) {
+      const hash::SlotWord word{fabric::load_word(slots + at)};
+      if (word.names_item() && std::ranges::binary_search(now.map.map.nodes[node].data, word.item().region))
+        return true;
+    }
+  }
+  return false;
+}
+
+Result<void> Neighbours::renew(const std::string& store, const Member::State& now,
+                               const std::vector<Sight>& seen) {
   const auto here = fabric::attach("shm://" + store, options_.here);
   if (!here) return std::unexpected(here.error());
   fabric::Endpoint endpoint(*here, (*here)->connect());
   for (std::uint32_t node = 0; node < seen.size(); ++node) {
-    const auto known = endpoint.run(read_word(&endpoint, incarnation_at(member_.node(), node)));
+    const auto known = endpoint.run(read_word(&endpoint, incarnation_at(*now.node, node)));
     if (!known) return std::unexpected(known.error());
-    if (seen[node] == 0 || *known == 0 || *known == seen[node]) continue;
+    const bool is_seen = seen[node].is_gone || seen[node].incarnation != 0;
+    if (!is_seen || *known == 0 || *known == seen[node].incarnation) continue;
+    if (seen[node].is_gone && !names_items(endpoint, now, node)) {
+      if (auto told = endpoint.run(write_word(&endpoint, incarnation_at(*now.node, node), 0)); !told)
+        return told;
+      continue;
+    }
     if (auto paused = host_.pause(store); !paused) return paused;
-    auto forgotten = forget(store, node, seen[node]);
+    auto forgotten = forget(store, now, node, seen[node].incarnation);
     host_.resume(store);
     if (!forgotten) return forgotten;
   }
   return {};
 }
 
-Result<void> Neighbours::forget(const std::string& store, std::uint32_t node, std::uint64_t incarnation) {
+Result<void> Neighbours::forget(const std::string& store, const Member::State& now, std::uint32_t node,
+                                std::uint64_t incarnation) {
   auto here = fabric::attach("shm://" + store, options_.here);
   if (!here) return std::unexpected(std::move(here.error()));
   // Of all nodes this one alone is here.
-  const memory::RegionMap all = memory::RegionMap::of_cluster(member_.map());
+  const memory::RegionMap all = memory::RegionMap::of_cluster(now.map.map);
   auto memory =
-      memory::StoreMemory::attach(std::move(*here), {.nodes = {all.nodes[member_.node()]}, .shards = {}});
+      memory::StoreMemory::attach(std::move(*here), {.nodes = {all.nodes[*now.node]}, .shards = {}});
   if (!memory) return std::unexpected(std::move(memory.error()));
   auto session = memory::Session::open(*memory);
   if (!session) return std::unexpected(std::move(session.error()));
   fabric::Endpoint& endpoint = (*session)->endpoint();
   std::uint64_t slots = 0;
-  for (const auto& shard : all.shards) {
-    if (shard.home != member_.node()) continue;
-    const auto place = hash::IndexPlace::of(shard, all.nodes[member_.node()]);
+  for (const auto& shard : shards_here(now)) {
+    if (endpoint.length_bytes(shard.index) == 0) continue;  // one that is to come
+    const auto place = hash::IndexPlace::of(shard, all.nodes[*now.node]);
     const auto forgotten = endpoint.run(hash::forget_items(session->get(), place, &all.nodes[node].data));
     if (!forgotten) return std::unexpected(forgotten.error());
     slots += *forgotten;
   }
-  std::byte* word = endpoint.mapped(incarnation_at(member_.node(), node), sizeof incarnation);
+  std::byte* word = endpoint.mapped(incarnation_at(*now.node, node), sizeof incarnation);
   if (word == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
   fabric::store_word(word, incarnation);
-  if (options_.log) {
-    options_.log(
-        fmt::format("{}: '{}' came back without its memory; {} items that were there are forgotten here",
-                    store, member_.map().nodes[node].name, slots));
+  const std::string& name = now.map.map.nodes[node].name;
+  if (options_.log && (slots != 0 || !name.empty())) {
+    options_.log(fmt::format("{}: {}; {} items that were there are forgotten here", store,
+                             name.empty() ? fmt::format("node {} has left the cluster", node)
+                                          : fmt::format("'{}' came back without its memory", name),
+                             slots));
   }
   return {};
 }

@@ -48,12 +48,18 @@ class Neighbours {
   };
   void run(std::vector<std::string> stores);
   void look(Watch& watch);
-  Result<void> connect(Watch& watch) const;
+  Result<void> connect(Watch& watch, const Member::State& now) const;
   // What a node says of itself. Errors: those of the fabric.
   static Result<std::uint64_t> incarnation_of(Watch& watch, std::uint32_t node);
   // What this host's part says of the others, and forgets of one.
-  Result<void> renew(const std::string& store, const std::vector<std::uint64_t>& seen);
-  Result<void> forget(const std::string& store, std::uint32_t node, std::uint64_t incarnation);
+  struct Sight {
+    std::uint64_t incarnation = 0;  // 0: it could not be asked, or is gone
+    bool is_gone = false;           // what it had is nobody's any more
+  };
+  static bool names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node);
+  Result<void> renew(const std::string& store, const Member::State& now, const std::vector<Sight>& seen);
+  Result<void> forget(const std::string& store, const Member::State& now, std::uint32_t node,
+                      std::uint64_t incarnation);
 
   const Options options_;
   const Member& member_;

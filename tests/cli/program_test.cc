@@ -6,8 +6,9 @@
 namespace loch::cli {
 namespace {
 
-const Arguments commands{"put",    "get", "remove", "exists",  "scan-all", "count", "load",  "dump",
-                         "create", "ls",  "stat",   "inspect", "rm",       "gc",    "check", "doctor"};
+const Arguments commands{"put",  "get",  "remove", "exists", "scan-all", "count",
+                         "load", "dump", "create", "ls",     "stat",     "inspect",
+                         "rm",   "gc",   "check",  "doctor", "cluster"};
 
 class Program : public CliTest {
  protected:
@@ -145,6 +146,10 @@ TEST_F(Program, CompletionOffersCommandsStoresAndOptions) {
             (std::vector<std::string>{"builds"}));
   EXPECT_EQ(complete({"scan-all", "--li"}), (std::vector<std::string>{"--limit"}));
   EXPECT_EQ(complete({"dump", "s", "--format", "j"}), (std::vector<std::string>{"jsonl"}));
+  EXPECT_EQ(complete({"cluster", "st"}), (std::vector<std::string>{"status"}));
+  EXPECT_EQ(complete({"cluster", "--coordinator", "x", "drain", "--w"}),
+            (std::vector<std::string>{"--wait"}));
+  EXPECT_TRUE(complete({"cluster", "drain", ""}).empty());
   EXPECT_EQ(complete({"--ver"}), (std::vector<std::string>{"--version"}));
   EXPECT_TRUE(complete({"get", "sessions", ""}).empty());
   const auto all = complete({""});

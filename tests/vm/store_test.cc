@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "tests/lochd_process.h"
 #include "tests/store_processes.h"
 
 namespace loch::tests {
@@ -33,18 +34,8 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
   void start_lochd() {
     const std::filesystem::path config = folder() / "lochd.toml";
     std::ofstream(config) << fmt::format("listen = [\"{}\"]\nopen_to_all = true\nverbs = true\n", host);
-    const auto began = lochd_output().size();
-    lochd_ = std::make_unique<Process>(Command{.program = LOCH_TEST_LOCHD,
-                                               .arguments = {"--config", config, "--directory", folder()},
-                                               .environment = {},
-                                               .output = folder() / "lochd.log"});
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (lochd_output().find("lends the stores", began) == std::string::npos) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << lochd_output();
-      std::this_thread::sleep_for(milliseconds(10));
-    }
+    lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
   }
-  [[nodiscard]] std::string lochd_output() const { return lochd_ != nullptr ? lochd_->output() : ""; }
 
   // Runs a command of iproute2 that changes the network.
   void network(const std::string& command) {
@@ -54,17 +45,6 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
                    .output = folder() / "network.log"});
     const auto ending = shell.wait(patience);
     ASSERT_TRUE(ending && ending->exit_code == 0) << command << '\n' << shell.output();
-  }
-
-  // Until it does something.
-  static void await_work(const Worker& worker) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    std::error_code none;
-    constexpr std::uintmax_t some_operations = 4'096;
-    while (std::filesystem::file_size(worker.history, none) + 1 < some_operations) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << worker.process.output();
-      std::this_thread::sleep_for(milliseconds(10));
-    }
   }
 
   static WorkerSpec worker(const char* source) { return {.url = url, .source_address = source, .keys = 3}; }

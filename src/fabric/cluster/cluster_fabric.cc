@@ -1,12 +1,13 @@
 #include "fabric/cluster/cluster_fabric.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
 #include <optional>
 #include <utility>
 
 #include "fabric/cluster/cluster_port.h"
-#include "fabric/cluster/map_message.h"
+#include "fabric/map_message.h"
 #include "net/proof.h"
 
 namespace loch::fabric::cluster {
@@ -17,9 +18,24 @@ constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
 
 std::string location_of(const ClusterMap& map, const remote::Target& first) {
   std::string text = first.scheme + "://";
-  for (const ClusterMap::Node& node : map.nodes)
-    text += (&node == map.nodes.data() ? "" : ",") + node.at.text();
+  bool is_first = true;
+  for (const ClusterMap::Node& node : map.nodes) {
+    if (node.state == ClusterMap::NodeState::gone) continue;
+    text += (is_first ? "" : ",") + node.at.text();
+    is_first = false;
+  }
   return text + "/" + first.store;
+}
+
+// What clients go by: not what shards are about to move to.
+bool same_for_clients(ClusterMap a, ClusterMap b) {
+  for (ClusterMap* map : {&a, &b}) {
+    for (ClusterMap::Shard& shard : map->shards) shard.next.reset();
+    for (ClusterMap::Node& node : map->nodes) {
+      if (node.state == ClusterMap::NodeState::drained) node.state = ClusterMap::NodeState::leaves;
+    }
+  }
+  return a == b;
 }
 
 std::unexpected<Error> unreached(Error why) {
@@ -48,13 +64,30 @@ ClusterFabric::~ClusterFabric() {
 }
 
 Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Target& first, ClusterMap map) {
+  constexpr int maps_max = 8;  // that change while it looks
+  for (int tried = 1;; ++tried) {
+    std::optional<ClusterMap> newer;
+    auto fabric = try_attach(first, std::move(map), &newer);
+    if (!newer || tried == maps_max) return fabric;
+    map = std::move(*newer);
+  }
+}
+
+Result<std::shared_ptr<ClusterFabric>> ClusterFabric::try_attach(const remote::Target& first, ClusterMap map,
+                                                                 std::optional<ClusterMap>* newer) {
   std::shared_ptr<ClusterFabric> fabric(new ClusterFabric(std::move(map), first));
   // All at once, since some may not answer.
-  std::vector<Result<Host>> hosts(fabric->nodes_.size());
+  std::vector<Result<Host>> hosts(fabric->nodes_.size(), unreached({}));
+  std::vector<std::optional<ClusterMap>> maps(hosts.size());
   std::vector<std::thread> threads;
-  for (std::uint32_t node = 0; node < hosts.size(); ++node)
-    threads.emplace_back([&hosts, &fabric, node] { hosts[node] = fabric->reach(node); });
+  for (std::uint32_t node = 0; node < hosts.size(); ++node) {
+    if (fabric->is_gone(node)) continue;
+    threads.emplace_back([&hosts, &maps, &fabric, node] { hosts[node] = fabric->reach(node, &maps[node]); });
+  }
   for (std::thread& thread : threads) thread.join();
+  for (std::optional<ClusterMap>& told : maps) {
+    if (told && (!*newer || told->epoch > (*newer)->epoch)) *newer = std::move(told);
+  }
   std::optional<Error> why;
   std::vector<std::uint32_t> lost;
   for (std::uint32_t node = 0; node < hosts.size(); ++node) {
@@ -63,24 +96,36 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
       fabric->nodes_[node].host = std::move(hosts[node]);
       continue;
     }
+    if (fabric->is_gone(node)) continue;
     why = hosts[node].error();
     if (why->code != Errc::unavailable && why->code != Errc::timed_out) return std::unexpected(*why);
     lost.push_back(node);
   }
-  if (lost.size() == hosts.size()) return std::unexpected(*why);
+  if (std::ranges::none_of(fabric->nodes_, [](const Node& node) { return node.host.has_value(); }))
+    return std::unexpected(std::move(*why));
   // Last: a thread begins to look for them.
   for (const std::uint32_t node : lost) fabric->lose(node, hosts[node].error());
   return fabric;
 }
 
-Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node) const {
+bool ClusterFabric::is_gone(std::uint32_t node) const {
+  return map_.nodes[node].state == ClusterMap::NodeState::gone;
+}
+
+Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::optional<ClusterMap>* newer) const {
   const remote::Target& target = nodes_[node].target;
   auto attached = remote::RemoteFabric::attach(target);
+  // A host that has joined makes its part as soon as it learns of it.
+  if (!attached && attached.error().code == Errc::not_found) return unreached(std::move(attached.error()));
   if (!attached) return attached;
   const auto said = (*attached)->membership();
   if (!said) return std::unexpected(said.error());
-  const auto map = map_of(said->map);
-  if (!map || *map != map_ || said->node != node) {
+  auto map = map_of(said->map);
+  const bool agrees = map && said->node == node && node < map->nodes.size() &&
+                      map->nodes[node].name == map_.nodes[node].name &&
+                      (map->epoch != map_.epoch || same_for_clients(*map, map_));
+  if (map && map->epoch > map_.epoch && newer != nullptr) *newer = std::move(*map);
+  if (!agrees) {
     return fail(Errc::incompatible, "open",
                 fmt::format("{} does not say of the cluster what the others say; give all hosts the same "
                             "configuration, and start them anew",
@@ -101,7 +146,7 @@ void ClusterFabric::look_for_the_lost() {
   while (!stop_) {
     bool any = false;
     for (std::uint32_t node = 0; node < nodes_.size() && !stop_; ++node) {
-      if (nodes_[node].host) continue;
+      if (nodes_[node].host || is_gone(node)) continue;
       lock.unlock();
       auto host = reach(node);
       lock.lock();

@@ -1,9 +1,10 @@
 // ClusterFabric: the way of one process to a store that is on several hosts.
 //
-// The map of the store's regions comes from the hosts, which have to agree on it. A session goes to all of
-// them that can be reached when it begins, and each host knows it by the same name, so that one that takes it
-// for dead has the others end it, too (remote/fencer.h). What is on a host that it did not reach is
-// unavailable to it, and is known to be so at once; a host that is lost later ends the session.
+// The map of the store's regions comes from the hosts, and is that of the latest epoch that one of them
+// tells: a host may not have learned yet what has become of it, but of one epoch all say the same. A session
+// goes to all of them that can be reached when it begins, and each host knows it by the same name, so that
+// one that takes it for dead has the others end it, too (remote/fencer.h). What is on a host that it did not
+// reach is unavailable to it, and is known to be so at once; a host that is lost later ends the session.
 //
 // A host that could not be reached is looked for by a thread of its own, so that nobody who wants something
 // of another waits for it.
@@ -13,6 +14,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,10 +51,14 @@ class ClusterFabric final : public Fabric {
     Result<Host> host;  // or why it can not be reached
   };
   ClusterFabric(ClusterMap map, const remote::Target& first);
-  // A host that agrees on the map. Errors: as RemoteFabric::attach; incompatible.
-  Result<Host> reach(std::uint32_t node) const;
+  // A host that agrees on the map; `newer` is what it says if that is of a later epoch. Errors: as
+  // RemoteFabric::attach; incompatible.
+  Result<Host> reach(std::uint32_t node, std::optional<ClusterMap>* newer = nullptr) const;
+  static Result<std::shared_ptr<ClusterFabric>> try_attach(const remote::Target& first, ClusterMap map,
+                                                           std::optional<ClusterMap>* newer);
   // The host of a region, if it can be reached. Errors: not_found, unavailable.
   Result<Host> host_of(RegionId region) const;
+  [[nodiscard]] bool is_gone(std::uint32_t node) const;
   void lose(std::uint32_t node, Error why);
   void look_for_the_lost();
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint32_t no_node = std::numeric_limits<std::uint32_t>::max();
 constexpr unsigned number_bits = 16;
+constexpr base::Nanos sign_every_ns = base::second_ns;
 constexpr std::uint32_t number_of(std::uint32_t client) { return client & ((1U << number_bits) - 1); }
 constexpr std::uint32_t node_of(std::uint32_t client) { return client >> number_bits; }
 
@@ -50,7 +51,8 @@ struct ClusterPort::Parts {
   }
 };
 
-ClusterPort::ClusterPort(const ClusterMap& map, std::vector<Way> ways) : map_(map), ways_(std::move(ways)) {
+ClusterPort::ClusterPort(const ClusterMap& map, std::vector<Way> ways)
+    : map_(map), signs_(ways.size()), gave_signs_ns_(base::Clock().now()), ways_(std::move(ways)) {
   for (std::size_t region = 0; region < nodes_.size(); ++region)
     nodes_[region] = map_.node_of(static_cast<RegionId>(region)).value_or(no_node);
   for (const Way& way : ways_) {
@@ -132,7 +134,28 @@ void ClusterPort::post_in_parts(std::span<Operation> batch, base::Nanos deadline
   parts->finish_one();
 }
 
-void ClusterPort::poll(base::Nanos wait_ns) { remote::poll_all(ports_, wait_ns); }
+void ClusterPort::poll(base::Nanos wait_ns) {
+  give_signs();
+  remote::poll_all(ports_, wait_ns);
+}
+
+void ClusterPort::give_signs() {
+  const base::Nanos now = base::Clock().now();
+  if (now - gave_signs_ns_ < sign_every_ns) return;
+  gave_signs_ns_ = now;
+  for (std::uint32_t node = 0; node < ways_.size(); ++node) {
+    Sign& sign = signs_[node];
+    if (ways_[node].port == nullptr || sign.is_under_way) continue;
+    sign.is_under_way = true;
+    sign.complete = [](Completion& self, Result<void> /*outcome*/) {
+      static_cast<Sign&>(self).is_under_way = false;
+    };
+    sign.operation = {.at = {.region = control_region_of(node)},
+                      .local = reinterpret_cast<std::byte*>(&sign.word),
+                      .length_bytes = sizeof sign.word};
+    ways_[node].port->post({&sign.operation, 1}, now + 4 * sign_every_ns, sign);
+  }
+}
 
 void ClusterPort::flush() {
   for (remote::RemotePort* port : ports_) port->flush();

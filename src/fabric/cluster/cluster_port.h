@@ -1,7 +1,8 @@
 // ClusterPort: the ways of one session to the hosts of a cluster.
 //
 // A batch goes to the host of its regions; one that is for several hosts is cut up, and is over when all its
-// parts are. What is on a host that was not reached is refused at once, and has not happened. One thread.
+// parts are. What is on a host that was not reached is refused at once, and has not happened. While a session
+// waits for one host it lets the others hear of it, or they would take it for dead. One thread.
 #pragma once
 
 #include <memory>
@@ -37,6 +38,13 @@ class ClusterPort final : public Port {
 
  private:
   struct Parts;
+  // A word that is read of a host for no other purpose.
+  struct Sign : Completion {
+    Operation operation{};
+    std::uint64_t word = 0;
+    bool is_under_way = false;
+  };
+  void give_signs();
   Result<remote::RemotePort*> way_of(RegionId region);
   Result<remote::RemotePort*> way_to(std::uint32_t node);
   void post_in_parts(std::span<Operation> batch, base::Nanos deadline, Completion& done);
@@ -44,6 +52,8 @@ class ClusterPort final : public Port {
 
   const ClusterMap& map_;
   std::array<std::uint32_t, region_count_max> nodes_{};  // of the regions
+  std::vector<Sign> signs_;                              // by node; outlive the ports
+  base::Nanos gave_signs_ns_ = 0;
   std::vector<Way> ways_;
   std::vector<remote::RemotePort*> ports_;  // that were reached
 };

@@ -59,8 +59,9 @@ void Fencer::run() {
 }
 
 void Fencer::ask_others(Job& job) const {
-  std::erase_if(job.others, [&job](const Target& other) {
-    return remote::fence(other, job.session, base::Clock().now() + answer_within_ns).has_value();
+  std::erase_if(job.others, [this, &job](const Target& other) {
+    return is_gone_(other) ||
+           remote::fence(other, job.session, base::Clock().now() + answer_within_ns).has_value();
   });
 }
 

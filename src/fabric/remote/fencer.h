@@ -20,8 +20,10 @@ class Fencer {
  public:
   using Id = std::uint64_t;
 
-  // `fenced` is told, by the fencer's thread, of each that has ended everywhere.
-  explicit Fencer(std::function<void(Id)> fenced) : fenced_(std::move(fenced)) {}
+  // `fenced` is told of each that has ended everywhere; `is_gone` says whether a host need not be asked any
+  // more. The fencer's thread calls both.
+  Fencer(std::function<void(Id)> fenced, std::function<bool(const Target&)> is_gone)
+      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)) {}
   ~Fencer();
   Fencer(const Fencer&) = delete;
   Fencer& operator=(const Fencer&) = delete;
@@ -40,6 +42,7 @@ class Fencer {
   void ask_others(Job& job) const;
 
   const std::function<void(Id)> fenced_;
+  const std::function<bool(const Target&)> is_gone_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

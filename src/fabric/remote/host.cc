@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "fabric/cluster/map_message.h"
+#include "fabric/map_message.h"
 #include "fabric/remote/fencer.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/tcp/agent.h"
@@ -95,7 +95,8 @@ class HostThread final : public Host {
         lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         agent_({.gone = [this](Id port) { note_gone(port); }}),
-        fencer_([this](Id session) { note_fenced(session); }) {
+        fencer_([this](Id session) { note_fenced(session); },
+                [this](const remote::Target& host) { return is_gone(host); }) {
     LOCH_CHECK(woken_.is_open());
     thread_ = std::thread([this] { run(); });
   }
@@ -145,6 +146,14 @@ class HostThread final : public Host {
     paused_.erase(store);
   }
 
+  void end_idle(const std::string& store, base::Nanos longer_than_ns) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      idle_max_ns_[store] = longer_than_ns;
+    }
+    wake();
+  }
+
   Result<void> reload() override {
     auto credentials = credentials_of(options_);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
@@ -183,7 +192,11 @@ class HostThread final : public Host {
     wake();
   }
 
-  // Of the fencer's thread.
+  // Of the fencer's thread: whether the cluster does without this host now.
+  [[nodiscard]] bool is_gone(const remote::Target& host) const {
+    const auto of = options_.cluster_of(host.store);
+    return of && std::ranges::find(of->map.nodes, host.host, &ClusterMap::Node::at) == of->map.nodes.end();
+  }
   void note_fenced(Id condemned) {
     {
       const std::scoped_lock lock(mutex_);
@@ -212,10 +225,14 @@ class HostThread final : public Host {
   void end_port(Id id, End how);
   void release(Id id, End how);
   static void let_go(const Peer& link, const DataPort& port, std::uint32_t client);
-  void condemn(const Peer& link, const std::string& session, std::set<std::uint32_t> clients);
-  void condemn_those_of_before(const Peer& link);
+  void condemn(Peer& link, const std::string& session, std::set<std::uint32_t> clients);
+  void condemn_those_of_before(Peer& link);
   void pardon(Id condemned);
   void end_silent_ports();
+  void end_ports_silent_for(base::Nanos longest_ns, const std::string& store);
+  void end_idle_ports();
+  // The cluster of a link's store, as it is now.
+  const Options::Cluster* cluster_of(Peer& link) const;
   void end_those_of_paused_stores();
   bool is_paused(const std::string& store) const {
     const std::scoped_lock lock(mutex_);
@@ -229,6 +246,8 @@ class HostThread final : public Host {
   std::vector<Id> gone_;                // ports whose connection ended
   std::map<std::string, bool> paused_;  // stores; whether their sessions have ended
   std::condition_variable paused_changed_;
+  std::map<std::string, base::Nanos>
+      idle_max_ns_;                    // stores, and for how long their sessions may have been silent
   std::vector<Id> fenced_everywhere_;  // of those that are condemned
   const std::vector<net::Listener> listeners_;
   const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
@@ -308,6 +327,7 @@ void HostThread::run() {
       if (waits[before_listeners + i].revents != 0) accept_all(listeners_[i]);
     }
     end_silent_ports();
+    end_idle_ports();
     end_those_of_paused_stores();
   }
   while (!peers_.empty()) end_peer(peers_.begin()->first);
@@ -519,7 +539,7 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     if (region >= region_count_max)
       return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
     const auto name = static_cast<RegionId>(region);
-    if (peer.cluster && peer.cluster->map.node_of(name) != peer.cluster->node)
+    if (const auto* of = cluster_of(peer); of != nullptr && of->map.node_of(name) != of->node)
       return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
     if (what == "prepare") {
       const std::uint64_t to = about_region("to");
@@ -636,13 +656,14 @@ void HostThread::let_go(const Peer& link, const DataPort& port, std::uint32_t cl
 }
 
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
-void HostThread::condemn(const Peer& link, const std::string& session, std::set<std::uint32_t> clients) {
+void HostThread::condemn(Peer& link, const std::string& session, std::set<std::uint32_t> clients) {
   const Id id = next_id_++;
   std::vector<remote::Target> others;
-  for (std::uint32_t node = 0; node < link.cluster->map.nodes.size(); ++node) {
-    if (node == link.cluster->node) continue;
+  const Options::Cluster& of = *cluster_of(link);
+  for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
+    if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
     others.push_back({.scheme = "tcp",
-                      .host = link.cluster->map.nodes[node].at,
+                      .host = of.map.nodes[node].at,
                       .store = link.store,
                       .credentials = neighbour_credentials()});
   }
@@ -651,7 +672,7 @@ void HostThread::condemn(const Peer& link, const std::string& session, std::set<
 }
 
 // Sessions that a host had which ended before they did.
-void HostThread::condemn_those_of_before(const Peer& link) {
+void HostThread::condemn_those_of_before(Peer& link) {
   if (!looked_for_those_of_before_.insert(link.store).second) return;
   for (const auto& [client, session] : link.fabric->noted_sessions()) {
     if (const auto claimed = link.way->claim_presence(client); claimed && *claimed)
@@ -695,17 +716,41 @@ void HostThread::end_silent_ports() {
   const base::Nanos now = base::Clock().now();
   if (now - looked_at_ports_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
   looked_at_ports_ns_ = now;
+  end_ports_silent_for(options_.silence_max_ns, {});
+}
+
+void HostThread::end_idle_ports() {
+  std::map<std::string, base::Nanos> asked;
+  {
+    const std::scoped_lock lock(mutex_);
+    asked = std::exchange(idle_max_ns_, {});
+  }
+  for (const auto& [store, longest_ns] : asked) end_ports_silent_for(longest_ns, store);
+}
+
+// Of one store, or of all if it is not named.
+void HostThread::end_ports_silent_for(base::Nanos longest_ns, const std::string& store) {
+  const base::Nanos now = base::Clock().now();
   std::vector<Id> silent;
   for (const auto& [id, port] : ports_) {
     if (port.clients.empty()) continue;  // it holds nobody up
+    const auto link = peers_.find(port.link);
+    if (!store.empty() && (link == peers_.end() || link->second.store != store)) continue;
     const base::Nanos heard = agent_.last_heard(id);
-    if (heard != 0 && now - heard > options_.silence_max_ns) silent.push_back(id);
+    if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
   }
   for (const Id id : silent) {
     fenced_.fetch_add(1);
     log(Level::debug, fmt::format("session {} was silent for too long", id));
     end_port(id, End::is_dead);
   }
+}
+
+const Host::Options::Cluster* HostThread::cluster_of(Peer& link) const {
+  if (!link.cluster) return nullptr;
+  // What is there in a store that is of none any more is of no use to anybody, and stays as it is.
+  if (auto now = options_.cluster_of(link.store)) link.cluster = std::move(now);
+  return &*link.cluster;
 }
 
 }  // namespace

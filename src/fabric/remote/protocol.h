@@ -7,7 +7,7 @@
 //   client  {"open": store, "proof": proof(key; "open", H, C, store)}
 //   host    {"proof": proof(key; "host", H, C, store), "link": id, "device_atomics": false}
 //
-// of a store of a cluster, the last also has {"cluster": its map (cluster/map_message.h), "node": which node
+// of a store of a cluster, the last also has {"cluster": its map (map_message.h), "node": which node
 // of it this host is}.
 //
 // Both now share a secret, digest(key; "link", H, C). With it the client joins data connections, one for each
@@ -46,7 +46,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 2;
+inline constexpr std::uint64_t protocol_version = 3;
 inline constexpr std::size_t nonce_bytes = 16;
 
 // How long a greeting may take, and an answer.

@@ -1,0 +1,368 @@
+#include "examples/packages/cluster_demo.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <poll.h>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bench/cluster_files.h"
+#include "bench/echo.h"
+#include "bench/interrupt.h"
+#include "bench/machine.h"
+#include "bench/server_process.h"
+#include "bench/socket_stream.h"
+#include "bench/temp_folder.h"
+#include "cmd/table.h"
+#include "cmd/units.h"
+#include "examples/packages/cluster_crew.h"
+#include "examples/packages/measure.h"
+#include "examples/packages/tables.h"
+#include "fabric/fabric.h"
+
+namespace loch::demo {
+namespace {
+
+constexpr std::size_t a = 0;
+constexpr std::size_t b = 1;  // is lost
+constexpr std::size_t c = 2;
+constexpr std::size_t d = 3;  // has no lochd
+constexpr std::size_t host_count = 4;
+constexpr const char* store_name = "packages";
+// Until somebody has put another machine there.
+constexpr std::chrono::milliseconds replacement_time{2'000};
+
+// The three hosts that lend the store.
+class Lochds {
+ public:
+  Lochds(const bench::Hosts& hosts, bench::ClusterFiles files, std::string lochd)
+      : hosts_(hosts), files_(std::move(files)), lochd_(std::move(lochd)) {}
+
+  Result<void> start(std::size_t host) {
+    auto arguments = files_.arguments(host);
+    if (!arguments) return std::unexpected(std::move(arguments.error()));
+    arguments->insert(arguments->begin(), lochd_);
+    const auto ready = [&] {
+      return bench::SocketStream::connect_tcp(bench::Hosts::address(host), fabric::default_port, 1)
+          .has_value();
+    };
+    auto server = bench::ServerProcess::start(*arguments, files_.stores(host) + ".log", ready, step_timeout,
+                                              hosts_.at(host).descriptor());
+    if (!server) return std::unexpected(std::move(server.error()));
+    running_[host].emplace(std::move(*server));
+    return {};
+  }
+  Result<void> lose(std::size_t host) {
+    running_[host].reset();  // kills it
+    return files_.lose_memory(host);
+  }
+  [[nodiscard]] std::string url() const { return files_.url(); }
+
+ private:
+  const bench::Hosts& hosts_;
+  bench::ClusterFiles files_;
+  std::string lochd_;
+  std::array<std::optional<bench::ServerProcess>, host_count> running_;
+};
+
+// When what happened, and what was lost.
+struct Events {
+  std::uint64_t began_ns = 0;
+  std::uint64_t lost_ns = 0;
+  std::uint64_t replaced_ns = 0;
+  std::uint64_t reachable_ns = 0;
+  std::uint64_t reloaded_ns = 0;
+  std::uint64_t stored_when_lost = 0;
+  std::uint64_t loaded_again = 0;
+};
+
+// Polls until it is so.
+Result<void> await(const char* what, const Board& board, const std::function<bool()>& is_so) {
+  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
+  while (!is_so()) {
+    for (const Slot& slot : board.slots) {
+      if (slot.error[0] != '\0') return fail(Errc::io, what, slot.error.data());
+    }
+    if (bench::interrupted()) return fail(Errc::cancelled, what, "interrupted");
+    if (std::chrono::steady_clock::now() >= deadline)
+      return fail(Errc::timed_out, what,
+                  fmt::format("not within {} s", step_timeout / std::chrono::seconds(1)));
+    ::poll(nullptr, 0, 10);
+  }
+  return {};
+}
+
+// Runs one process to its end.
+Result<void> run_alone(const ClusterScene& cluster, std::size_t host, std::size_t slot, const char* role,
+                       const std::function<int()>& work) {
+  auto process = cluster.start(host, work);
+  if (!process) return std::unexpected(std::move(process.error()));
+  return await_success(*process, cluster.scene.board.slots[slot], role);
+}
+
+std::uint64_t stored(const Board& board) {
+  std::uint64_t sum = 0;
+  for (const auto& count : board.acknowledged) sum += count.load(std::memory_order_acquire);
+  return sum;
+}
+
+// A host goes, and another one comes in its place; then what it had is loaded again.
+Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Events& events) {
+  const Scene& scene = cluster.scene;
+  if (auto half =
+          await("load", scene.board, [&] { return stored(scene.board) >= scene.packages.size() / 2; });
+      !half)
+    return half;
+  cluster.watch.lost.store(true, std::memory_order_release);
+  events.stored_when_lost = stored(scene.board);
+  events.lost_ns = bench::now_ns();
+  if (auto lost = lochds.lose(b); !lost) return lost;
+  say(fmt::format("host b is lost, with its memory, after {} of {} records", events.stored_when_lost,
+                  scene.packages.size()));
+  bench::sleep_for(std::chrono::duration<double>(replacement_time).count());
+  if (auto replaced = lochds.start(b); !replaced) return replaced;
+  events.replaced_ns = bench::now_ns();
+  say("another host, with nothing on it, has taken its name and place");
+
+  const auto reachable = [&] {
+    const auto looks = cluster.watch.all();
+    return !looks.empty() && looks.back().at_ns > events.replaced_ns && looks.back().unavailable == 0;
+  };
+  if (auto back = await("wait for host b", scene.board, reachable); !back) return back;
+  events.reachable_ns = bench::now_ns();
+  Slot& slot = scene.board.slots[restarted_slot];
+  if (auto loaded =
+          run_alone(cluster, a, restarted_slot, "loader", [&] { return load_again(cluster, slot); });
+      !loaded)
+    return loaded;
+  events.reloaded_ns = bench::now_ns();
+  events.loaded_again = slot.operations.load();
+  say(fmt::format("{} records that were lost are loaded again", events.loaded_again));
+  return {};
+}
+
+Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const Settings& settings) {
+  const Scene& scene = cluster.scene;
+  Board& board = scene.board;
+  Events events{.began_ns = bench::now_ns()};
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int>(settings.seconds * 1000));
+  const auto writer = [&](std::size_t slot, std::size_t part) {
+    return [&, slot, part] {
+      return write_part(cluster, board.slots[slot], part_of(part, scene.packages.size()));
+    };
+  };
+  const auto reader = [&](std::size_t slot) {
+    return [&, slot] { return read_what_there_is(cluster, board.slots[slot], slot); };
+  };
+  struct Member {
+    const char* role;
+    std::size_t slot;
+    Result<Process> process;
+  };
+  std::vector<Member> crew;
+  crew.push_back({"reader 1", reader_1_slot, cluster.start(c, reader(reader_1_slot))});
+  crew.push_back({"reader 2", reader_2_slot, cluster.start(d, reader(reader_2_slot))});
+  crew.push_back({"writer 1", writer_1_slot, cluster.start(a, writer(writer_1_slot, 0))});
+  crew.push_back({"writer 2", killed_slot, cluster.start(d, writer(killed_slot, 1))});
+  crew.push_back({"the one that looks", checker_slot,
+                  cluster.start(d, [&] { return look_what_is_there(cluster, board.slots[checker_slot]); })});
+  for (const Member& member : crew) {
+    if (!member.process) return std::unexpected(member.process.error());
+  }
+  if (auto replaced = lose_and_replace(cluster, lochds, events); !replaced)
+    return std::unexpected(std::move(replaced.error()));
+  if (auto loaded = await_load(board, scene.packages.size(), end); !loaded)
+    return std::unexpected(std::move(loaded.error()));
+  board.stop.store(true, std::memory_order_relaxed);
+  for (Member& member : crew) {
+    if (auto ended = await_success(*member.process, board.slots[member.slot], member.role); !ended)
+      return std::unexpected(std::move(ended.error()));
+  }
+  return events;
+}
+
+// One client alone, on one host.
+struct Client {
+  OneAtATime loch{};
+  bench::Histogram round_trips{};  // of plain TCP, to host b
+};
+
+int measure_client(const ClusterScene& cluster, Slot& slot, double seconds, Client& into) {
+  const auto trips = bench::measure_round_trips(bench::Hosts::address(b), seconds);
+  auto session = bench::open_loch(cluster.scene.url, cluster.scene.options);
+  if (!session) {
+    slot.fail(session.error().message());
+    return exit_failed;
+  }
+  const auto measured = measure_one_at_a_time(**session, cluster.scene.packages, seconds);
+  if (!trips || !measured) {
+    slot.fail((trips ? measured.error() : trips.error()).message());
+    return exit_failed;
+  }
+  into = {.loch = *measured, .round_trips = *trips};
+  return 0;
+}
+
+struct Clients {
+  Client on_host;     // a, which has a lochd
+  Client on_no_host;  // d
+};
+
+Result<Shared<Clients>> measure_clients(const ClusterScene& cluster, const Settings& settings) {
+  auto clients = Shared<Clients>::make();
+  if (!clients) return clients;
+  Slot& slot = cluster.scene.board.slots[checker_slot];
+  auto echo = cluster.start(b, [&] {
+    const auto ended = bench::serve_echo(bench::Hosts::address(b));
+    slot.fail(ended.error().message());
+    return exit_failed;
+  });
+  if (!echo) return std::unexpected(std::move(echo.error()));
+  const std::tuple<std::size_t, Client&> places[] = {{a, (*clients)->on_host}, {d, (*clients)->on_no_host}};
+  for (const auto& [host, client] : places) {
+    say(fmt::format("measuring a client on host {}", bench::Hosts::name(host)));
+    auto measured = run_alone(cluster, host, checker_slot, "client",
+                              [&] { return measure_client(cluster, slot, settings.alone_seconds, client); });
+    if (!measured) return std::unexpected(std::move(measured.error()));
+  }
+  return clients;
+}
+
+std::string seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
+  return fmt::format("{:.1f} s", static_cast<double>(to_ns - std::min(from_ns, to_ns)) / 1e9);
+}
+
+// How large the share was while there was one: the median of the looks that saw it, and until when.
+struct Spell {
+  double share = 0;
+  std::uint64_t until_ns = 0;
+};
+Spell spell_of(std::span<const Look> looks, std::uint64_t since_ns, std::uint32_t Look::* what) {
+  std::vector<double> shares;
+  Spell spell{.until_ns = since_ns};
+  for (const Look& look : looks) {
+    if (look.at_ns < since_ns || look.*what == 0 || look.asked == 0) continue;
+    shares.push_back(static_cast<double>(look.*what) / look.asked);
+    spell.until_ns = look.at_ns;
+  }
+  if (shares.empty()) return spell;
+  std::ranges::sort(shares);
+  spell.share = shares[shares.size() / 2];
+  return spell;
+}
+
+std::string together_text(const ClusterScene& cluster, const Events& events) {
+  const Board& board = cluster.scene.board;
+  const auto looks = cluster.watch.all();
+  const Spell unavailable = spell_of(looks, events.lost_ns, &Look::unavailable);
+  const Spell gone = spell_of(looks, events.lost_ns, &Look::gone);
+  cmd::Table table("lrrrrr");
+  table.add({"process", "operations", "rate", "p50 us", "p99 us", "max us"});
+  table.add(process_row("writer 1, on host a", board.slots[writer_1_slot]));
+  table.add(process_row("writer 2, on host d", board.slots[killed_slot]));
+  table.add(process_row("reader 1, on host c", board.slots[reader_1_slot]));
+  table.add(process_row("reader 2, on host d", board.slots[reader_2_slot]));
+  return fmt::format(
+      "All processes together, hosts a, b and c with a lochd each, host d without:\n{}"
+      "The times of writers are a record's share of a put of {} at once.\n"
+      "After {}: host b was lost, with its memory, when {} of {} records were stored.\n"
+      "{} later: a host with nothing on it took its name and place.\n"
+      "Until {} after the loss: {:.0f} % of the stored records could not be reached.\n"
+      "Until {} after the loss: {:.0f} % of them were gone. The {} that were lost were loaded again in {}.\n",
+      table.text(), puts_at_once, seconds_between(events.began_ns, events.lost_ns),
+      cmd::human_count(events.stored_when_lost), cmd::human_count(cluster.scene.packages.size()),
+      seconds_between(events.lost_ns, events.replaced_ns),
+      seconds_between(events.lost_ns, unavailable.until_ns), unavailable.share * 100,
+      seconds_between(events.lost_ns, std::max(gone.until_ns, events.reloaded_ns)), gone.share * 100,
+      cmd::human_count(events.loaded_again), seconds_between(events.reachable_ns, events.reloaded_ns));
+}
+
+std::vector<std::string> client_row(const std::string& name, const bench::Histogram& operation,
+                                    const bench::Histogram& round_trips) {
+  const double ratio = static_cast<double>(operation.quantile_ns(0.5)) /
+                       static_cast<double>(std::max<std::uint64_t>(round_trips.quantile_ns(0.5), 1));
+  return {name,
+          cmd::human_rate(operation.count() == 0 ? 0 : 1e9 / operation.mean_ns()),
+          microseconds(operation.quantile_ns(0.5)),
+          microseconds(operation.quantile_ns(0.99)),
+          microseconds(operation.max_ns()),
+          times(ratio)};
+}
+
+std::string clients_text(const Clients& clients, const ClusterScene& cluster) {
+  cmd::Table table("lrrrrr");
+  table.add({"one client alone", "rate", "p50 us", "p99 us", "max us", "/ TCP"});
+  const auto add = [&table](const Client& client, const char* where) {
+    table.add(client_row(fmt::format("get, {}", where), client.loch.gets, client.round_trips));
+    table.add(client_row(fmt::format("put, {}", where), client.loch.puts, client.round_trips));
+    table.add(client_row(fmt::format("TCP, {}", where), client.round_trips, client.round_trips));
+  };
+  add(clients.on_host, "on host a, which has a lochd");
+  add(clients.on_no_host, "on host d, which has none");
+  return fmt::format(
+      "Records of {} B on average:\n{}"
+      "/ TCP: of medians, to a plain round trip of 64 B over TCP from the same host to host b, in the same "
+      "run.\n",
+      cluster.scene.packages.bytes() / cluster.scene.packages.size(), table.text());
+}
+
+Result<std::string> lochd_of(const Settings& settings) {
+  if (!settings.lochd.empty()) return settings.lochd;
+  return bench::find_program("lochd", "loch");
+}
+
+}  // namespace
+
+Result<void> run_cluster_demo(const Settings& settings) {
+  auto lochd = lochd_of(settings);
+  if (!lochd) return std::unexpected(std::move(lochd.error()));
+  auto folder = bench::TempFolder::make(settings.directory);
+  if (!folder) return std::unexpected(std::move(folder.error()));
+  const auto hosts = bench::Hosts::make(host_count, folder->path() + "/network.log");
+  if (!hosts) return std::unexpected(hosts.error());
+  const auto source = read_source(settings, folder->path());
+  if (!source) return std::unexpected(source.error());
+  const Packages& packages = **source;
+  auto files = bench::ClusterFiles::make(
+      {.folder = folder->path(), .store = store_name, .hosts = 3, .coordinator = "", .more_of_lochd = {}});
+  if (!files) return std::unexpected(std::move(files.error()));
+  Lochds lochds(*hosts, std::move(*files), std::move(*lochd));
+  for (const std::size_t host : {a, b, c}) {
+    if (auto started = lochds.start(host); !started) return started;
+  }
+  say(fmt::format("{} packages, {:.1f} MiB; into a fresh store at {}", packages.size(),
+                  static_cast<double>(packages.bytes()) / (1 << 20), lochds.url()));
+
+  const auto board = Shared<Board>::make();
+  const auto watch = Shared<Watch>::make();
+  const auto stored = Shared<std::atomic<bool>>::make(packages.size());
+  if (!board || !watch || !stored)
+    return fail(Errc::no_space, "demo", "there is no memory for what processes share");
+  Options options;
+  options.timeout = std::chrono::seconds(2);
+  // So a host that is lost takes the records of its own part of the index along, and no others.
+  options.placement = Placement::by_key;
+  const Scene scene{
+      .packages = packages, .board = **board, .url = lochds.url(), .options = options, .half_done = -1};
+  const ClusterScene cluster{.scene = scene, .hosts = *hosts, .watch = **watch, .stored = stored->all()};
+
+  Slot& first = scene.board.slots[checker_slot];
+  if (auto there =
+          run_alone(cluster, d, checker_slot, "first client", [&] { return await_store(cluster, first); });
+      !there)
+    return there;
+  const auto events = run_together(cluster, lochds, settings);
+  if (!events) return std::unexpected(events.error());
+  // A store does not cross a fork, so the clients are measured before this process opens it.
+  const auto clients = measure_clients(cluster, settings);
+  if (!clients) return std::unexpected(clients.error());
+  if (auto right = check_everything(scene); !right) return right;
+  say("");
+  say(together_text(cluster, *events));
+  say(clients_text(**clients, cluster) + build_note(bench::built_for_speed()));
+  return {};
+}
+
+}  // namespace loch::demo

@@ -1,0 +1,42 @@
+// demo/stage: what all forms of the demonstration share: their settings, their input, how the main process
+// waits for the others, and the check at the end.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <loch/error.h>
+
+#include "examples/packages/crew.h"
+#include "examples/packages/packages.h"
+
+namespace loch::demo {
+
+inline constexpr std::chrono::milliseconds step_timeout = std::chrono::seconds(120);
+
+struct Settings {
+  std::string source{};
+  std::string directory = "/dev/shm";
+  double seconds = 4;        // that the processes work together
+  double alone_seconds = 1;  // for each measurement of one process alone
+  bool peers = true;
+  std::string lochd{};
+};
+
+void say(std::string_view text);
+
+// The records; `folder` is for the time being. Errors: those of packages.h; not_found, if they are too few.
+Result<std::unique_ptr<Packages>> read_source(const Settings& settings, const std::string& folder);
+
+// Until it has ended, and well.
+Result<void> await_success(Process& process, const Slot& slot, const char* role);
+
+// Waits until every record has been stored, then lets all go on until the time is over.
+Result<void> await_load(const Board& board, std::size_t records, std::chrono::steady_clock::time_point end);
+
+// Every record against the source, and nothing besides; then the store's own accounts.
+Result<void> check_everything(const Scene& scene);
+
+}  // namespace loch::demo

@@ -1,0 +1,238 @@
+#include "cluster/changes.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <ranges>
+#include <string>
+#include <utility>
+
+namespace loch::cluster {
+namespace {
+
+using fabric::RegionId;
+using NodeState = ClusterMap::NodeState;
+
+std::unexpected<Error> wrong(std::string what) {
+  return fail(Errc::invalid_argument, "cluster", std::move(what));
+}
+std::unexpected<Error> no_node(std::string_view name) {
+  return fail(Errc::not_found, "cluster", fmt::format("the cluster has no node '{}'", name));
+}
+
+// Coordinators keep files and nodes of these names, so not every text is one.
+std::optional<std::string> flaw_of_name(std::string_view name) {
+  constexpr std::size_t length_max = 64;
+  constexpr std::string_view letters_and_digits =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  const bool begins_well = !name.empty() && letters_and_digits.contains(name.front());
+  const auto may_stand = [&](char c) {
+    return letters_and_digits.contains(c) || c == '.' || c == '_' || c == '-';
+  };
+  if (begins_well && name.size() <= length_max && std::ranges::all_of(name, may_stand)) return std::nullopt;
+  return fmt::format(
+      "'{}' is no name of a node; it has 1 to {} letters, digits, '.', '_' and '-', a letter or digit first",
+      name, length_max);
+}
+
+std::vector<RegionId> free_regions(const ClusterMap& map) {
+  std::vector<RegionId> free;
+  for (unsigned region = fabric::first_data_region; region < fabric::data_regions_end; ++region) {
+    if (!map.node_of(static_cast<RegionId>(region))) free.push_back(static_cast<RegionId>(region));
+  }
+  return free;
+}
+
+// How many shards each node has once those that move have moved.
+std::vector<std::size_t> shard_counts(const ClusterMap& map) {
+  std::vector<std::size_t> counts(map.nodes.size(), 0);
+  for (const ClusterMap::Shard& shard : map.shards) ++counts[shard.next.value_or(shard.home).node];
+  return counts;
+}
+
+// The node that serves and has the fewest shards.
+std::optional<std::uint32_t> least_laden(const ClusterMap& map) {
+  const auto counts = shard_counts(map);
+  std::optional<std::uint32_t> least;
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    if (map.nodes[node].state == NodeState::serves && (!least || counts[node] < counts[*least])) least = node;
+  }
+  return least;
+}
+
+RegionId other_region(std::uint32_t shard, RegionId region) {
+  const RegionId first = fabric::index_region_of(shard, 0);
+  return region == first ? fabric::index_region_of(shard, 1) : first;
+}
+
+std::size_t serving_besides(const ClusterMap& map, std::uint32_t node) {
+  std::size_t serving = 0;
+  for (std::uint32_t each = 0; each < map.nodes.size(); ++each)
+    serving += each != node && map.nodes[each].state == NodeState::serves ? 1 : 0;
+  return serving;
+}
+
+// What is on the node is given up.
+void abandon(ClusterMap& map, std::uint32_t node) {
+  map.nodes[node].state = NodeState::gone;
+  for (ClusterMap::Shard& shard : map.shards) {
+    if (shard.next && (shard.next->node == node || shard.home.node == node)) shard.next.reset();
+  }
+  for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) {
+    ClusterMap::Place& home = map.shards[shard].home;
+    // Not in the other region: that may have slots of a move that was under way (hash::Directory).
+    if (home.node == node) home.node = *least_laden(map);
+  }
+}
+
+// How many shards are on the node, or on their way there.
+std::size_t shards_on(const ClusterMap& map, std::uint32_t node) {
+  return static_cast<std::size_t>(std::ranges::count_if(map.shards, [&](const auto& shard) {
+    return shard.home.node == node || (shard.next && shard.next->node == node);
+  }));
+}
+
+}  // namespace
+
+Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,
+                             std::uint32_t regions) {
+  if (const auto flaw = flaw_of_name(name)) return wrong(*flaw);
+  if (regions == 0) return wrong(fmt::format("node '{}' needs one data region at least", name));
+  ClusterMap with = map;
+  ++with.epoch;
+  if (const auto known = with.find(name)) {
+    ClusterMap::Node& node = with.nodes[*known];
+    if (node.state == NodeState::serves)
+      return fail(Errc::exists, "cluster",
+                  fmt::format("node '{}' serves already, at {}", name, node.at.text()));
+    node.state = NodeState::serves;
+    node.at = at;
+    return with;
+  }
+  auto free = free_regions(map);
+  if (with.nodes.size() < fabric::node_count_max && free.size() >= regions) {
+    free.resize(regions);
+    with.nodes.push_back({.name = std::string(name), .at = at, .data = std::move(free)});
+  } else if (const auto gone = std::ranges::find(with.nodes, NodeState::gone, &ClusterMap::Node::state);
+             gone != with.nodes.end()) {
+    // Words may name these regions as this number's, so they stay together.
+    gone->name = name;
+    gone->at = at;
+    gone->state = NodeState::serves;
+  } else if (with.nodes.size() >= fabric::node_count_max) {
+    return fail(Errc::no_space, "cluster",
+                fmt::format("a cluster has {} nodes at most; remove one first", fabric::node_count_max));
+  } else {
+    return fail(Errc::no_space, "cluster",
+                fmt::format("{} data regions are free, and node '{}' is to have {}; let it bring fewer, or "
+                            "remove a node first",
+                            free.size(), name, regions));
+  }
+  if (const auto flaw = with.flaw()) return wrong(*flaw);
+  return with;
+}
+
+Result<ClusterMap> first_map(const std::vector<NewNode>& nodes, std::uint32_t shards) {
+  // Others are found to be wrong below, but that takes as long as they are many.
+  if (shards > fabric::shard_count_max)
+    return wrong(fmt::format("an index has 1, 2, 4 ... {} shards, not {}", fabric::shard_count_max, shards));
+  ClusterMap map;
+  unsigned next_region = fabric::first_data_region;
+  for (const NewNode& each : nodes) {
+    if (const auto flaw = flaw_of_name(each.name)) return wrong(*flaw);
+    if (each.regions > fabric::data_regions_end - next_region)
+      return wrong(fmt::format("there are {} data regions for all nodes together; let each bring fewer",
+                               fabric::data_regions_end - fabric::first_data_region));
+    ClusterMap::Node node{.name = each.name, .at = each.at};
+    for (std::uint32_t i = 0; i < each.regions; ++i)
+      node.data.push_back(static_cast<RegionId>(next_region++));
+    map.nodes.push_back(std::move(node));
+  }
+  for (std::uint32_t shard = 0; shard < shards && !map.nodes.empty(); ++shard)
+    map.shards.push_back({.home = {.node = static_cast<std::uint32_t>(shard % map.nodes.size()),
+                                   .index = fabric::index_region_of(shard)}});
+  if (const auto flaw = map.flaw()) return wrong(*flaw);
+  return map;
+}
+
+Result<ClusterMap> draining(const ClusterMap& map, std::string_view name) {
+  const auto node = map.find(name);
+  if (!node) return no_node(name);
+  if (map.nodes[*node].state != NodeState::serves) return map;
+  if (serving_besides(map, *node) == 0)
+    return wrong(
+        fmt::format("node '{}' is the only one that serves; add another one to take what it has", name));
+  ClusterMap with = map;
+  with.nodes[*node].state = NodeState::leaves;
+  ++with.epoch;
+  return with;
+}
+
+Result<ClusterMap> drained(const ClusterMap& map, std::string_view name) {
+  const auto node = map.find(name);
+  if (!node) return no_node(name);
+  const NodeState state = map.nodes[*node].state;
+  if (state == NodeState::drained) return map;
+  if (state != NodeState::leaves) return wrong(fmt::format("node '{}' serves, and is not to leave", name));
+  if (const std::size_t shards = shards_on(map, *node); shards > 0)
+    return wrong(fmt::format("node '{}' has {} shards still", name, shards));
+  ClusterMap with = map;
+  with.nodes[*node].state = NodeState::drained;
+  return with;
+}
+
+Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bool lost) {
+  const auto node = map.find(name);
+  if (!node) return no_node(name);
+  const bool is_drained = map.nodes[*node].state == NodeState::drained && shards_on(map, *node) == 0;
+  if (!is_drained && !lost)
+    return wrong(fmt::format(
+        "node '{}' has not given away what it has; drain it first, or say that it is lost", name));
+  if (!is_drained && serving_besides(map, *node) == 0)
+    return wrong(fmt::format("node '{}' is the last one that serves; add another one first", name));
+  ClusterMap with = map;
+  abandon(with, *node);
+  with.nodes[*node].name.clear();
+  with.nodes[*node].at = {};
+  ++with.epoch;
+  return with;
+}
+
+bool has_too_many(const ClusterMap& map, std::uint32_t from) {
+  if (from >= map.nodes.size()) return false;
+  const NodeState state = map.nodes[from].state;
+  if (state == NodeState::leaves)
+    return std::ranges::any_of(map.shards, [&](const auto& shard) { return shard.home.node == from; });
+  if (state != NodeState::serves) return false;
+  const auto counts = shard_counts(map);
+  const std::size_t serving = serving_besides(map, from) + 1;
+  const std::size_t share = (map.shards.size() + serving - 1) / serving;
+  const bool any_above = std::ranges::any_of(counts, [share](std::size_t count) { return count > share; });
+  return any_above ? counts[from] > share : counts[from] > counts[*least_laden(map)] + 1;
+}
+
+ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from) {
+  ClusterMap with = map;
+  for (auto shard = static_cast<std::uint32_t>(map.shards.size()); shard-- > 0;) {
+    const ClusterMap::Place home = map.shards[shard].home;
+    if (home.node != from || map.shards[shard].next) continue;
+    const auto to = least_laden(with);
+    if (!to || *to == from || !has_too_many(with, from)) break;
+    with.shards[shard].next = {.node = *to, .index = other_region(shard, home.index)};
+  }
+  return with;
+}
+
+ClusterMap with_moves_done(const ClusterMap& map, std::uint32_t from,
+                           const std::vector<std::uint32_t>& shards) {
+  ClusterMap with = map;
+  for (const std::uint32_t shard : shards) {
+    if (shard >= with.shards.size()) continue;
+    ClusterMap::Shard& moving = with.shards[shard];
+    if (moving.home.node != from || !moving.next) continue;
+    moving = {.home = *moving.next};
+    with.epoch = map.epoch + 1;
+  }
+  return with;
+}
+
+}  // namespace loch::cluster

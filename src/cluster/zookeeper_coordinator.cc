@@ -1,0 +1,265 @@
+#include "cluster/zookeeper_coordinator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+
+#include "fabric/cluster_map.h"
+#include "fabric/map_message.h"
+#include "net/message.h"
+
+namespace loch::cluster {
+namespace {
+
+using Code = ZooKeeperSession::Code;
+using Lifetime = ZooKeeperSession::Lifetime;
+
+constexpr base::Nanos patience_ns = 5 * base::second_ns;
+constexpr base::Nanos pause_ns = 100 * base::millisecond_ns;
+// Between looks at what nothing tells of: whether ZooKeeper answers again, whether a name is free.
+constexpr base::Nanos again_ns = base::second_ns;
+
+std::chrono::nanoseconds up_to(base::Nanos wanted, base::Nanos now, base::Nanos deadline) {
+  return std::chrono::nanoseconds(std::min(wanted, deadline - std::min(now, deadline)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Coordinator>> ZooKeeperCoordinator::open(std::string_view where) {
+  auto address = ZooKeeperAddress::parse(where);
+  if (!address) return std::unexpected(std::move(address.error()));
+  return std::make_unique<ZooKeeperCoordinator>(std::move(*address));
+}
+
+ZooKeeperCoordinator::~ZooKeeperCoordinator() {
+  {
+    const std::scoped_lock lock(signals_.mutex);
+    stop_ = true;
+    signals_.changed.notify_all();
+  }
+  if (keeper_.joinable()) keeper_.join();
+  session_.reset();  // while the signals are there that its threads touch
+}
+
+std::unexpected<Error> ZooKeeperCoordinator::failure(Errc code, const std::string& path,
+                                                     std::string_view what) const {
+  return fail(code, "cluster", fmt::format("ZooKeeper at {}, {}: {}", address_.servers(), path, what));
+}
+
+Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperCoordinator::session() {
+  std::shared_ptr<Session> former;  // ends after the lock: its threads take the same one
+  const std::scoped_lock lock(signals_.mutex);
+  if (session_ != nullptr && !session_->is_over()) return session_;
+  former = std::move(session_);
+  auto begun = Session::begin(address_, signals_);
+  if (!begun) return begun;
+  session_ = *begun;
+  return begun;
+}
+
+// If the servers' names mean other addresses by now, the next call has a session there.
+void ZooKeeperCoordinator::drop_if_moved(const std::shared_ptr<Session>& silent) {
+  const auto addresses = address_.look_up();
+  if (!addresses || *addresses == silent->addresses()) return;
+  const std::scoped_lock lock(signals_.mutex);
+  if (session_ == silent) session_.reset();  // not the last one: the caller has it
+}
+
+template <class Ask>
+Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string& path, base::Nanos deadline,
+                                                              Ask ask) {
+  Asked asked{.answer = {}};
+  while (true) {
+    auto open = session();
+    if (!open) return std::unexpected(std::move(open.error()));
+    if ((*open)->await_connected(deadline)) {
+      asked.answer = ask(**open, deadline);
+      asked.session = (*open)->id();
+    } else {
+      asked.answer = {.code = Code::lost};
+    }
+    switch (asked.answer.code) {
+      case Code::lost:
+        break;
+      case Code::forbidden:
+        return failure(Errc::permission, path,
+                       address_.credentials.empty() ? "it is for a user; write zookeeper://USER:PASSWORD@..."
+                                                    : "it is not for this user, or with another password");
+      case Code::other:
+        return failure(Errc::io, path, asked.answer.text);
+      default:
+        return asked;
+    }
+    asked.is_unsure = true;
+    std::unique_lock lock(signals_.mutex);
+    if (stop_ || clock_.now() >= deadline) {
+      lock.unlock();
+      drop_if_moved(*open);
+      return failure(Errc::unavailable, path, "no answer in time");
+    }
+    signals_.changed.wait_for(lock, up_to(pause_ns, clock_.now(), deadline));
+  }
+}
+
+// With the nodes above it, if they are missing.
+Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::create(const std::string& path,
+                                                                 const std::string& data, Lifetime lifetime,
+                                                                 base::Nanos deadline) {
+  const auto create_itself = [&] {
+    return ask(path, deadline, [&](Session& session, base::Nanos until) {
+      return session.create(path, data, lifetime, until);
+    });
+  };
+  auto created = create_itself();
+  const std::size_t slash = path.rfind('/');
+  if (!created || created->answer.code != Code::missing || slash == 0) return created;
+  if (auto above = create(path.substr(0, slash), "", Lifetime::lasting, deadline); !above) return above;
+  return create_itself();
+}
+
+Result<Versioned> ZooKeeperCoordinator::read_map() {
+  const auto got =
+      ask(map_path(), clock_.now() + patience_ns,
+          [this](Session& session, base::Nanos deadline) { return session.get(map_path(), deadline); });
+  if (!got) return std::unexpected(got.error());
+  if (got->answer.code != Code::ok)
+    return failure(Errc::not_found, map_path(), "there is no cluster yet; `loch cluster add` makes one");
+  const net::Message message = net::Message::parse(got->answer.data, nullptr, false);
+  auto map = fabric::cluster::map_of(message);
+  if (!map) return failure(Errc::corrupt, map_path(), map.error().detail);
+  return Versioned{.map = std::move(*map), .version = got->answer.version};
+}
+
+Result<void> ZooKeeperCoordinator::write_map(const fabric::ClusterMap& map, std::uint64_t version) {
+  const base::Nanos deadline = clock_.now() + patience_ns;
+  const std::string data = fabric::cluster::to_message(map).dump();
+  const auto written = version == 0 ? create(map_path(), data, Lifetime::lasting, deadline)
+                                    : ask(map_path(), deadline, [&](Session& session, base::Nanos until) {
+                                        return session.set(map_path(), data, version, until);
+                                      });
+  if (!written) return std::unexpected(written.error());
+  if (written->answer.code == Code::ok) return {};
+  if (written->is_unsure) {
+    // It may be our own from before the connection was lost.
+    const auto got = ask(map_path(), deadline, [this](Session& session, base::Nanos until) {
+      return session.get(map_path(), until);
+    });
+    if (!got) return std::unexpected(got.error());
+    if (got->answer.code == Code::ok && got->answer.version == version + 1 && got->answer.data == data)
+      return {};
+  }
+  return failure(Errc::changed, map_path(), "another map is there than the one that was read");
+}
+
+Result<bool> ZooKeeperCoordinator::announce_once(const Present& self, base::Nanos deadline) {
+  const std::string path = members_path() + "/" + self.name;
+  const std::string data = net::Message{{"at", self.at.text()}}.dump();
+  auto asked = create(path, data, Lifetime::of_session, deadline);
+  if (!asked) return std::unexpected(std::move(asked.error()));
+  if (asked->answer.code == Code::exists) {
+    const std::uint64_t mine = asked->session;
+    asked =
+        ask(path, deadline, [&](Session& session, base::Nanos until) { return session.get(path, until); });
+    if (!asked) return std::unexpected(std::move(asked.error()));
+    if (asked->answer.code != Code::ok || asked->answer.owner != mine || asked->session != mine) return false;
+    if (asked->answer.data != data) {
+      const std::uint64_t version = asked->answer.version;
+      asked = ask(path, deadline, [&](Session& session, base::Nanos until) {
+        return session.set(path, data, version, until);
+      });
+      if (!asked) return std::unexpected(std::move(asked.error()));
+    }
+  }
+  if (asked->answer.code != Code::ok) return false;
+  const std::scoped_lock lock(signals_.mutex);
+  announced_in_ = asked->session;
+  return true;
+}
+
+Result<void> ZooKeeperCoordinator::announce(const Present& self) {
+  if (self.name.empty() || self.name == "." || self.name == ".." || self.name.contains('/')) {
+    return fail(Errc::invalid_argument, "cluster", fmt::format("'{}' is no name of a node", self.name));
+  }
+  const std::scoped_lock announcing(announcing_);
+  const base::Nanos until = clock_.now() + 2 * Session::timeout_ns;
+  while (true) {
+    const auto done = announce_once(self, clock_.now() + patience_ns);
+    if (!done) return std::unexpected(done.error());
+    std::unique_lock lock(signals_.mutex);
+    if (*done) {
+      self_ = self;
+      if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_announced(); });
+      return {};
+    }
+    if (clock_.now() >= until)
+      return failure(Errc::exists, members_path() + "/" + self.name,
+                     "another lochd that runs says that it is this node");
+    signals_.changed.wait_for(lock, up_to(pause_ns, clock_.now(), until));
+  }
+}
+
+void ZooKeeperCoordinator::keep_announced() {
+  std::unique_lock lock(signals_.mutex);
+  while (!stop_) {
+    if (session_ != nullptr && !session_->is_over() && session_->id() == announced_in_) {
+      signals_.changed.wait_for(lock, std::chrono::nanoseconds(again_ns));
+      continue;
+    }
+    lock.unlock();
+    bool done = false;
+    if (const std::scoped_lock announcing(announcing_); true) {
+      std::unique_lock reading(signals_.mutex);
+      const Present self = *self_;
+      reading.unlock();
+      done = announce_once(self, clock_.now() + again_ns).value_or(false);
+    }
+    lock.lock();
+    if (!done && !stop_) signals_.changed.wait_for(lock, std::chrono::nanoseconds(again_ns));
+  }
+}
+
+Result<std::vector<Present>> ZooKeeperCoordinator::present() {
+  const base::Nanos deadline = clock_.now() + patience_ns;
+  auto names = ask(members_path(), deadline, [this](Session& session, base::Nanos until) {
+    return session.children(members_path(), until);
+  });
+  if (!names) return std::unexpected(std::move(names.error()));
+  std::ranges::sort(names->answer.children);
+  std::vector<Present> present;
+  for (const std::string& name : names->answer.children) {
+    const std::string path = members_path() + "/" + name;
+    const auto got =
+        ask(path, deadline, [&](Session& session, base::Nanos until) { return session.get(path, until); });
+    if (!got) return std::unexpected(got.error());
+    if (got->answer.code == Code::missing) continue;  // it has gone meanwhile
+    auto at = net::parse_host_port(net::text_of(net::Message::parse(got->answer.data, nullptr, false), "at"),
+                                   fabric::default_port);
+    if (!at) return failure(Errc::corrupt, path, "no host of a cluster says this; remove it");
+    present.push_back({.name = name, .at = std::move(*at)});
+  }
+  return present;
+}
+
+void ZooKeeperCoordinator::wait_for_change(std::uint64_t version, base::Nanos at_most_ns) {
+  const base::Nanos deadline = clock_.now() + at_most_ns;
+  while (clock_.now() < deadline) {
+    std::unique_lock lock(signals_.mutex);
+    const std::uint64_t fired = signals_.watches_fired;
+    lock.unlock();
+    const auto found =
+        ask(map_path(), std::min(deadline, clock_.now() + patience_ns),
+            [this](Session& session, base::Nanos until) { return session.exists(map_path(), true, until); });
+    // A node that is missing has version 0, like its answer.
+    if (found && found->answer.version != version) return;
+    lock.lock();
+    // A new session has no watch; and without an answer there may be none.
+    const auto has_watch = [&] { return session_ != nullptr && !session_->is_over(); };
+    const base::Nanos look_again_at = found ? deadline : std::min(deadline, clock_.now() + again_ns);
+    while (!stop_ && signals_.watches_fired == fired && (!found || has_watch()) &&
+           clock_.now() < look_again_at)
+      signals_.changed.wait_for(lock, up_to(at_most_ns, clock_.now(), look_again_at));
+    if (stop_) return;
+  }
+}
+
+}  // namespace loch::cluster

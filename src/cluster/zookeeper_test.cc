@@ -1,0 +1,293 @@
+// A real ZooKeeper server, and what becomes of a cluster's map and of its hosts when it comes and goes.
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <fmt/format.h>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "cluster/changes.h"
+#include "cluster/coordinator.h"
+#include "cluster/zookeeper_session.h"
+#include "tests/cluster/zookeeper_server.h"
+
+namespace loch::cluster {
+namespace {
+
+using std::chrono::steady_clock;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using tests::ZooKeeperServer;
+using namespace std::chrono_literals;
+
+net::HostPort at(int number) { return {.host = fmt::format("10.0.0.{}", number), .port = "7457"}; }
+ClusterMap first() { return first_map({{.name = "a", .at = at(1)}, {.name = "b", .at = at(2)}}, 4).value(); }
+ClusterMap later(const ClusterMap& map) {
+  return with_node(map, fmt::format("n{}", map.epoch), at(9)).value();
+}
+
+std::unique_ptr<Coordinator> open(const std::string& url) {
+  auto opened = Coordinator::open(url);
+  EXPECT_TRUE(opened.has_value()) << opened.error().message();
+  return std::move(*opened);
+}
+template <class T>
+Errc code_of(const Result<T>& result) {
+  return result ? Errc{} : result.error().code;
+}
+std::string text_of(const Result<void>& result) { return result ? "fine" : result.error().message(); }
+
+// Until `done`, for longer than any wait that is part of it.
+bool comes_true(const std::function<bool()>& done) {
+  const auto until = steady_clock::now() + 30s;
+  while (!done()) {
+    if (steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(20ms);
+  }
+  return true;
+}
+// By a session that the test is not about.
+void write_node(const ZooKeeperServer& server, const std::string& path, const std::string& data) {
+  ZooKeeperSignals signals;
+  const auto address = ZooKeeperAddress::parse(server.address() + "/loch").value();
+  const auto session = ZooKeeperSession::begin(address, signals).value();
+  const base::Nanos deadline = base::Clock().now() + 10 * base::second_ns;
+  ASSERT_TRUE(session->await_connected(deadline));
+  const auto there = session->exists(path, false, deadline);
+  const auto written = there.code == ZooKeeperSession::Code::ok
+                           ? session->set(path, data, there.version, deadline)
+                           : session->create(path, data, ZooKeeperSession::Lifetime::lasting, deadline);
+  ASSERT_EQ(written.code, ZooKeeperSession::Code::ok) << written.text;
+}
+
+TEST(ZooKeeper, AnAddressSaysServersPathAndUser) {
+  const auto plain = ZooKeeperAddress::parse("a,b:7,[fd00::3]:8/loch/x/").value();
+  EXPECT_EQ(plain.servers(), "a:2181,b:7,[fd00::3]:8");
+  EXPECT_EQ(plain.path, "/loch/x");
+  EXPECT_EQ(plain.credentials, "");
+  const auto of_user = ZooKeeperAddress::parse("me:p@ss:word@a/loch").value();
+  EXPECT_EQ(of_user.servers(), "a:2181");
+  EXPECT_EQ(of_user.credentials, "me:p@ss:word");
+  for (const char* bad : {"", "a", "a/", "/loch", "a,,b/loch", "a:x/loch", "a/x//y", "a/./x", "a/x/..",
+                          "me@a/loch", ":secret@a/loch", "me:@a/loch"}) {
+    const auto coordinator = Coordinator::open(std::string("zookeeper://") + bad);
+    ASSERT_FALSE(coordinator.has_value()) << bad;
+    EXPECT_EQ(coordinator.error().code, Errc::invalid_argument);
+    EXPECT_THAT(coordinator.error().message(), HasSubstr("zookeeper://HOST:PORT,HOST:PORT/PATH")) << bad;
+    EXPECT_THAT(coordinator.error().message(), testing::Not(HasSubstr("secret")));
+  }
+  EXPECT_EQ(without_password("zookeeper://me:secret@a:1,b:2/loch"), "zookeeper://a:1,b:2/loch");
+  EXPECT_EQ(without_password("zookeeper://a:1/loch"), "zookeeper://a:1/loch");
+  EXPECT_EQ(without_password("file:/etc/x.toml"), "file:/etc/x.toml");
+}
+
+// Receive: servers of which all but one are down. Expect: the one is found, however many they are, and
+// nobody asks them without a pause.
+TEST(ZooKeeper, OneServerOfSeveralIsEnough) {
+  const ZooKeeperServer server;
+  for (const char* others : {"127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "[::1]:1,127.0.0.1:2,127.0.0.1:3"}) {
+    for (int i = 0; i < 4; ++i) {  // the client shuffles them
+      const auto one = open(fmt::format("zookeeper://{},{}/loch", others, server.address()));
+      EXPECT_EQ(code_of(one->read_map()), Errc::not_found) << others;
+    }
+  }
+}
+
+TEST(ZooKeeper, AMapIsMadeAndChangedByVersion) {
+  const ZooKeeperServer server;
+  const auto one = open(server.url());
+  const auto other = open(server.url());
+  EXPECT_TRUE(one->may_change());
+  EXPECT_EQ(code_of(one->read_map()), Errc::not_found);
+  ASSERT_EQ(text_of(one->write_map(first(), 0)), "fine");
+  EXPECT_EQ(code_of(other->write_map(first(), 0)), Errc::changed);
+
+  const auto read = other->read_map().value();
+  EXPECT_EQ(read.map, first());
+  EXPECT_GT(read.version, 0U);
+  const ClusterMap changed = later(read.map);
+  ASSERT_EQ(text_of(other->write_map(changed, read.version)), "fine");
+  const auto stale = one->write_map(later(changed), read.version);
+  EXPECT_EQ(code_of(stale), Errc::changed);
+  const auto now = one->read_map().value();
+  EXPECT_EQ(now.map, changed);
+  EXPECT_EQ(now.version, read.version + 1);
+
+  // One that waits sees what the other one does soon, and what was done before at once.
+  const auto begin = steady_clock::now();
+  one->wait_for_change(read.version, 20 * base::second_ns);
+  EXPECT_LT(steady_clock::now() - begin, 2s);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(300ms);
+    EXPECT_EQ(text_of(other->write_map(later(changed), now.version)), "fine");
+  });
+  one->wait_for_change(now.version, 20 * base::second_ns);
+  EXPECT_GT(one->read_map().value().version, now.version);
+  EXPECT_LT(steady_clock::now() - begin, 4s);
+  writer.join();
+  const auto quiet = steady_clock::now();
+  one->wait_for_change(now.version + 1, 300 * base::millisecond_ns);
+  EXPECT_GE(steady_clock::now() - quiet, 280ms);
+
+  for (const char* garbage : {"", "no map", "{\"epoch\": 7}", "[]"}) {
+    write_node(server, "/loch/map", garbage);
+    const auto corrupt = one->read_map();
+    EXPECT_EQ(code_of(corrupt), Errc::corrupt) << garbage;
+    EXPECT_THAT(corrupt.error().message(), HasSubstr("/loch/map"));
+  }
+}
+
+TEST(ZooKeeper, OneWhoWaitsSeesTheFirstMap) {
+  const ZooKeeperServer server;
+  const auto one = open(server.url() + "/deep/below");
+  std::thread writer([&] {
+    std::this_thread::sleep_for(300ms);
+    EXPECT_EQ(text_of(open(server.url() + "/deep/below")->write_map(first(), 0)), "fine");
+  });
+  const auto begin = steady_clock::now();
+  one->wait_for_change(0, 20 * base::second_ns);
+  EXPECT_LT(steady_clock::now() - begin, 4s);
+  writer.join();
+  EXPECT_EQ(one->read_map().value().map, first());
+}
+
+TEST(ZooKeeper, HostsAreThereUntilTheyGo) {
+  const ZooKeeperServer server;
+  auto one = open(server.url());
+  const auto other = open(server.url());
+  EXPECT_TRUE(other->present().value().empty());
+  const Present a{.name = "a", .at = at(1)};
+  const Present b{.name = "b", .at = {.host = "fd00::3", .port = "1"}};
+  ASSERT_EQ(text_of(one->announce(a)), "fine");
+  ASSERT_EQ(text_of(other->announce(b)), "fine");
+  ASSERT_EQ(text_of(one->announce(a)), "fine") << "again, by the same";
+  EXPECT_THAT(other->present().value(), ElementsAre(a, b));
+  const Present moved{.name = "a", .at = at(7)};
+  ASSERT_EQ(text_of(one->announce(moved)), "fine");
+  EXPECT_THAT(other->present().value(), ElementsAre(moved, b));
+
+  // Receive: another one that lives. Expect: an error, but not before a dead one would have been noticed.
+  const auto begin = steady_clock::now();
+  const auto taken = other->announce(a);
+  EXPECT_EQ(code_of(taken), Errc::exists);
+  EXPECT_THAT(taken.error().message(), HasSubstr("/loch/members/a"));
+  EXPECT_GE(steady_clock::now() - begin, 7s);
+  EXPECT_LE(steady_clock::now() - begin, 12s);
+  // Receive: one that goes meanwhile. Expect: the name is free.
+  std::thread goes([&] {
+    std::this_thread::sleep_for(300ms);
+    one.reset();
+  });
+  EXPECT_EQ(text_of(open(server.url())->announce(a)), "fine");
+  goes.join();
+  EXPECT_THAT(other->present().value(), ElementsAre(b)) << "it is gone with who said so";
+  EXPECT_EQ(code_of(other->announce({.name = "../map", .at = at(1)})), Errc::invalid_argument);
+  write_node(server, "/loch/members/z", "garbage");
+  EXPECT_EQ(code_of(other->present()), Errc::corrupt);
+}
+
+TEST(ZooKeeper, CallsEndWithoutItAndGoOnWithIt) {
+  ZooKeeperServer server;
+  const auto one = open(server.url());
+  const Present a{.name = "a", .at = at(1)};
+  ASSERT_EQ(text_of(one->write_map(first(), 0)), "fine");
+  ASSERT_EQ(text_of(one->announce(a)), "fine");
+  const auto is_unavailable_in_time = [&](const std::function<Errc(std::string&)>& call) {
+    const auto begin = steady_clock::now();
+    std::string text;
+    EXPECT_EQ(call(text), Errc::unavailable) << text;
+    EXPECT_LT(steady_clock::now() - begin, 6s);
+    EXPECT_THAT(text, HasSubstr(server.address()));
+  };
+  const auto read = [&](std::string& text) {
+    const auto result = one->read_map();
+    if (!result) text = result.error().message();
+    return code_of(result);
+  };
+
+  server.kill();
+  is_unavailable_in_time(read);
+  const auto begin = steady_clock::now();
+  one->wait_for_change(1, base::second_ns);
+  EXPECT_GE(steady_clock::now() - begin, 980ms) << "nobody asks without end";
+  server.start();
+  EXPECT_EQ(one->read_map().value().map, first());
+  EXPECT_EQ(text_of(one->write_map(later(first()), 1)), "fine");
+  EXPECT_TRUE(comes_true([&] { return one->present() == std::vector{a}; }));
+
+  // Receive: one that does not answer, for longer than it lets sessions live. Expect: the same.
+  server.pause();
+  is_unavailable_in_time([&](std::string& text) {
+    const auto result = one->write_map(first(), 2);
+    text = text_of(result);
+    return code_of(result);
+  });
+  server.resume();
+  EXPECT_TRUE(comes_true([&] { return one->present() == std::vector{a}; }));
+
+  // Receive: one that knows of no session and of no cluster. Expect: the host says again that it is there.
+  server.kill();
+  server.forget_everything();
+  server.start();
+  EXPECT_TRUE(comes_true([&] { return open(server.url())->present() == std::vector{a}; }));
+  EXPECT_EQ(code_of(one->read_map()), Errc::not_found);
+  EXPECT_EQ(text_of(one->write_map(first(), 0)), "fine");
+}
+
+TEST(ZooKeeper, AClusterOfAUserIsForNobodyElse) {
+  const ZooKeeperServer server;
+  const auto url = [&](const std::string& user) {
+    return "zookeeper://" + user + server.address() + "/loch";
+  };
+  const auto owner = open(url("me:right@"));
+  ASSERT_EQ(text_of(owner->write_map(first(), 0)), "fine");
+  ASSERT_EQ(text_of(owner->announce({.name = "a", .at = at(1)})), "fine");
+  EXPECT_EQ(open(url("me:right@"))->read_map().value().map, first());
+  for (const char* user : {"", "me:wrong@", "you:right@"}) {
+    const auto stranger = open(url(user));
+    EXPECT_EQ(code_of(stranger->read_map()), Errc::permission) << user;
+    EXPECT_EQ(code_of(stranger->write_map(first(), 1)), Errc::permission) << user;
+    EXPECT_EQ(code_of(stranger->announce({.name = "b", .at = at(2)})), Errc::permission) << user;
+    EXPECT_EQ(code_of(stranger->present()), Errc::permission) << user;
+    EXPECT_THAT(text_of(stranger->write_map(first(), 1)), testing::Not(HasSubstr("wrong")));
+  }
+}
+
+TEST(ZooKeeper, NobodyThereIsUnavailable) {
+  const auto begin = steady_clock::now();
+  const std::clock_t work_before = std::clock();
+  const auto nowhere = open("zookeeper://127.0.0.1:1,127.0.0.1:2/loch");
+  const auto read = nowhere->read_map();
+  EXPECT_EQ(code_of(read), Errc::unavailable);
+  EXPECT_THAT(read.error().message(), HasSubstr("127.0.0.1:1,127.0.0.1:2"));
+  EXPECT_LT(steady_clock::now() - begin, 6s);
+  EXPECT_LT(std::clock() - work_before, CLOCKS_PER_SEC) << "there are pauses between attempts";
+  EXPECT_EQ(code_of(open("zookeeper://no-such-host.invalid/loch")->read_map()), Errc::unavailable);
+}
+
+// Receive: what a killed process said. Expect: its name is free once its session has timed out.
+TEST(ZooKeeper, AHostTakesTheNameOfItsPredecessorThatWasKilled) {
+  const ZooKeeperServer server;
+  const Present a{.name = "a", .at = at(1)};
+  const pid_t predecessor = ::fork();
+  ASSERT_GE(predecessor, 0);
+  if (predecessor == 0) {
+    const auto theirs = open(server.url());
+    if (!theirs->announce(a)) ::_exit(1);
+    while (true) ::pause();
+  }
+  const auto one = open(server.url());
+  EXPECT_TRUE(comes_true([&] { return one->present() == std::vector{a}; }));
+  ::kill(predecessor, SIGKILL);
+  ::waitpid(predecessor, nullptr, 0);
+  EXPECT_EQ(one->present(), std::vector{a});
+  EXPECT_EQ(text_of(one->announce(a)), "fine");
+  EXPECT_EQ(one->present(), std::vector{a});
+}
+
+}  // namespace
+}  // namespace loch::cluster

@@ -1,0 +1,120 @@
+// Emptying a node: each item that is linked there is replaced by a copy on another node.
+//
+// The node takes no new items, and all operations that began before it was so are over, so no item comes to
+// be linked there. Its blocks are walked, not the index, since words may be moved about in the index
+// meanwhile and items stay.
+#include <string>
+#include <vector>
+
+#include "hash/shards.h"
+
+namespace loch::hash {
+
+using memory::BlockNumber;
+using memory::ItemKind;
+using memory::ItemRef;
+
+// False if the item is named still, or may be.
+coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+    KeyCollect seen;
+    if (auto read = co_await collect(key, &seen); !read) co_return std::unexpected(std::move(read.error()));
+    bool is_named = false;
+    for (unsigned j = 0; j < seen.at.count; ++j) {
+      const SlotWord word = seen.word[j];
+      if (!word.names_item() || word.item() != item) continue;
+      is_named = true;
+      if (!word.is(SlotType::committed)) continue;
+      auto found = co_await read_item(item);
+      if (!found) {
+        // A damaged one is damaged elsewhere, too; it goes with its memory.
+        if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
+        co_return co_await swap_slot(seen.at.slot[j], word,
+                                     SlotWord::empty(home_.next_nonce(), word.level()));
+      }
+      auto copied = co_await put_copy(seen.at.slot[j], word, &found->view);
+      if (!copied || *copied) co_return copied;
+      break;
+    }
+    auto equal = co_await is_snapshot(key, &seen);
+    if (!equal) co_return equal;
+    if (!*equal) continue;
+    if (!is_named) co_return true;
+    // A move or an insert is half way: it is brought on.
+    auto resolved = co_await resolve_step(key, &seen);
+    if (!resolved) co_return resolved;
+    if (!*resolved) co_return false;
+  }
+  co_return false;
+}
+
+// Clears what moves have left that names items of the node; how many words name some still.
+coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
+  const auto directory = co_await read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const SlotNumber slots = directory->rows() * candidates_ * (directory->growing ? 2 : 1);
+  std::uint64_t left = 0;
+  SlotGroup group;
+  for (SlotNumber slot = 0; slot < slots; ++slot) {
+    if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group(slot, slots, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    const SlotWord word = group.word(slot);
+    if (!word.names_item() || attachment_.region_map().node_of(word.item().region) != node) continue;
+    auto header = co_await read_header(word.item());
+    if (!header) co_return std::unexpected(std::move(header.error()));
+    if (!co_await before_reuse(word.item(), header->key_hash)) ++left;
+  }
+  co_return left;
+}
+
+coro::Task<Result<bool>> Shards::is_quiet(std::uint32_t node, base::Nanos since) {
+  auto others = co_await attachment_.node(node)->session->others_run_since(since);
+  if (!others) co_return others;
+  co_return !*others;
+}
+
+coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node) {
+  if (auto reached = all_reached("evacuate"); !reached) co_return std::unexpected(std::move(reached.error()));
+  const memory::Attachment::Node& from = *attachment_.node(node);
+  Evacuated evacuated;
+  Collected collected;
+  if (auto reclaimed = co_await reclaim_orphans(&from, &collected); !reclaimed)
+    co_return std::unexpected(std::move(reclaimed.error()));
+  std::vector<memory::Allocator::ItemWords> items;
+  const memory::BlockList blocks = from.allocator->blocks();
+  for (const BlockNumber block : blocks) {
+    const auto lease = co_await from.allocator->lease_of(block);
+    if (!lease) co_return std::unexpected(lease.error());
+    if (auto looked = co_await from.allocator->look_at_items(block, *lease, &items); !looked)
+      co_return std::unexpected(std::move(looked.error()));
+    for (std::uint32_t i = 0; i < items.size(); ++i) {
+      if (items[i].state.kind != ItemKind::in_use) continue;
+      const ItemRef item = memory::item_of(block, *lease, i);
+      const memory::Attachment::Operation during(attachment_);
+      auto found = co_await some().fetch_item(item);
+      if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
+      if (!found) continue;  // if a word names it, that is cleared below
+      const std::string bytes(found->view.key());
+      const Key key{.bytes = bytes, .hash = found->view.key_hash()};
+      const auto table = table_of(key.hash);
+      if (!table) co_return std::unexpected(table.error());
+      auto done = co_await (*table)->evacuate_item(item, key);
+      if (!done) co_return std::unexpected(std::move(done.error()));
+      ++(*done ? evacuated.copied : evacuated.left);
+    }
+  }
+  for (const auto& table : tables_) {
+    const memory::Attachment::Operation during(attachment_);
+    const auto words = co_await table->clear_words(node);
+    if (!words) co_return std::unexpected(words.error());
+    evacuated.left += *words;
+  }
+  co_return evacuated;
+}
+
+}  // namespace loch::hash

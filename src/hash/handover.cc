@@ -1,0 +1,170 @@
+#include "hash/handover.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/planted.h"
+
+namespace loch::hash {
+namespace {
+
+constexpr std::uint64_t bytes_at_once = std::uint64_t{32} << 10;
+
+IndexPlace place_of(memory::Attachment& attachment, const memory::RegionMap::Shard& shard) {
+  return IndexPlace::of(shard, attachment.region_map().nodes[shard.home]);
+}
+
+coro::Task<Result<Directory>> read_directory(fabric::Endpoint* endpoint, IndexPlace place) {
+  const fabric::Address at = place.directory();
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return Directory::decode(word);
+}
+
+}  // namespace
+
+Handover::Handover(memory::Attachment& attachment, const memory::RegionMap::Shard& from,
+                   const memory::RegionMap::Shard& to)
+    : endpoint_(attachment.endpoint()),
+      home_(*attachment.node(from.home)->session),
+      next_(*attachment.node(to.home)->session),
+      from_(place_of(attachment, from)),
+      to_(place_of(attachment, to)) {}
+
+coro::Task<Result<Directory>> Handover::directory() { return read_directory(&endpoint_, from_); }
+
+coro::Task<Result<void>> Handover::change_stage(Stage to) {
+  for (;;) {
+    const auto d = co_await directory();
+    if (!d) co_return std::unexpected(d.error());
+    if (d->stage == to) co_return Result<void>{};
+    const auto before = co_await endpoint_.compare_swap(from_.directory(), d->encode(), d->at(to).encode());
+    if (!before) co_return std::unexpected(before.error());
+    if (*before == d->encode()) co_return Result<void>{};
+  }
+}
+
+coro::Task<Result<Stage>> Handover::begin() {
+  const auto d = co_await directory();
+  if (!d) co_return std::unexpected(d.error());
+  if (d->stage == Stage::left) co_return Stage::left;
+  if (auto closed = co_await change_stage(Stage::leaves); !closed)
+    co_return std::unexpected(std::move(closed.error()));
+  LOCH_FAULT_POINT("handover.after_close");
+  const auto now = co_await home_.control().read_time();
+  if (!now) co_return std::unexpected(now.error());
+  closed_at_ns_ = *now;
+  co_return Stage::leaves;
+}
+
+coro::Task<Result<bool>> Handover::is_quiet() {
+  if (base::planted(base::Planted::handover_at_once)) co_return true;
+  auto others = co_await home_.others_run_since(closed_at_ns_);
+  if (!others) co_return others;
+  co_return !*others;
+}
+
+std::uint64_t Handover::slots_bytes(Directory d) const {
+  return d.rows() * home_.geometry().candidates * sizeof(std::uint64_t) * (d.growing ? 2 : 1);
+}
+
+coro::Task<Result<void>> Handover::copy() {
+  const auto d = co_await directory();
+  if (!d) co_return std::unexpected(d.error());
+  if (auto extended = next_.memory().fabric().extend(to_.slots, slots_bytes(*d)); !extended)
+    co_return extended;
+  if (auto copied = co_await copy_slots(*d); !copied) co_return copied;
+  LOCH_FAULT_POINT("handover.after_slots");
+  co_return co_await copy_root(*d);
+}
+
+coro::Task<Result<void>> Handover::copy_slots(Directory d) {
+  const std::uint64_t length = slots_bytes(d);
+  std::vector<std::uint64_t> words;
+  for (std::uint64_t offset = 0; offset < length; offset += bytes_at_once) {
+    const std::uint64_t bytes = std::min(bytes_at_once, length - offset);
+    if (next_.refresh_due()) {
+      if (auto fresh = co_await next_.refresh(); !fresh) co_return fresh;
+    }
+    auto read = co_await endpoint_.fetch({from_.slots, offset}, bytes);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    words.resize(bytes / sizeof(std::uint64_t));
+    std::memcpy(words.data(), read->data(), bytes);
+    for (std::uint64_t& raw : words) {
+      const SlotWord word{raw};
+      if (word.is(SlotType::empty)) raw = SlotWord::empty(next_.next_nonce(), word.level()).raw;
+    }
+    if (auto written = co_await endpoint_.write({to_.slots, offset}, std::as_bytes(std::span(words)));
+        !written)
+      co_return written;
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Handover::copy_root(Directory d) {
+  const std::array<fabric::Address, 2> at{from_.split_cursor(), from_.time_ahead()};
+  std::array<std::uint64_t, 2> words{};
+  if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
+  // Nobody has gone by a later time here, since all is quiet; so the shard's time does not go back.
+  const auto here = co_await home_.control().read_time();
+  if (!here) co_return std::unexpected(here.error());
+  const auto there = co_await next_.control().read_time();
+  if (!there) co_return std::unexpected(there.error());
+  IndexRoot root{};
+  root.split_cursor = words[0];
+  root.time_ahead_ns = words[1] + *here - *there;
+  // No operation there has seen words of any level.
+  std::ranges::fill(root.reached_at_ns, *there);
+  root.directory = d.at(Stage::left).encode();  // not yet
+  if (auto written = co_await endpoint_.write(to_.root, std::as_bytes(std::span(&root, 1))); !written)
+    co_return written;
+  co_return co_await endpoint_.write_word(to_.directory(), d.arriving(to_.slots).encode());
+}
+
+coro::Task<Result<void>> Handover::clear() {
+  const auto there = co_await read_directory(&endpoint_, to_);
+  if (!there) co_return std::unexpected(there.error());
+  if (!there->arrives(to_.slots))
+    co_return fail(Errc::unavailable, "handover", "the host that a shard was copied to has lost it again");
+  if (auto left = co_await change_stage(Stage::left); !left) co_return left;
+  LOCH_FAULT_POINT("handover.after_left");
+  const auto d = co_await directory();
+  if (!d) co_return std::unexpected(d.error());
+  if (base::planted(base::Planted::handover_keeps_slots)) co_return Result<void>{};
+  const std::vector<std::uint64_t> nothing(bytes_at_once / sizeof(std::uint64_t));
+  const std::uint64_t length = slots_bytes(*d);
+  for (std::uint64_t offset = 0; offset < length; offset += bytes_at_once) {
+    const auto bytes = std::as_bytes(std::span(nothing)).first(std::min(bytes_at_once, length - offset));
+    if (auto cleared = co_await endpoint_.write({from_.slots, offset}, bytes); !cleared) co_return cleared;
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Handover::open(fabric::Endpoint* endpoint, IndexPlace there) {
+  const auto d = co_await read_directory(endpoint, there);
+  if (!d) co_return std::unexpected(d.error());
+  if (!d->arrives(there.slots)) co_return Result<void>{};
+  const auto before =
+      co_await endpoint->compare_swap(there.directory(), d->encode(), d->at(Stage::open).encode());
+  if (!before) co_return std::unexpected(before.error());
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Handover::undo() {
+  const auto d = co_await directory();
+  if (!d) co_return std::unexpected(d.error());
+  if (d->stage != Stage::leaves) co_return Result<void>{};
+  // First what is there: from the moment that it is open here, that is old.
+  if (endpoint_.reaches(to_.directory(), sizeof(std::uint64_t))) {
+    auto voided = co_await endpoint_.write_word(to_.directory(), d->at(Stage::left).encode());
+    if (!voided) co_return voided;
+  }
+  co_return co_await change_stage(Stage::open);
+}
+
+}  // namespace loch::hash

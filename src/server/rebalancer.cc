@@ -1,0 +1,304 @@
+#include "server/rebalancer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <utility>
+
+#include "cluster/changes.h"
+
+namespace loch::server {
+namespace {
+
+using fabric::ClusterMap;
+
+constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
+// A session that does nothing holds on to what it has seen. One that was silent for so long is ended, so that
+// nobody has to wait for it: its client has another one with its next call.
+constexpr base::Nanos idle_ns = 600 * base::millisecond_ns;
+// For those that act, which say what is over four times a second. Meanwhile nobody changes what moves.
+constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;
+// Before a host is emptied, where nobody has to wait.
+constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
+
+// Sessions of a host that was removed may go on for so long; their clients learn of it four times a second.
+constexpr base::Nanos farewell_ns = 3 * base::second_ns;
+
+bool moves_from(const ClusterMap::Shard& shard, std::uint32_t node) {
+  return shard.home.node == node && shard.next.has_value();
+}
+
+std::vector<std::uint32_t> moving_shards(const ClusterMap& map, std::uint32_t node) {
+  std::vector<std::uint32_t> moving;
+  for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) {
+    if (moves_from(map.shards[shard], node)) moving.push_back(shard);
+  }
+  return moving;
+}
+
+coro::Task<Result<std::vector<std::uint64_t>>> read_words(fabric::Endpoint* endpoint, fabric::Address at,
+                                                          std::size_t count) {
+  const auto bytes = co_await endpoint->fetch(at, count * sizeof(std::uint64_t));
+  if (!bytes) co_return std::unexpected(bytes.error());
+  std::vector<std::uint64_t> words(count);
+  std::memcpy(words.data(), bytes->data(), bytes->size());
+  co_return words;
+}
+
+bool is_home_of_any(const ClusterMap& map, std::uint32_t node) {
+  return std::ranges::any_of(map.shards,
+                             [node](const ClusterMap::Shard& shard) { return shard.home.node == node; });
+}
+
+}  // namespace
+
+Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host)
+    : others_(std::move(others)), member_(member), host_(host), thread_([this] { run(); }) {}
+
+Rebalancer::~Rebalancer() {
+  stop_ = true;
+  thread_.join();
+}
+
+void Rebalancer::run() {
+  while (!stop_) {
+    const auto done = look();
+    const std::string trouble = done ? "" : done.error().message();
+    if (!trouble.empty() && trouble != told_) member_.log(fmt::format("{}; tries again", trouble));
+    told_ = trouble;
+    if (!stop_) member_.coordinator().wait_for_change(member_.now().map.version, look_every_ns);
+  }
+}
+
+Result<void> Rebalancer::look() {
+  if (auto followed = follow_map(); !followed) return followed;
+  const Member::State state = member_.now();
+  if (!state.node) {
+    note_absence();
+    return {};
+  }
+  absent_since_ns_ = 0;
+  if (std::exchange(is_paused_, false)) {
+    for (const std::string& store : member_.stores()) host_.resume(store);
+  }
+  const ClusterMap& map = state.map.map;
+  if (cluster::has_too_many(map, *state.node) || !moving_shards(map, *state.node).empty())
+    return give_away_shards();
+  const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
+  if (leaves && !is_home_of_any(map, *state.node)) return give_away_items();
+  return {};
+}
+
+Result<void> Rebalancer::follow_map() {
+  auto map = member_.coordinator().read_map();
+  if (!map)
+    return map.error().code == Errc::not_found ? Result<void>{} : std::unexpected(std::move(map.error()));
+  if (map->version <= member_.now().map.version) return {};  // an older one: by a server that is behind
+  return member_.adopt(*map);
+}
+
+// Nobody is to find here what the cluster does without, once clients have had the time to learn of it.
+void Rebalancer::note_absence() {
+  if (is_paused_ || member_.now().map.version == 0) return;
+  const base::Nanos now = base::Clock().now();
+  if (absent_since_ns_ == 0) absent_since_ns_ = now;
+  if (now - absent_since_ns_ < farewell_ns) return;
+  for (const std::string& store : member_.stores()) {
+    if (!host_.pause(store)) return;  // with the next look
+  }
+  is_paused_ = true;
+  member_.log(
+      fmt::format("'{}' is not in the cluster; its stores are not served", member_.options().cluster.node));
+}
+
+template <class Ask>
+Result<bool> Rebalancer::await(base::Nanos at_most_ns, Ask is_so) {
+  constexpr auto pause = std::chrono::milliseconds(5);
+  const base::Nanos until = base::Clock().now() + at_most_ns;
+  while (!stop_) {
+    auto so = is_so();
+    if (!so || *so) return so;
+    if (base::Clock().now() > until) return false;
+    std::this_thread::sleep_for(pause);
+  }
+  return false;
+}
+
+// ---- shards
+
+// Words that name what is lost are not to be taken elsewhere: all hosts know each other as they are, and
+// nothing here names what has gone.
+Result<void> Rebalancer::is_settled(Way& way) {
+  const Member::State state = member_.now();
+  const memory::RegionMap& map = way.attachment->region_map();
+  if (way.attachment->nodes().size() != map.living())
+    return fail(
+        Errc::unavailable, "cluster",
+        fmt::format("shards of {} move when all hosts can be reached, or those that are lost are removed: "
+                    "loch cluster remove --lost",
+                    way.store));
+  const auto own = way.attachment->endpoint().run(
+      read_words(&way.attachment->endpoint(), {map.nodes[*state.node].control, memory::incarnations_offset},
+                 map.nodes.size()));
+  if (!own) return std::unexpected(own.error());
+  for (std::size_t node = 0; node < own->size(); ++node) {
+    if (map.nodes[node].is_gone && (*own)[node] != 0)
+      return fail(Errc::unavailable, "cluster",
+                  fmt::format("{} is about to forget what was on a host that has gone", way.store));
+  }
+  return {};
+}
+
+Result<void> Rebalancer::give_away_shards() {
+  if (auto announced = announce_moves(); !announced) return announced;
+  const Member::State state = member_.now();
+  const std::vector<std::uint32_t> shards = moving_shards(state.map.map, *state.node);
+  auto all = ways();
+  if (!all) return std::unexpected(std::move(all.error()));
+  std::vector<Move> moves;
+  for (Way& way : *all) {
+    if (auto settled = is_settled(way); !settled) return settled;
+    for (const std::uint32_t shard : shards) {
+      const ClusterMap::Shard& moving = state.map.map.shards[shard];
+      moves.push_back({.way = &way,
+                       .handover = {*way.attachment, memory::RegionMap::shard_at(shard, moving.home),
+                                    memory::RegionMap::shard_at(shard, *moving.next)}});
+    }
+  }
+  if (auto handed = hand_over(moves); !handed) {
+    for (Move& move : moves) {
+      // What can not be undone now is gone on with by the next look.
+      [[maybe_unused]] const auto undone = move.way->attachment->endpoint().run(move.handover.undo());
+    }
+    return handed;
+  }
+  if (auto committed = commit(shards); !committed) return committed;
+  // Their new homes do it as well, when they learn of it.
+  for (Move& move : moves) {
+    if (auto opened = move.way->attachment->endpoint().run(move.handover.open()); !opened) return opened;
+  }
+  member_.log(fmt::format("gave away {} of its shards", shards.size()));
+  return {};
+}
+
+Result<void> Rebalancer::announce_moves() {
+  const Member::State state = member_.now();
+  const ClusterMap announced = cluster::with_moves_announced(state.map.map, *state.node);
+  if (announced == state.map.map) return {};
+  if (auto written = member_.coordinator().write_map(announced, state.map.version); !written) return written;
+  return follow_map();
+}
+
+// All but the last step, which is for when the map says where they are.
+Result<void> Rebalancer::hand_over(std::vector<Move>& moves) {
+  for (const std::string& store : member_.stores()) host_.end_idle(store, idle_ns);
+  for (Move& move : moves) {
+    const auto stage = move.way->attachment->endpoint().run(move.handover.begin());
+    if (!stage) return std::unexpected(stage.error());
+    move.stage = *stage;
+  }
+  const auto is_quiet = [&]() -> Result<bool> {
+    for (Move& move : moves) {
+      if (move.stage != hash::Stage::leaves) continue;
+      auto quiet = move.way->attachment->endpoint().run(move.handover.is_quiet());
+      if (!quiet || !*quiet) return quiet;
+    }
+    return true;
+  };
+  const auto quiet = await(quiet_within_ns, is_quiet);
+  if (!quiet) return std::unexpected(quiet.error());
+  if (!*quiet) return fail(Errc::timed_out, "cluster", "shards that move wait for operations that take long");
+  for (Move& move : moves) {
+    if (move.stage != hash::Stage::leaves) continue;
+    if (auto copied = move.way->attachment->endpoint().run(move.handover.copy()); !copied) return copied;
+  }
+  for (Move& move : moves) {
+    if (auto cleared = move.way->attachment->endpoint().run(move.handover.clear()); !cleared) return cleared;
+  }
+  return {};
+}
+
+Result<void> Rebalancer::commit(const std::vector<std::uint32_t>& shards) {
+  constexpr int tries_max = 16;
+  for (int tried = 0; tried < tries_max; ++tried) {
+    const Member::State state = member_.now();
+    if (!state.node) break;
+    auto written = member_.coordinator().write_map(
+        cluster::with_moves_done(state.map.map, *state.node, shards), state.map.version);
+    if (written) return follow_map();
+    if (written.error().code != Errc::changed) return written;
+    if (auto followed = follow_map(); !followed) return followed;
+  }
+  return fail(Errc::timed_out, "cluster", "the cluster's map changes all the time");
+}
+
+// ---- items
+
+Result<void> Rebalancer::give_away_items() {
+  auto all = ways();
+  if (!all) return std::unexpected(std::move(all.error()));
+  for (Way& way : *all) {
+    const auto emptied = empty(way);
+    if (!emptied) return std::unexpected(emptied.error());
+    if (!*emptied) return {};  // goes on with the next look
+  }
+  const Member::State state = member_.now();
+  const auto drained = cluster::drained(state.map.map, state.self().name);
+  if (!drained) return std::unexpected(drained.error());
+  if (auto written = member_.coordinator().write_map(*drained, state.map.version); !written) return written;
+  member_.log(fmt::format("'{}' is drained", state.self().name));
+  return follow_map();
+}
+
+// Whether nothing of the store is left here. The part takes no new items (Member::tend_part).
+Result<bool> Rebalancer::empty(Way& way) {
+  const std::uint32_t node = *member_.now().node;
+  if (way.attachment->node(node) == nullptr) return false;
+  fabric::Endpoint& endpoint = way.attachment->endpoint();
+  host_.end_idle(way.store, idle_ns);
+  const auto since = endpoint.run(way.attachment->node(node)->session->control().read_time());
+  if (!since) return std::unexpected(since.error());
+  const auto calm = await(calm_within_ns, [&] { return endpoint.run(way.shards->is_quiet(node, *since)); });
+  if (!calm || !*calm) return calm;
+  if (auto fresh = endpoint.run(way.attachment->refresh()); !fresh)
+    return std::unexpected(std::move(fresh.error()));
+  const auto emptied = endpoint.run(way.shards->evacuate(node));
+  if (!emptied) return std::unexpected(emptied.error());
+  if (emptied->copied != 0)
+    member_.log(fmt::format("{}: {} items are on other hosts now", way.store, emptied->copied));
+  return emptied->left == 0;
+}
+
+// ---- ways
+
+Result<std::vector<Rebalancer::Way>> Rebalancer::ways() {
+  std::vector<Way> all;
+  const Member::State state = member_.now();
+  for (const std::string& store : member_.stores()) {
+    auto way = way_to(store, state);
+    if (!way) return std::unexpected(std::move(way.error()));
+    all.push_back(std::move(*way));
+  }
+  return all;
+}
+
+Result<Rebalancer::Way> Rebalancer::way_to(const std::string& store, const Member::State& state) {
+  auto fabric = fabric::attach(fmt::format("tcp://{}/{}", state.self().at.text(), store), others_);
+  if (!fabric) return std::unexpected(std::move(fabric.error()));
+  const ClusterMap* map = (*fabric)->cluster();
+  // This host is asked first, and says what it goes by; another one may know better.
+  if (map == nullptr || map->epoch != state.map.map.epoch)
+    return fail(Errc::unavailable, "cluster", "the hosts of the cluster are about to learn of another map");
+  auto memory = memory::StoreMemory::attach(std::move(*fabric), memory::RegionMap::of_cluster(*map));
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  auto attachment = memory::Attachment::open(std::move(*memory));
+  if (!attachment) return std::unexpected(std::move(attachment.error()));
+  Way way{.store = store, .attachment = std::move(*attachment), .shards = nullptr};
+  way.shards = std::make_unique<hash::Shards>(*way.attachment, hash::TableOptions{});
+  if (auto opened = way.attachment->endpoint().run(way.shards->open()); !opened)
+    return std::unexpected(std::move(opened.error()));
+  return way;
+}
+
+}  // namespace loch::server

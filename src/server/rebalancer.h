@@ -1,0 +1,75 @@
+// Rebalancer: follows the cluster's map where it may change, and brings what is here to where the map wants
+// it.
+//
+// Each host moves only what it has itself, so nobody leads. One that has more shards than it should says in
+// the map where they go (cluster/changes.h), hands them over (hash/handover.h), and says that they are there.
+// One that leaves gives away all its shards, then its items (Shards::evacuate), and says that it is drained.
+// What can not be done now is tried again; what a host began before it was killed it goes on with.
+//
+// One thread of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hash/handover.h"
+#include "hash/shards.h"
+#include "server/member.h"
+
+namespace loch::server {
+
+class Rebalancer {
+ public:
+  // `others`: how to get to other hosts. `member` and `host` outlive it.
+  Rebalancer(fabric::Access others, Member& member, fabric::Host& host);
+  ~Rebalancer();
+  Rebalancer(const Rebalancer&) = delete;
+  Rebalancer& operator=(const Rebalancer&) = delete;
+
+ private:
+  // A client of one store, which reaches all its hosts.
+  struct Way {
+    std::string store;
+    std::unique_ptr<memory::Attachment> attachment;
+    std::unique_ptr<hash::Shards> shards;
+  };
+  struct Move {
+    Way* way = nullptr;
+    hash::Handover handover;
+    hash::Stage stage = hash::Stage::leaves;
+  };
+
+  void run();
+  // One look at the map, and what is to be done for it. Errors: why something is not done yet.
+  Result<void> look();
+  Result<void> follow_map();
+  void note_absence();
+  Result<void> give_away_shards();
+  Result<void> announce_moves();
+  Result<void> hand_over(std::vector<Move>& moves);
+  Result<void> commit(const std::vector<std::uint32_t>& shards);
+  Result<void> give_away_items();
+  Result<bool> empty(Way& way);
+  Result<void> is_settled(Way& way);
+  Result<std::vector<Way>> ways();
+  Result<Way> way_to(const std::string& store, const Member::State& state);
+  // False if it does not become so in time.
+  template <class Ask>
+  Result<bool> await(base::Nanos at_most_ns, Ask is_so);
+
+  const fabric::Access others_;
+  Member& member_;
+  fabric::Host& host_;
+  base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
+  bool is_paused_ = false;           // therefore, the stores are
+  std::string told_;                 // the last error that was logged
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace loch::server

@@ -1,0 +1,122 @@
+// Node: what lochd is made of, on one host of a cluster; several of them in one process.
+#pragma once
+
+#include <chrono>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <tuple>
+#include <unistd.h>
+
+#include <loch/loch.h>
+
+#include "fabric/host.h"
+#include "server/keeper.h"
+#include "server/member.h"
+#include "server/neighbours.h"
+#include "server/rebalancer.h"
+
+namespace loch::server::fake {
+
+inline constexpr const char* store_name = "store";
+
+// Waits for what comes about by itself.
+inline bool comes_true(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+// A port that nobody listens at.
+inline std::string free_port() {
+  const auto listener = net::listen({.host = "127.0.0.1", .port = "0"});
+  EXPECT_TRUE(listener.has_value());
+  return std::to_string(listener->port);
+}
+
+// What lochd is made of, on one host of the cluster.
+class Node {
+ public:
+  Node(std::string name, std::string folder, std::string coordinator)
+      : folder_(std::move(folder)), address_{.host = "127.0.0.1", .port = free_port()} {
+    config_.directory = folder_;
+    config_.huge_pages = false;
+    config_.listen = {address_};
+    config_.cluster = {.coordinator = std::move(coordinator), .node = std::move(name)};
+    Config::Store store;
+    store.name = store_name;
+    store.of_cluster = true;
+    config_.stores.push_back(store);
+    ::mkdir(folder_.c_str(), 0700);
+  }
+  ~Node() {
+    stop();
+    lose_memory();
+    ::rmdir(folder_.c_str());
+  }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  void start() {
+    const fabric::Access access{.directory = folder_, .huge_pages = false, .lends = true};
+    auto options = Member::options_of(config_, access);
+    ASSERT_TRUE(options.has_value()) << options.error().message();
+    auto member = make_coordinator ? Member::join(std::move(*options), make_coordinator())
+                                   : Member::join(std::move(*options));
+    ASSERT_TRUE(member.has_value()) << member.error().message();
+    member_ = std::move(*member);
+    keeper_ = std::make_unique<Keeper>(access, [this](const auto& store) { return member_->node_of(store); });
+    auto host = fabric::Host::start(
+        {.listen = {address_},
+         .open_store = [this](const std::string& store) { return keeper_->open(store); },
+         .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
+         .silence_max_ns = silence_max_ns});
+    ASSERT_TRUE(host.has_value()) << host.error().message();
+    host_ = std::move(*host);
+    if (member_->coordinator().may_change())
+      rebalancer_ = std::make_unique<Rebalancer>(fabric::Access{}, *member_, *host_);
+    if (!sees_its_neighbours) return;
+    neighbours_ = std::make_unique<Neighbours>(
+        Neighbours::Options{.here = access, .others = {}, .stores = {store_name}}, *member_, *host_);
+  }
+  void stop() {
+    rebalancer_.reset();
+    neighbours_.reset();
+    host_.reset();
+    keeper_.reset();
+    member_.reset();
+  }
+  // As a host that was switched off does.
+  void lose_memory() {
+    Options options;
+    options.directory = folder_;
+    std::ignore = Store::destroy(fmt::format("shm://{}", store_name), options);
+  }
+
+  [[nodiscard]] const net::HostPort& address() const { return address_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] fabric::Host& host() { return *host_; }
+  base::Nanos silence_max_ns = 10 * base::second_ns;
+  bool sees_its_neighbours = false;
+  std::function<std::unique_ptr<cluster::Coordinator>()>
+      make_coordinator{};  // instead of the one that is named
+  Config& config() { return config_; }
+
+ private:
+  Config config_;
+  const std::string folder_;
+  const net::HostPort address_;
+  std::unique_ptr<Member> member_;
+  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<fabric::Host> host_;
+  std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<Rebalancer> rebalancer_;
+};
+
+}  // namespace loch::server::fake

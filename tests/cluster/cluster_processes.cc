@@ -1,0 +1,147 @@
+#include "tests/cluster/cluster_processes.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <signal.h>
+#include <thread>
+
+#include "tests/lochd_process.h"
+#include "tests/workload.h"
+
+namespace loch::tests {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* key_prefix = "hot";
+constexpr std::uint64_t keys = 6;
+
+}  // namespace
+
+void ClusterProcesses::SetUp() {
+  auto hosts = bench::Hosts::make(hosts_of_network, testing::TempDir() + "loch-cluster-test.log");
+  if (!hosts) GTEST_SKIP() << "there can be no hosts here: " << hosts.error().message();
+  hosts_.emplace(std::move(*hosts));
+  StoreProcesses::SetUp();
+}
+
+void ClusterProcesses::TearDown() {
+  if (HasFailure()) {
+    for (const auto& lochd : lochds_) {
+      if (lochd != nullptr) fmt::print("{}\n", lochd->output());
+    }
+  }
+  StoreProcesses::TearDown();
+}
+
+Result<Store> ClusterProcesses::open_store(const Options& options) {
+  auto files = bench::ClusterFiles::make(
+      {.folder = folder(),
+       .store = "test",
+       .hosts = hosts_of_cluster,
+       .coordinator = coordinator(),
+       .more_of_lochd = fmt::format("silence_s = {}\n", silence / std::chrono::seconds(1)),
+       .more_of_store = fmt::format("expiry_ms = {}\n", expiry.count())});
+  if (!files) return std::unexpected(std::move(files.error()));
+  files_.emplace(std::move(*files));
+  for (const Host host : {a, b, c}) start_lochd(host);
+  Options remote = options;
+  remote.mode = Options::Mode::attach;
+  remote.max_bytes.reset();
+  // A new store is there once all its hosts have met.
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    auto opened = Store::open(files_->url(), remote);
+    if (opened && opened->count()) return opened;
+    if (!opened && Clock::now() > deadline) return opened;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+void ClusterProcesses::start_lochd(Host host) {
+  const auto arguments = files_->arguments(host);
+  ASSERT_TRUE(arguments.has_value()) << arguments.error().message();
+  const auto visit = hosts().visit(host);
+  lochds_.at(host) =
+      start_lochd_process(*arguments, folder() / fmt::format("lochd-{}.log", bench::Hosts::name(host)));
+}
+
+void ClusterProcesses::kill_lochd(Host host) {
+  lochds_.at(host)->signal(SIGKILL);
+  ASSERT_TRUE(lochds_.at(host)->wait(patience));
+}
+
+void ClusterProcesses::lose_memory(Host host) { must(files_->lose_memory(host)); }
+
+WorkerSpec ClusterProcesses::spec() const {
+  return {.url = files_->url(),
+          .may_be_cut_off = true,
+          .timeout = worker_timeout,
+          .key_prefix = key_prefix,
+          .keys = keys};
+}
+
+Worker ClusterProcesses::start_on(Host host, const WorkerSpec& spec) {
+  const auto visit = hosts().visit(host);
+  return start(spec);
+}
+
+std::vector<ClusterProcesses::Placed> ClusterProcesses::start_crew() {
+  fill(quiet_keys);
+  struct Member {
+    Host host;
+    const char* mix;
+    const char* placement;
+  };
+  std::vector<Placed> crew;
+  for (const Member& member : {Member{.host = a, .mix = "write-heavy", .placement = "local"},
+                               Member{.host = b, .mix = "insert-remove", .placement = "spread"},
+                               Member{.host = c, .mix = "read-heavy", .placement = "local"},
+                               Member{.host = d, .mix = "write-heavy", .placement = "spread"}}) {
+    WorkerSpec each = spec();
+    each.mix = member.mix;
+    each.placement = member.placement;
+    crew.push_back({.host = member.host, .worker = start_on(member.host, each)});
+  }
+  for (const Placed& each : crew) await_work(each.worker);
+  return crew;
+}
+
+void ClusterProcesses::await_recovery(const std::vector<Placed>& crew) {
+  const std::uint64_t since_ns = now_ns();
+  const auto deadline = Clock::now() + patience;
+  // To begin a walk takes all hosts.
+  const auto is_whole = [this] { return store().for_each([](const Entry&) { return false; }); };
+  for (Result<void> whole = is_whole(); !whole; whole = is_whole()) {
+    ASSERT_LT(Clock::now(), deadline) << whole.error().message();
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  for (const Placed& each : crew) await_answers(each.worker, numbered_keys(key_prefix, keys), since_ns);
+}
+
+std::uint64_t ClusterProcesses::quiet_keys_left() {
+  std::uint64_t left = 0;
+  for (const std::string& key : numbered_keys("fill", quiet_keys)) {
+    const Result<bool> there = store().exists(key);
+    EXPECT_TRUE(there.has_value()) << there.error().message();
+    if (there && *there) ++left;
+  }
+  return left;
+}
+
+void ClusterProcesses::finish_all(std::vector<Placed>& crew) {
+  for (Placed& each : crew) {
+    const WorkerReport report = finish(each.worker, true);
+    EXPECT_LE(milliseconds(report.longest_us / 1'000), worker_time_max)
+        << "an operation went on after its deadline, on host " << bench::Hosts::name(each.host);
+  }
+  crew.clear();
+}
+
+void ClusterProcesses::expect_in_order() {
+  expect_linearizable();
+  expect_accounted_for();
+  expect_memory_back();
+}
+
+}  // namespace loch::tests

@@ -1,0 +1,79 @@
+// What the tests of a cluster share: a store on hosts a, b and c with a lochd each, and workers there and on
+// others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cluster_files.h"
+#include "bench/hosts.h"
+#include "tests/process.h"
+#include "tests/store_processes.h"
+
+namespace loch::tests {
+
+// Hosts of the network. The first three are the cluster at first; the others have no lochd unless it is
+// started there.
+enum Host : std::uint8_t { a, b, c, d, e };
+inline constexpr std::size_t hosts_of_network = 5;
+inline constexpr std::size_t hosts_of_cluster = 3;
+
+// After so long a host takes a client that says nothing for dead.
+inline constexpr milliseconds silence{2'000};
+// For one operation of a worker. Where its session was broken off, the first call after that also has as long
+// to find out, and to get another session; and a busy machine adds to it.
+inline constexpr milliseconds worker_timeout{2'000};
+inline constexpr milliseconds worker_time_max = 3 * worker_timeout + milliseconds(1'000);
+
+class ClusterProcesses : public StoreProcesses {
+ protected:
+  // By which the hosts know of each other (lochd.toml); empty: a list in a file. Asked once there is a
+  // network.
+  virtual std::string coordinator() { return ""; }
+
+  void SetUp() override;
+  void TearDown() override;
+  Result<Store> open_store(const Options& options) override;
+
+  void start_lochd(Host host);
+  void kill_lochd(Host host);
+  // Of a host whose lochd is not running.
+  void lose_memory(Host host);
+
+  // One that may be cut off.
+  [[nodiscard]] WorkerSpec spec() const;
+  Worker start_on(Host host, const WorkerSpec& spec);
+  // One on each host of the cluster and on one that has no lochd, each at work with another mix, and putting
+  // its items elsewhere.
+  struct Placed {
+    Host host;
+    Worker worker;
+  };
+  std::vector<Placed> start_crew();
+  // Keys that are written before that, and by nobody later: how many of them there still are.
+  static constexpr std::uint64_t quiet_keys = 60;
+  std::uint64_t quiet_keys_left();
+
+  // What is done to the network, or to hosts, must be done.
+  static void must(const Result<void>& done) { ASSERT_TRUE(done.has_value()) << done.error().message(); }
+  [[nodiscard]] const bench::Hosts& hosts() const { return *hosts_; }
+
+  // Waits until all of the store is there again, and all of the crew have answers about all keys.
+  void await_recovery(const std::vector<Placed>& crew);
+  // They end well, and none of their operations took longer than it may. Those that were stopped meanwhile
+  // are finished apart.
+  void finish_all(std::vector<Placed>& crew);
+  // Once all workers have ended: everything is right, and the memory comes back.
+  void expect_in_order();
+
+ private:
+  std::optional<bench::Hosts> hosts_;
+  std::optional<bench::ClusterFiles> files_;
+  std::array<std::unique_ptr<Process>, hosts_of_network> lochds_;
+};
+
+}  // namespace loch::tests

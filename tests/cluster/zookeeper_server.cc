@@ -1,0 +1,92 @@
+#include "tests/cluster/zookeeper_server.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "net/socket.h"
+
+namespace loch::tests {
+namespace {
+
+constexpr base::Nanos patience_ns = 60 * base::second_ns;
+constexpr std::chrono::milliseconds pause_between_looks{50};
+
+bool serves(const net::HostPort& at) {
+  const base::Nanos deadline = base::Clock().now() + base::second_ns;
+  const auto socket = net::connect(at, "", deadline);
+  if (!socket || !net::wait_for(socket->get(), POLLOUT, deadline)) return false;
+  constexpr std::string_view question = "srvr";
+  if (::send(socket->get(), question.data(), question.size(), MSG_NOSIGNAL) < 0) return false;
+  std::string answer;
+  std::array<char, 512> part{};
+  while (net::wait_for(socket->get(), POLLIN, deadline)) {
+    const ssize_t got = ::recv(socket->get(), part.data(), part.size(), 0);
+    if (got <= 0) break;
+    answer.append(part.data(), static_cast<std::size_t>(got));
+  }
+  return answer.contains("Mode: standalone");
+}
+
+}  // namespace
+
+ZooKeeperServer::ZooKeeperServer(std::string host) : host_(std::move(host)) {
+  static std::atomic<int> servers = 0;
+  folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("loch-zookeeper.{}.{}", ::getpid(), ++servers);
+  std::filesystem::create_directories(folder_);
+  port_ = std::to_string(net::listen({.host = host_, .port = "0"}).value().port);
+  start();
+}
+
+ZooKeeperServer::~ZooKeeperServer() {
+  process_.reset();
+  std::filesystem::remove_all(folder_);
+}
+
+void ZooKeeperServer::start() {
+  process_.emplace(
+      Command{.program = std::filesystem::path(LOCH_SOURCE_FOLDER) / "tests/cluster/zookeeper.sh",
+              .arguments = {(folder_ / "data").string(), host_, port_},
+              .environment = {},
+              .output = folder_ / "log"});
+  const base::Clock clock;
+  const base::Nanos deadline = clock.now() + patience_ns;
+  while (!serves({.host = host_, .port = port_})) {
+    if (!process_->wait(pause_between_looks) && clock.now() < deadline) continue;
+    fmt::print(stderr, "no ZooKeeper server:\n{}\n", process_->output());
+    std::abort();
+  }
+}
+
+void ZooKeeperServer::kill() {
+  process_->signal(SIGKILL);
+  await([](const Ending& seen) { return !seen.stopped; });
+}
+
+void ZooKeeperServer::await(bool (*is_it)(const Ending&)) {
+  const base::Clock clock;
+  const base::Nanos deadline = clock.now() + patience_ns;
+  // Other threads of the test may be given the signal that ends a wait early, so each is short.
+  for (auto seen = process_->wait(pause_between_looks); !seen || !is_it(*seen);
+       seen = process_->wait(pause_between_looks))
+    LOCH_CHECK(clock.now() < deadline);
+}
+
+void ZooKeeperServer::forget_everything() { std::filesystem::remove_all(folder_ / "data"); }
+
+void ZooKeeperServer::pause() {
+  process_->signal(SIGSTOP);
+  await([](const Ending& seen) { return seen.stopped; });
+}
+void ZooKeeperServer::resume() { process_->signal(SIGCONT); }
+
+}  // namespace loch::tests

@@ -1,0 +1,43 @@
+// For tests: a ZooKeeper server as a process of its own (zookeeper.sh), with a folder that is removed at the
+// end.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tests/process.h"
+
+namespace loch::tests {
+
+class ZooKeeperServer {
+ public:
+  // On a free port of an address of this host. Aborts the test program if it does not serve in time.
+  explicit ZooKeeperServer(std::string host = "127.0.0.1");
+  ~ZooKeeperServer();
+  ZooKeeperServer(const ZooKeeperServer&) = delete;
+  ZooKeeperServer& operator=(const ZooKeeperServer&) = delete;
+
+  [[nodiscard]] std::string address() const { return host_ + ":" + port_; }
+  // "zookeeper://HOST:PORT/loch"
+  [[nodiscard]] std::string url() const { return "zookeeper://" + address() + "/loch"; }
+
+  void kill();
+  // At the same port, with what it had.
+  void start();
+  void forget_everything();  // while it is killed
+  // It does not answer, and its connections stand.
+  void pause();
+  void resume();
+
+ private:
+  // Until the process is seen so.
+  void await(bool (*is_it)(const Ending&));
+
+  std::string host_;
+  std::filesystem::path folder_;
+  std::string port_;
+  std::optional<Process> process_;
+};
+
+}  // namespace loch::tests

@@ -286,6 +286,8 @@ void Store::Impl::bury(Client* lost) {
 }
 
 Result<Client*> Store::Impl::lend_client() {
+  // Where a host has gone, nobody can begin by the map that had it, and so learn of another one.
+  if (const std::uint64_t epoch = memory()->fabric().newest_epoch(); epoch > epoch_) renew_memory(epoch);
   std::shared_ptr<memory::StoreMemory> memory;
   client::ClientOptions options;
   {

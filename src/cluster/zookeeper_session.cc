@@ -177,7 +177,7 @@ Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperSession::begin(const ZooKeepe
   auto addresses = address.look_up();
   if (!addresses) return std::unexpected(std::move(addresses.error()));
   std::shared_ptr<ZooKeeperSession> session(
-      new ZooKeeperSession(!address.credentials.empty(), std::move(*addresses), signals));
+      new ZooKeeperSession(address.credentials, std::move(*addresses), signals));
   session->handle_ =
       zookeeper_init(session->addresses_.c_str(), &Callbacks::of_event,
                      static_cast<int>(timeout_ns / base::millisecond_ns), nullptr, &signals, 0);
@@ -185,12 +185,6 @@ Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperSession::begin(const ZooKeepe
     return fail(Errc::io, "cluster", fmt::format("ZooKeeper's client: {}", std::strerror(errno)));
   // Nothing is to be looked up in what are no names.
   zoo_set_servers_resolution_delay(session->handle_, -1);
-  if (!address.credentials.empty()) {
-    // Sent before anything else, whenever it connects.
-    const int rc = zoo_add_auth(session->handle_, "digest", address.credentials.data(),
-                                static_cast<int>(address.credentials.size()), nullptr, nullptr);
-    if (rc != ZOK) return fail(Errc::io, "cluster", fmt::format("ZooKeeper's client: {}", zerror(rc)));
-  }
   return session;
 }
 
@@ -203,12 +197,21 @@ bool ZooKeeperSession::is_over() const { return is_unrecoverable(handle_) != ZOK
 bool ZooKeeperSession::await_connected(base::Nanos deadline) {
   const base::Clock clock;
   std::unique_lock lock(signals_.mutex);
-  while (zoo_state(handle_) != ZOO_CONNECTED_STATE) {
+  while (zoo_state(handle_) != ZOO_CONNECTED_STATE || !introduce()) {
     const base::Nanos now = clock.now();
     if (is_over() || now >= deadline) return false;
     signals_.changed.wait_for(lock, std::chrono::nanoseconds(deadline - now));
   }
   return true;
+}
+
+// Said before anything else; the client says it again whenever it connects anew. Before it has connected once
+// it may refuse to take it. False if the connection is lost again.
+bool ZooKeeperSession::introduce() {
+  if (is_introduced_ || credentials_.empty()) return true;
+  is_introduced_ = zoo_add_auth(handle_, "digest", credentials_.data(), static_cast<int>(credentials_.size()),
+                                nullptr, nullptr) == ZOK;
+  return is_introduced_;
 }
 
 std::uint64_t ZooKeeperSession::id() const {
@@ -254,7 +257,7 @@ ZooKeeperSession::Answer ZooKeeperSession::children(const std::string& path, bas
 
 ZooKeeperSession::Answer ZooKeeperSession::create(const std::string& path, const std::string& data,
                                                   Lifetime lifetime, base::Nanos deadline) {
-  const ACL_vector& access = has_credentials_ ? ZOO_CREATOR_ALL_ACL : ZOO_OPEN_ACL_UNSAFE;
+  const ACL_vector& access = credentials_.empty() ? ZOO_OPEN_ACL_UNSAFE : ZOO_CREATOR_ALL_ACL;
   return ask(deadline, [&](const void* pending) {
     return zoo_acreate(handle_, path.c_str(), data.data(), static_cast<int>(data.size()), &access,
                        lifetime == Lifetime::of_session ? ZOO_EPHEMERAL : 0, &Callbacks::of_string, pending);

@@ -97,14 +97,16 @@ class ZooKeeperSession {
  private:
   struct Pending;
   struct Callbacks;
-  ZooKeeperSession(bool has_credentials, std::string addresses, ZooKeeperSignals& signals)
-      : signals_(signals), has_credentials_(has_credentials), addresses_(std::move(addresses)) {}
+  ZooKeeperSession(std::string credentials, std::string addresses, ZooKeeperSignals& signals)
+      : signals_(signals), credentials_(std::move(credentials)), addresses_(std::move(addresses)) {}
+  bool introduce();
   Answer ask(base::Nanos deadline, const std::function<int(const void* pending)>& post);
 
   ZooKeeperSignals& signals_;
-  const bool has_credentials_;
+  const std::string credentials_;
   const std::string addresses_;
   _zhandle* handle_ = nullptr;
+  bool is_introduced_ = false;  // under the mutex of signals_
 };
 
 }  // namespace loch::cluster

@@ -156,6 +156,9 @@ class Fabric {
   // How often a host that could not be reached has been found: what a new session may reach and others do
   // not.
   [[nodiscard]] virtual std::uint64_t hosts_found() const { return 0; }
+  // Of a cluster, the latest epoch of its map that a host told of while some could not be reached: those may
+  // be gone. 0: none.
+  [[nodiscard]] virtual std::uint64_t newest_epoch() const { return 0; }
 
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;

@@ -31,12 +31,13 @@ class Host {
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // The cluster that a store is of, and which node of it this host is; of none, if there is no such
-    // function or it says nothing; it may say something else later. Any thread of the host calls it.
+    // function or it says nothing; it may say something else later. An error refuses whoever would open the
+    // store. Any thread of the host calls it.
     struct Cluster {
       ClusterMap map;
       std::uint32_t node = 0;
     };
-    std::function<std::optional<Cluster>(const std::string& store)> cluster_of{};
+    std::function<Result<std::optional<Cluster>>(const std::string& store)> cluster_of{};
     // How long a session may be silent before others stop waiting for it.
     base::Nanos silence_max_ns = 10 * base::second_ns;
     std::size_t connections_max = 4'096;

@@ -37,7 +37,7 @@ Access with_directory(const Access& access, const Url& url) {
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
   auto credentials = net::Credentials::read(net::Credentials::End::client, access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
-  std::optional<Error> unreached;
+  std::optional<Error> why;  // none of them will do
   for (const net::HostPort& host : url.hosts) {
     const remote::Target target{.scheme = url.scheme,
                                 .host = host,
@@ -49,7 +49,7 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
       const bool may_be_elsewhere =
           attached.error().code == Errc::unavailable || attached.error().code == Errc::timed_out;
       if (!may_be_elsewhere) return std::unexpected(std::move(attached.error()));
-      if (!unreached) unreached = std::move(attached.error());
+      if (!why) why = std::move(attached.error());
       continue;
     }
     const auto said = (*attached)->membership();
@@ -63,7 +63,7 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
     if (!map) return std::unexpected(std::move(map.error()));
     return cluster::ClusterFabric::attach(target, std::move(*map));
   }
-  return std::unexpected(std::move(*unreached));
+  return std::unexpected(std::move(*why));
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ Exit run(const Arguments& arguments) {
   const auto member = join_cluster(*config);
   if (!member) return complain(member.error(), failed);
   Keeper::NodeOf node_of;
-  std::function<std::optional<fabric::Host::Options::Cluster>(const std::string&)> cluster_of;
+  decltype(fabric::Host::Options::cluster_of) cluster_of;
   if (*member != nullptr) {
     node_of = [&](const std::string& store) { return (*member)->node_of(store); };
     cluster_of = [&](const std::string& store) { return (*member)->cluster_of(store); };

@@ -183,9 +183,12 @@ bool Member::is_of_cluster(const std::string& store) const {
   return std::ranges::find(options_.stores, store, &Config::Store::name) != options_.stores.end();
 }
 
-std::optional<fabric::Host::Options::Cluster> Member::cluster_of(const std::string& store) const {
+Result<std::optional<fabric::Host::Options::Cluster>> Member::cluster_of(const std::string& store) const {
   const std::scoped_lock lock(mutex_);
-  if (!state_.node || !is_of_cluster(store)) return std::nullopt;
+  if (!is_of_cluster(store)) return std::nullopt;
+  if (!state_.node)
+    return fail(Errc::unavailable, "cluster",
+                fmt::format("'{}' is not in the cluster that {} is of", options_.cluster.node, store));
   return fabric::Host::Options::Cluster{.map = state_.map.map, .node = *state_.node};
 }
 

@@ -53,9 +53,10 @@ class Member {
   // the parts; then it goes by the one before. One thread.
   Result<void> adopt(const cluster::Versioned& map);
 
-  // What Host and Keeper want to know of a store; nothing of those that are of this host alone, or while it
-  // has no part. Any thread.
-  [[nodiscard]] std::optional<fabric::Host::Options::Cluster> cluster_of(const std::string& store) const;
+  // What Host and Keeper want to know of a store; nothing of those that are of this host alone. Errors:
+  // unavailable, while this host is not in the cluster. Any thread.
+  [[nodiscard]] Result<std::optional<fabric::Host::Options::Cluster>> cluster_of(
+      const std::string& store) const;
   [[nodiscard]] std::optional<std::uint32_t> node_of(const std::string& store) const;
 
   [[nodiscard]] std::vector<std::string> stores() const;

@@ -124,6 +124,17 @@ class RebalancerTest : public testing::Test {
     const auto node = map.find(name);
     return node ? std::optional(map.nodes[*node].state) : std::nullopt;
   }
+  // Whether a host has met another one, and not forgotten it.
+  [[nodiscard]] bool knows(std::uint32_t by, std::uint32_t of) const {
+    const auto here = fabric::attach(fmt::format("shm://{}", store_name),
+                                     {.directory = nodes_[by]->folder(), .lends = true});
+    if (!here) return false;
+    fabric::Endpoint endpoint(*here, (*here)->connect());
+    const std::byte* word = endpoint.mapped(
+        {fabric::control_region_of(by), memory::incarnations_offset + of * sizeof(std::uint64_t)},
+        sizeof(std::uint64_t));
+    return word != nullptr && fabric::load_word(word) != 0;
+  }
   [[nodiscard]] std::string url(std::size_t host) const {
     return fmt::format("tcp://{}/{}", nodes_[host]->address().text(), store_name);
   }
@@ -235,6 +246,31 @@ TEST_F(RebalancerTest, HostsJoinAndLeaveWhileClientsWork) {
 
 // Receive: a host that is stopped while it gives its shards away, again and again. Expect: it goes on where
 // it was.
+// Receive: a client does nothing while a host leaves, and comes back when nobody is left who knows that one.
+// Expect: it finds the store.
+TEST_F(RebalancerTest, AClientThatWasIdleWhileAHostLeft) {
+  begin(3);
+  const std::string all_hosts =
+      fmt::format("tcp://{},{},{}/{}", nodes_[0]->address().text(), nodes_[1]->address().text(),
+                  nodes_[2]->address().text(), store_name);
+  ASSERT_TRUE(comes_true([&] { return open(all_hosts).has_value(); }));
+  auto store = open(all_hosts).value();
+  constexpr int count = 20;
+  for (int i = 0; i < count; ++i) ASSERT_TRUE(store.put(fmt::format("key{}", i), "value").has_value());
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] { return state_of("a") == ClusterMap::NodeState::drained; }));
+  change([](const ClusterMap& map) { return cluster::without_node(map, "a", false); });
+  ASSERT_TRUE(comes_true([&] { return !knows(1, 0) && !knows(2, 0); }));
+  const auto refused = open(0);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Errc::unavailable) << refused.error().message();
+  nodes_[0]->stop();
+  nodes_[1]->host().end_idle(store_name, 0);
+  nodes_[2]->host().end_idle(store_name, 0);
+  EXPECT_TRUE(comes_true([&] { return store.get("key0").has_value(); }));
+  for (int i = 0; i < count; ++i) EXPECT_TRUE(store.get(fmt::format("key{}", i)).has_value()) << i;
+}
+
 TEST_F(RebalancerTest, GoesOnWhereItWasStopped) {
   begin(2);
   ASSERT_TRUE(comes_true([&] { return open(1).has_value(); }));

@@ -141,12 +141,23 @@ void ClusterFabric::lose(std::uint32_t node, Error why) {
   changed_.notify_all();
 }
 
+void ClusterFabric::ask_for_map(remote::RemoteFabric& host) {
+  const auto said = host.ask_membership();
+  const auto map = said ? map_of(said->map) : std::unexpected(said.error());
+  if (map && map->epoch > map_.epoch && map->epoch > newest_epoch_) newest_epoch_ = map->epoch;
+}
+
 void ClusterFabric::look_for_the_lost() {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  for (std::size_t round = 0; !stop_; ++round) {
     bool any = false;
+    std::vector<Host> living;
     for (std::uint32_t node = 0; node < nodes_.size() && !stop_; ++node) {
-      if (nodes_[node].host || is_gone(node)) continue;
+      if (is_gone(node)) continue;
+      if (nodes_[node].host) {
+        living.push_back(*nodes_[node].host);
+        continue;
+      }
       lock.unlock();
       auto host = reach(node);
       lock.lock();
@@ -157,6 +168,11 @@ void ClusterFabric::look_for_the_lost() {
         nodes_[node].host = unreached(std::move(host.error()));
         any = true;
       }
+    }
+    if (any && !living.empty()) {
+      lock.unlock();
+      ask_for_map(*living[round % living.size()]);
+      lock.lock();
     }
     if (stop_) return;
     if (any) {

@@ -7,7 +7,7 @@
 // reach is unavailable to it, and is known to be so at once; a host that is lost later ends the session.
 //
 // A host that could not be reached is looked for by a thread of its own, so that nobody who wants something
-// of another waits for it.
+// of another waits for it. One of the others is asked for the map meanwhile: it may have gone.
 #pragma once
 
 #include <atomic>
@@ -40,6 +40,7 @@ class ClusterFabric final : public Fabric {
   [[nodiscard]] std::uint64_t huge_page_bytes() const override { return 0; }
   [[nodiscard]] const ClusterMap* cluster() const override { return &map_; }
   [[nodiscard]] std::uint64_t hosts_found() const override { return found_; }
+  [[nodiscard]] std::uint64_t newest_epoch() const override { return newest_epoch_; }
   ~ClusterFabric() override;
   ClusterFabric(const ClusterFabric&) = delete;
   ClusterFabric& operator=(const ClusterFabric&) = delete;
@@ -61,11 +62,13 @@ class ClusterFabric final : public Fabric {
   [[nodiscard]] bool is_gone(std::uint32_t node) const;
   void lose(std::uint32_t node, Error why);
   void look_for_the_lost();
+  void ask_for_map(remote::RemoteFabric& host);
 
   const ClusterMap map_;
   const std::string location_;
   Atomics atomics_ = Atomics::processor;
   std::atomic<std::uint64_t> found_ = 0;
+  std::atomic<std::uint64_t> newest_epoch_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Node> nodes_;

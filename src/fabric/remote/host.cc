@@ -34,6 +34,10 @@ using Id = std::uint64_t;
 
 std::string id_text(Id id) { return fmt::format("{}", id); }
 
+Message membership(const Host::Options::Cluster& of) {
+  return {{"cluster", cluster::to_message(of.map)}, {"node", of.node}};
+}
+
 Message refusal(Errc code, std::string detail) {
   return net::error_message({.code = code, .detail = std::move(detail)});
 }
@@ -195,7 +199,9 @@ class HostThread final : public Host {
   // Of the fencer's thread: whether the cluster does without this host now.
   [[nodiscard]] bool is_gone(const remote::Target& host) const {
     const auto of = options_.cluster_of(host.store);
-    return of && std::ranges::find(of->map.nodes, host.host, &ClusterMap::Node::at) == of->map.nodes.end();
+    if (!of || !*of) return false;
+    const auto& nodes = (*of)->map.nodes;
+    return std::ranges::find(nodes, host.host, &ClusterMap::Node::at) == nodes.end();
   }
   void note_fenced(Id condemned) {
     {
@@ -443,13 +449,16 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
                   options_.key_file.empty() ? "the client has a key, and this host has none"
                                             : "the client does not know this host's key");
   }
+  const auto complain = [&](const Error& error) {
+    log(Level::info, fmt::format("{}: {}", peer.name, error.message()));
+    return net::error_message(error);
+  };
+  auto of = options_.cluster_of ? options_.cluster_of(store) : std::nullopt;
+  if (!of) return complain(of.error());
   auto fabric = options_.open_store(store);
-  if (!fabric) {
-    log(Level::info, fmt::format("{}: {}", peer.name, fabric.error().message()));
-    return net::error_message(fabric.error());
-  }
+  if (!fabric) return complain(fabric.error());
   peer.store = store;
-  if (options_.cluster_of) peer.cluster = options_.cluster_of(store);
+  peer.cluster = std::move(*of);
   peer.fabric = std::move(*fabric);
   peer.way = peer.fabric->connect();
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
@@ -460,10 +469,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   Message told{{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})},
                {"link", id_text(id)},
                {"device_atomics", peer.fabric->atomics() == Atomics::device}};
-  if (peer.cluster) {
-    told["cluster"] = cluster::to_message(peer.cluster->map);
-    told["node"] = peer.cluster->node;
-  }
+  if (peer.cluster) told.update(membership(*peer.cluster));
   return told;
 }
 
@@ -557,6 +563,10 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     const auto bytes = peer.way->length_bytes(name);
     if (!bytes) return std::unexpected(bytes.error());
     return Message{{"bytes", *bytes}};
+  }
+  if (what == "membership") {
+    const auto* of = cluster_of(peer);
+    return of == nullptr ? Message::object() : membership(*of);
   }
   if (what == "free") return Message{{"bytes", peer.fabric->free_bytes()}};
   if (what == "present") return Message{{"present", peer.way->present(client)}};
@@ -749,7 +759,7 @@ void HostThread::end_ports_silent_for(base::Nanos longest_ns, const std::string&
 const Host::Options::Cluster* HostThread::cluster_of(Peer& link) const {
   if (!link.cluster) return nullptr;
   // What is there in a store that is of none any more is of no use to anybody, and stays as it is.
-  if (auto now = options_.cluster_of(link.store)) link.cluster = std::move(now);
+  if (auto now = options_.cluster_of(link.store); now && *now) link.cluster = std::move(*now);
   return &*link.cluster;
 }
 

@@ -69,6 +69,14 @@ Result<RemoteFabric::Membership> RemoteFabric::membership() const {
   return Membership{.map = (*link)->cluster(), .node = (*link)->node()};
 }
 
+Result<RemoteFabric::Membership> RemoteFabric::ask_membership() {
+  const auto link = this->link();
+  if (!link) return std::unexpected(link.error());
+  auto answer = (*link)->ask({{"do", "membership"}});
+  if (!answer) return std::unexpected(std::move(answer.error()));
+  return Membership{.map = (*answer)["cluster"], .node = net::number_of(*answer, "node").value_or(0)};
+}
+
 void RemoteFabric::learn_length(RegionId region, std::uint64_t length_bytes) {
   std::uint64_t known = lengths_[region];
   while (known < length_bytes && !lengths_[region].compare_exchange_weak(known, length_bytes)) {

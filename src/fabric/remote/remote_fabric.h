@@ -28,6 +28,8 @@ class RemoteFabric final : public Fabric {
     std::uint64_t node = 0;
   };
   [[nodiscard]] Result<Membership> membership() const;
+  // The same as it is now.
+  Result<Membership> ask_membership();
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
   void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }

@@ -48,7 +48,7 @@ class Actor {
   [[nodiscard]] Answer answer() const { return answer_; }
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] ExploredPort& port() const { return *port_; }
-  [[nodiscard]] hash::Table& table() const { return shards_->only(); }
+  [[nodiscard]] hash::Table& table() const { return *shards_->only(); }
   [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }
   [[nodiscard]] ValueId written() const { return static_cast<ValueId>(1 + number_ * script_max + position_); }
 

@@ -97,6 +97,7 @@ void MovingPlayer::commit(std::uint32_t shard) {
   moving.home = *moving.next;
   moving.next.reset();
   const std::uint64_t epoch = ++here.cluster.epoch;
+  here.on_arrival(shard);
   constexpr base::Nanos learns_max_ns = 20 * base::millisecond_ns;
   for (std::uint32_t node = 0; node < here.setup.nodes; ++node) {
     std::byte* word = here.store->memory().at({fabric::control_region_of(node), memory::map_epoch_offset});

@@ -17,6 +17,9 @@ class MovingPlayer final : public Player {
   MovingPlayer(Scene& scene, std::uint32_t number, std::uint32_t acts);
 
   void judge() override {}
+  [[nodiscard]] bool is_attached_to(std::uint32_t node) const override {
+    return attachment_ != nullptr && attachment_->node(node) != nullptr;
+  }
   [[nodiscard]] Role role() const override { return Role::mover; }
   // Whether some shard is on its way.
   static bool is_unsettled(const Scene& scene);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,12 @@ struct Scene {
   bool has_copied = false;         // items of a node that was emptied: their versions are others then
   base::Nanos time_astray_ns = 0;  // how far from its host's the time of a shard may have come by its moves
   std::uint64_t corrupt_reads = 0;
-  std::string violation{};      // what was found wrong first
-  std::string violation_key{};  // that it is about, if it is about one
+  std::uint64_t memories_lost = 0;            // by nodes
+  std::set<std::string, std::less<>> lost{};  // keys that were there, perhaps
+  std::string violation{};                    // what was found wrong first
+  std::string violation_key{};                // that it is about, if it is about one
+  // Told which shard has another home, by the map.
+  std::function<void(std::uint32_t shard)> on_arrival{};
   // Told what the players ask and learn of a key.
   std::function<void(const std::string& key, const std::string& what)> say{};
 
@@ -70,6 +75,8 @@ class Player {
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::uint32_t acts_left() const { return acts_left_; }
   [[nodiscard]] bool was_fenced() const { return fenced_; }
+  // Whether it has a session with that node of a cluster.
+  [[nodiscard]] virtual bool is_attached_to(std::uint32_t /*node*/) const { return false; }
   [[nodiscard]] virtual Role role() const { return Role::client; }
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 

@@ -40,6 +40,14 @@ void Recorder::make_dead(Index index, base::Nanos dead_at) {
   written_[history_[index].written].dead_at = dead_at;
 }
 
+void Recorder::lose(std::string_view key, base::Nanos since, base::Nanos until) {
+  history_.push_back({.key = std::string(key),
+                      .kind = Kind::erase,
+                      .outcome = until == never_ns ? Outcome::unknown : Outcome::ok,
+                      .invoked_ns = since,
+                      .responded_ns = until});
+}
+
 void Recorder::damage(std::string_view key) {
   damaged_.emplace(key);
   ++damages_;

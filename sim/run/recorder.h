@@ -33,6 +33,10 @@ class Recorder {
   void make_mortal(Index index, base::Nanos dying_at);
   void make_dead(Index index, base::Nanos dead_at);
 
+  // The value of `key` is gone with the memory that it was in, since some moment between these; or, if
+  // `until` is never_ns, it may be or not.
+  void lose(std::string_view key, base::Nanos since, base::Nanos until);
+
   // An item of `key` was damaged: what is answered for this key means nothing any more.
   void damage(std::string_view key);
   [[nodiscard]] bool is_damaged(std::string_view key) const { return damaged_.contains(key); }

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "memory/session.h"
 #include "sim/linearizability.h"
+#include "sim/run/hosts.h"
 #include "sim/run/moving_player.h"
 #include "sim/run/subject.h"
 
@@ -45,6 +46,7 @@ class World {
                .keys = subject_->keys(),
                .cluster = setup.shards == 0 ? fabric::ClusterMap{} : cluster_of(setup),
                .kept = numbered_keys("kept", setup.kept_keys)} {
+    scene_.on_arrival = [this](std::uint32_t shard) { subject_->tend_shard(scene_, shard); };
     if (listener_.line) {
       scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
         tell(process, operation);
@@ -81,7 +83,7 @@ class World {
   void run_player(std::size_t index);
   bool is_going_on();
   bool run_until_done(base::Nanos at_most_ns);
-  void keep_time();
+  void end_sessions(std::uint32_t node);
   void begin_due_faults();
   void begin(const Fault& fault);
   void calm_down();
@@ -98,6 +100,7 @@ class World {
   const Listener& listener_;
   std::unique_ptr<Subject> subject_;
   Scene scene_;
+  Hosts hosts_{scene_, *subject_, [this](std::uint32_t node) { end_sessions(node); }};
   Outcomes outcomes_;
   std::vector<std::unique_ptr<Player>> players_;
   std::vector<base::Nanos> timers_;  // when each player's next one is due, as it is noted
@@ -109,6 +112,7 @@ class World {
   std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
   std::uint64_t events_ = 0;
   bool calm_ = false;  // nothing goes wrong any more
+  bool over_ = false;  // nobody comes any more
 };
 
 thread_local World* world_here = nullptr;
@@ -122,8 +126,9 @@ void World::pass(const char* point) {
   if (acting_ == 0) return;
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
+    const bool is_of_player = fault.kind <= Fault::Kind::partition;
     if (fault.at_point == nullptr || std::string_view(fault.at_point) != point ||
-        number_of(fault) != acting_ || outcomes_.begun[i]) {
+        (is_of_player && number_of(fault) != acting_) || outcomes_.begun[i]) {
       continue;
     }
     if (++passed_[i] != fault.nth) continue;
@@ -154,7 +159,7 @@ void World::join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role rol
   ++joining_;
   simulation().after(wait_ns, [this, acts, role] {
     --joining_;
-    join(acts, role);
+    if (!over_) join(acts, role);
   });
 }
 
@@ -212,16 +217,16 @@ bool World::run_until_done(base::Nanos at_most_ns) {
   return true;
 }
 
-// Each host of the store tells the time to those who can not see its clock; those of a cluster were started
-// at other times.
-void World::keep_time() {
-  const memory::RegionMap map = region_map_of(setup_);
-  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
-    std::byte* latest = scene_.store->memory().at({map.nodes[node].control, memory::latest_offset});
-    const base::Nanos time = simulation().clock().now() + node * 100 * second_ns;
-    if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
+// A host takes all players that are attached to it for dead.
+void World::end_sessions(std::uint32_t node) {
+  for (std::size_t index = 0; index < players_.size(); ++index) {
+    Player& player = *players_[index];
+    if (player.dead() || player.done() || player.was_fenced() || !player.is_attached_to(node)) continue;
+    const std::uint32_t acts_left = acts_left_of(player);
+    player.fence();
+    join_later(millisecond_ns, acts_left, player.role());
+    mark(index);
   }
-  simulation().after(setup_.keeper_ns, [this] { keep_time(); });
 }
 
 void World::begin_due_faults() {
@@ -279,6 +284,8 @@ void World::begin(const Fault& fault) {
       return cut({.process = number_of(fault), .node = fault.node, .there = fault.there, .back = fault.back});
     case Fault::Kind::outage:
       return cut({.node = fault.node});
+    case Fault::Kind::amnesia:
+      return hosts_.lose_memory(fault.node, fault.lasts_ns);
     case Fault::Kind::cut_off:
       return cut({});
     case Fault::Kind::loss:
@@ -302,6 +309,7 @@ void World::calm_down() {
   store.network.loss_chance = 0;
   store.network.slow_chance = 0;
   store.memory().set_free_bytes(setup_.free_bytes);
+  hosts_.return_all();
 }
 
 void World::fill() {
@@ -312,7 +320,7 @@ Outcomes World::play() {
   world_here = this;
   const fabric::sim::Network network = scene_.store->network;
   scene_.store->network = {};
-  if (setup_.remote_chance != 0) keep_time();
+  if (setup_.remote_chance != 0) hosts_.keep_time();
   fill();
   scene_.store->network = network;
   first_player_ = next_number_;
@@ -327,12 +335,17 @@ Outcomes World::play() {
   outcomes_.operations = scene_.store->operations();
   outcomes_.trace_hash = simulation().trace_hash();
   world_here = nullptr;
+  over_ = true;
   for (const auto& player : players_) player->bury();
   return std::move(outcomes_);
 }
 
 void World::judge() {
   scene_.let_pass(memory::Session::act_window_ns + second_ns);
+  for (int waited = 0; !hosts_.are_settled(); ++waited) {
+    if (waited == 60) return scene_.fail_with("the hosts do not come to know each other again");
+    scene_.let_pass(second_ns);
+  }
   const auto judge = subject_->make_player(scene_, next_number_++, 0, observer_place());
   if (!judge->opened()) return scene_.fail_with("the store can not be opened");
   judge->judge();

@@ -136,7 +136,7 @@ constexpr std::array all_teeth = {
     Tooth{Planted::reuse_before_expiry, "hot", 50},       Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::directory_by_copy, "jam", 4'000},      Tooth{Planted::value_without_sum, "damage", 50},
     Tooth{Planted::versions_at_ends, "damage", 50},       Tooth{Planted::handover_at_once, "moves", 2'000},
-    Tooth{Planted::handover_keeps_slots, "moves", 2'000},
+    Tooth{Planted::handover_keeps_slots, "moves", 2'000}, Tooth{Planted::dispute_ignored, "amnesia", 50},
 };
 static_assert(all_teeth.size() == base::planted_names.size());
 

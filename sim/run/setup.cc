@@ -18,11 +18,12 @@ using base::second_ns;
 using fabric::sim::Network;
 
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
-// meanwhile, and "any" is any of those before it.
-constexpr std::array<std::string_view, 13> names = {"hot",     "churn",  "jam",  "crowded",  "growth",
-                                                    "large",   "mortal", "walk", "shortage", "damage",
-                                                    "cluster", "moves",  "any"};
-constexpr std::size_t plain_names = names.size() - 3;
+// meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, and "any" is any of those
+// before it.
+constexpr std::array<std::string_view, 14> names = {"hot",     "churn",  "jam",     "crowded",  "growth",
+                                                    "large",   "mortal", "walk",    "shortage", "damage",
+                                                    "cluster", "moves",  "amnesia", "any"};
+constexpr std::size_t plain_names = names.size() - 4;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -228,9 +229,26 @@ void draw_moves(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, 10 * millisecond_ns);
 }
 
+void draw_amnesia(base::Random& random, Setup& setup) {
+  const std::uint64_t times = 1 + random.below(3);
+  for (std::uint64_t i = 0; i < times; ++i) {
+    Fault fault{.kind = Fault::Kind::amnesia};
+    fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
+    fault.after_acts = draw_moment(random, setup);
+    fault.lasts_ns = draw_duration(random);
+    // Half way through a move, where there are some.
+    if (setup.moves != 0 && random.below(2) == 0) {
+      fault.at_point =
+          one_of(random, {"handover.after_close", "handover.after_slots", "handover.after_left"});
+      fault.nth = 1 + static_cast<std::uint32_t>(random.below(3));
+    }
+    setup.faults.push_back(fault);
+  }
+}
+
 const char* name(Fault::Kind kind) {
-  constexpr std::array kinds = {"kill",   "pause",   "fail", "fence", "clock",    "partition",
-                                "outage", "cut_off", "loss", "slow",  "shortage", "flip"};
+  constexpr std::array kinds = {"kill",    "pause",   "fail", "fence", "clock",    "partition", "outage",
+                                "amnesia", "cut_off", "loss", "slow",  "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
 }
 
@@ -246,7 +264,8 @@ std::string describe(const Fault& fault) {
   std::string whom = fault.kind <= partition ? fmt::format(" player {}", fault.player) : "";
   if (fault.kind == clock) whom += fmt::format(" by {} us", fault.jump_ns / std::int64_t{microsecond_ns});
   if (fault.kind == partition) whom += fault.there ? fault.back ? " and" : " to" : " from";
-  if (fault.kind == partition || fault.kind == outage) whom += fmt::format(" node {}", fault.node);
+  if (fault.kind == partition || fault.kind == outage || fault.kind == amnesia)
+    whom += fmt::format(" node {}", fault.node);
   const std::string when = fault.at_point != nullptr
                                ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
                                : fmt::format("after {} acts", fault.after_acts);
@@ -300,9 +319,12 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   Setup setup;
   setup.seed = seed;
   setup.workload = workload == "any" ? names[random.below(plain_names + 2)] : workload;
-  const bool moves = setup.workload == "moves";
-  const bool cluster = moves || setup.workload == "cluster";
-  if (cluster) setup.workload = names[random.below(plain_names)];
+  // Drawn apart: seeds of "any" that are kept are those of the others.
+  const bool amnesia = workload == "amnesia" ||
+                       (workload == "any" && base::Random(base::mix(seed)).below(names.size() - 1) == 0);
+  const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0);
+  const bool cluster = amnesia || moves || setup.workload == "cluster";
+  if (cluster) setup.workload = names[random.below(plain_names - (amnesia ? 1 : 0))];
   draw_common(random, setup);
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);
@@ -310,6 +332,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
+  if (amnesia) draw_amnesia(random, setup);
   const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
   for (std::uint64_t i = 0; i < flips; ++i)
     setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});

@@ -45,7 +45,8 @@ struct Fault {
     // of a player and a node
     partition,  // nothing gets there, or comes back
     // of a node
-    outage,  // it does not answer, and then does again, with its memory
+    outage,   // it does not answer, and then does again, with its memory
+    amnesia,  // of a cluster: it is gone, and comes back without its memory
     // of all
     cut_off,   // nothing gets to the memory, or comes back
     loss,      // some batches do not come back
@@ -60,7 +61,8 @@ struct Fault {
   bool back = true;
   std::int64_t jump_ns = 0;        // clock
   std::uint64_t after_acts = 0;    // begins when all players together have done so much
-  const char* at_point = nullptr;  // of a player: instead, when it comes to this fault point; fail: always
+  const char* at_point = nullptr;  // instead, when the player comes to this fault point, or of a node,
+                                   // anybody; fail: always
   std::uint32_t nth = 1;           // for the nth time
   base::Nanos lasts_ns = 0;        // all but kill, clock and flip
   bool operator==(const Fault&) const = default;

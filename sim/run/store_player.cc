@@ -26,7 +26,10 @@ Result<void> just_the_error(Result<T>& result) {
 StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : Player(scene, number, acts, place) {
   auto memory = memory::StoreMemory::attach(shared_fabric(), scene.region_map());
-  if (!memory && memory.error().code == Errc::timed_out) return;
+  const auto is_excused = [&](Errc code) {
+    return code == Errc::timed_out || (code == Errc::unavailable && scene.memories_lost != 0);
+  };
+  if (!memory && is_excused(memory.error().code)) return;
   LOCH_CHECK(memory.has_value());
   auto opened = client::Client::open(
       *memory, {.timeout_ns = scene.setup.timeout_ns,
@@ -35,12 +38,13 @@ StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts,
                                                         : memory::Placement::Policy::local,
                               .node = number % scene.setup.nodes}});
   if (opened) client_ = std::move(*opened);
-  if (!opened && opened.error().code != Errc::timed_out)
+  if (!opened && !is_excused(opened.error().code))
     scene.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
 }
 
 bool StorePlayer::is_behind() const {
   const memory::Attachment& attachment = client_->attachment();
+  if (shared_fabric()->has_broken_way() || attachment.is_behind()) return true;
   return attachment.newest_epoch() > attachment.region_map().epoch;
 }
 
@@ -178,6 +182,12 @@ coro::Task<void> StorePlayer::multi_put() {
   for (std::size_t i = 0; i < count; ++i) told(asked[i], note(assignments[i].result));
 }
 
+bool StorePlayer::is_excused(Errc code) {
+  return code == Errc::timed_out || code == Errc::moved || fenced() ||
+         (code == Errc::corrupt && scene().recorder.damages() != 0) ||
+         (code == Errc::unavailable && scene().memories_lost != 0);
+}
+
 // Each item that is visited was there at some moment of the walk; what is always there is visited, and once.
 coro::Task<void> StorePlayer::walk() {
   const base::Nanos began = scene().now();
@@ -201,22 +211,18 @@ coro::Task<void> StorePlayer::walk() {
     scene().recorder.respond(index, Outcome::ok, scene().now(), id);
   }
   if (!result) {
-    if (result.error().code != Errc::timed_out && result.error().code != Errc::moved && !fenced())
+    if (!is_excused(result.error().code))
       scene().fail_with(fmt::format("player {}, walking: {}", number(), result.error().message()));
     co_return;
   }
   for (const std::string& key : scene().kept) {
-    if (visits[key] != 1 && (visits[key] == 0 || !scene().has_copied))
+    if (!scene().lost.contains(key) && visits[key] != 1 && (visits[key] == 0 || !scene().has_copied))
       scene().fail_with(fmt::format("player {}, walking: visited '{}' {} times", number(), key, visits[key]));
   }
 }
 
 coro::Task<void> StorePlayer::collect() {
   const auto result = co_await client_->collect();
-  const auto is_excused = [this](Errc code) {
-    return code == Errc::timed_out || code == Errc::moved || fenced() ||
-           (code == Errc::corrupt && scene().recorder.damages() != 0);
-  };
   if (silent() || result || is_excused(result.error().code)) co_return;
   scene().fail_with(fmt::format("player {}: collect: {}", number(), result.error().message()));
 }

@@ -16,6 +16,9 @@ class StorePlayer final : public Player {
   StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Player::Place place);
 
   void judge() override;
+  [[nodiscard]] bool is_attached_to(std::uint32_t node) const override {
+    return client_ != nullptr && client_->attachment().node(node) != nullptr;
+  }
   [[nodiscard]] Stats totals() override { return client_->totals(); }
 
  private:
@@ -28,6 +31,8 @@ class StorePlayer final : public Player {
   Result<void> put_at_once(std::string_view key, std::string_view value) override;
 
   coro::Task<void> begin(Act what);
+  // Whether a walk or a collection may fail so.
+  [[nodiscard]] bool is_excused(Errc code);
   const Result<void>& note(const Result<void>& result);
   coro::Task<void> get(std::string key);
   coro::Task<void> exists(std::string key);

@@ -54,7 +54,7 @@ fabric::Plan StoreSubject::plan() const {
                                            node + 1);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
       std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
-      hash::Table::initialize(root, regions[2 * map.nodes.size() + s].base, geometry.candidates);
+      hash::Table::initialize(root, regions[2 * map.nodes.size() + s], geometry.candidates);
     }
   };
   return plan;
@@ -82,6 +82,36 @@ std::unique_ptr<Player> StoreSubject::make_player(Scene& scene, std::uint32_t nu
 std::unique_ptr<Player> StoreSubject::make_mover(Scene& scene, std::uint32_t number,
                                                  std::uint32_t acts) const {
   return std::make_unique<MovingPlayer>(scene, number, acts);
+}
+
+void StoreSubject::make_node(Scene& scene, std::uint32_t node, std::uint64_t incarnation) const {
+  fabric::fake::MemoryStore& memory = scene.store->memory();
+  const memory::RegionMap map = scene.region_map();
+  const memory::RegionMap::Node& made = map.nodes[node];
+  memory.renew(made.control, memory::control_bytes);
+  memory.renew(made.data.front(), 2 * memory::block_bytes);
+  std::byte* control = memory.at({made.control, 0});
+  memory::StoreMemory::initialize_node(control, setup_.geometry, node, incarnation);
+  fabric::store_word(control + memory::map_epoch_offset, map.epoch);
+  for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) {
+    if (map.shards[shard].home == node) tend_shard(scene, shard);
+  }
+}
+
+void StoreSubject::tend_shard(Scene& scene, std::uint32_t shard) const {
+  fabric::fake::MemoryStore& memory = scene.store->memory();
+  const memory::RegionMap map = scene.region_map();
+  const auto place = hash::IndexPlace::of(map.shards[shard], map.nodes[map.shards[shard].home]);
+  const bool is_down = memory.length_bytes(place.root.region) == 0;
+  if (is_down || fabric::load_word(memory.at(place.directory())) != 0) return;
+  const unsigned candidates = setup_.geometry.candidates;
+  const std::uint64_t bytes = hash::Table::initial_index_bytes(candidates);
+  memory.renew(place.slots, bytes);
+  hash::Table::initialize(memory.at(place.root), {memory.at(place.slot(0)), bytes}, candidates);
+}
+
+std::uint32_t StoreSubject::shard_of(const Scene& scene, const std::string& key) const {
+  return hash::shard_of(hash::Key::of(key, setup_.geometry.hash_seed).hash, scene.cluster.shards.size());
 }
 
 // Of the item of some key that is there; not of its state, which belongs to the memory and not to the item.

@@ -14,6 +14,9 @@ class StoreSubject final : public Subject {
   std::unique_ptr<Player> make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,
                                       Player::Place place) const override;
   std::unique_ptr<Player> make_mover(Scene& scene, std::uint32_t number, std::uint32_t acts) const override;
+  void make_node(Scene& scene, std::uint32_t node, std::uint64_t incarnation) const override;
+  void tend_shard(Scene& scene, std::uint32_t shard) const override;
+  [[nodiscard]] std::uint32_t shard_of(const Scene& scene, const std::string& key) const override;
   void flip_a_bit(Scene& scene) const override;
   [[nodiscard]] bool concerns(const Scene& scene, const std::string& key,
                               const fabric::Operation& operation) const override;

@@ -28,6 +28,14 @@ class Subject {
                                              std::uint32_t /*acts*/) const {
     return nullptr;
   }
+  // Of a cluster: a node has nothing any more, and begins anew as another incarnation.
+  virtual void make_node(Scene& /*scene*/, std::uint32_t /*node*/, std::uint64_t /*incarnation*/) const {}
+  // Of a cluster: the home of a shard makes it, if it has lost it before it learned that it is the home.
+  virtual void tend_shard(Scene& /*scene*/, std::uint32_t /*shard*/) const {}
+  // Of a cluster: where the key's slots are.
+  [[nodiscard]] virtual std::uint32_t shard_of(const Scene& /*scene*/, const std::string& /*key*/) const {
+    return 0;
+  }
   // Fault::Kind::flip. Of a store that says nothing of damage: nothing happens.
   virtual void flip_a_bit(Scene& /*scene*/) const {}
 

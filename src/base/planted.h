@@ -11,19 +11,20 @@ namespace loch::base {
 
 enum class Planted : std::uint8_t {
   nothing,
-  empty_without_nonce,  // an EMPTY word comes back
-  miss_by_one_collect,  // "not found" is answered after one look at the slots
-  insert_without_look,  // a pending insert is committed without a second look at the other slots
-  move_without_tag,     // a moved item's words carry the tag that it had
-  wrong_roll_back,      // an insert that another client committed is taken for lost, and cleared
-  stale_helper,         // what is half done is brought on from one look at the slots
-  reuse_before_expiry,  // unlinked memory does not rest
-  lease_without_fence,  // blocks are taken from a client that has not ended
-  directory_by_copy,    // a remote session takes its copy of the directory for what it is now
-  value_without_sum,    // the bytes of a value are taken as they come
-  versions_at_ends,     // an item is taken as whole if its head and its tail are of one version
-  handover_at_once,     // a shard is copied while operations run that began before it was closed
-  handover_keeps_slots  // a shard's slots stay as they are where it was
+  empty_without_nonce,   // an EMPTY word comes back
+  miss_by_one_collect,   // "not found" is answered after one look at the slots
+  insert_without_look,   // a pending insert is committed without a second look at the other slots
+  move_without_tag,      // a moved item's words carry the tag that it had
+  wrong_roll_back,       // an insert that another client committed is taken for lost, and cleared
+  stale_helper,          // what is half done is brought on from one look at the slots
+  reuse_before_expiry,   // unlinked memory does not rest
+  lease_without_fence,   // blocks are taken from a client that has not ended
+  directory_by_copy,     // a remote session takes its copy of the directory for what it is now
+  value_without_sum,     // the bytes of a value are taken as they come
+  versions_at_ends,      // an item is taken as whole if its head and its tail are of one version
+  handover_at_once,      // a shard is copied while operations run that began before it was closed
+  handover_keeps_slots,  // a shard's slots stay as they are where it was
+  dispute_ignored        // clients go to a node whose memory is not what the others know it by
 };
 
 struct PlantedName {
@@ -44,6 +45,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::versions_at_ends, "versions_at_ends"},
     PlantedName{Planted::handover_at_once, "handover_at_once"},
     PlantedName{Planted::handover_keeps_slots, "handover_keeps_slots"},
+    PlantedName{Planted::dispute_ignored, "dispute_ignored"},
 };
 
 #ifdef LOCH_FAULT_POINTS

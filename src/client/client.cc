@@ -55,7 +55,7 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
     : attachment_(std::move(attachment)),
       session_(attachment_->nodes().front().session.get()),
       shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}) {
-  if (shards_.count_of_shards() == 1 && shards_.only().works_here()) here_ = &shards_.only();
+  if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
 
 Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory> memory,
@@ -386,14 +386,17 @@ coro::Task<Result<void>> Client::describe(Info* into) {
   if (auto described = co_await shards_.describe(into); !described) co_return described;
   info.block_bytes = memory::block_bytes;
   for (const auto& node : attachment_->nodes()) {
-    info.control_bytes += endpoint.length_bytes(node.session->regions().control);
+    const auto control = endpoint.length_bytes(node.session->regions().control);
+    if (!control) co_return std::unexpected(control.error());
+    info.control_bytes += *control;
     for (const fabric::RegionId region : node.session->regions().data) {
-      const std::uint64_t length = endpoint.length_bytes(region);
-      if (length == 0) break;
-      info.data_bytes += length / memory::block_bytes * memory::block_bytes;
+      const auto length = endpoint.length_bytes(region);
+      if (!length) co_return std::unexpected(length.error());
+      info.data_bytes += *length / memory::block_bytes * memory::block_bytes;
     }
-    const memory::BlockList blocks = node.allocator->blocks();
-    for (const memory::BlockNumber block : blocks) {
+    const auto blocks = node.allocator->blocks();
+    if (!blocks) co_return std::unexpected(blocks.error());
+    for (const memory::BlockNumber block : *blocks) {
       ++info.blocks;
       auto lease = co_await node.allocator->lease_of(block);
       if (!lease) co_return std::unexpected(std::move(lease.error()));

@@ -92,7 +92,7 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
       .fill =
           [&](std::span<const fabric::Mapping> regions) {
             memory::StoreMemory::initialize_control(regions[0].base, geometry);
-            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
+            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1],
                                     geometry.candidates);
           },
       .atomics = options.atomics};

@@ -39,16 +39,18 @@ std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
   return mapping->base + at.offset_bytes;
 }
 
-std::uint64_t Endpoint::length_bytes(RegionId region) {
+Result<std::uint64_t> Endpoint::length_bytes(RegionId region) {
   if (auto mapping = port_->map(region)) remember(region, *mapping);
-  return port_->length_bytes(region).value_or(0);
+  auto length = port_->length_bytes(region);
+  if (!length && length.error().code == Errc::not_found) return 0;
+  return length;
 }
 
 bool Endpoint::reaches(Address at, std::size_t length_bytes) {
   if (mapped(at, length_bytes) != nullptr) return true;
   const std::uint64_t end = at.offset_bytes + length_bytes;
   const auto known = port_->map(at.region);
-  return (known && known->length_bytes >= end) || this->length_bytes(at.region) >= end;
+  return (known && known->length_bytes >= end) || this->length_bytes(at.region).value_or(0) >= end;
 }
 
 void Endpoint::step() {

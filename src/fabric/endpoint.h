@@ -86,9 +86,9 @@ class Endpoint {
     return m.base + at.offset_bytes;
   }
 
-  // How long `region` is now; 0 if it does not exist, or nobody can be asked.
-  std::uint64_t length_bytes(RegionId region);
-  // Whether the region goes as far as that; asks only if that is not known.
+  // How long `region` is now; 0 if it does not exist. Errors: those of the fabric.
+  Result<std::uint64_t> length_bytes(RegionId region);
+  // Whether the region goes as far as that, for all that is known; asks only if it is not known.
   bool reaches(Address at, std::size_t length_bytes);
 
   // The words at `at` (at most batch_words_max) into `into`; one batch.

@@ -51,7 +51,7 @@ std::shared_ptr<MemoryStore> make_store() {
     for (std::uint32_t node = 0; node < node_count; ++node)
       memory::StoreMemory::initialize_node(regions[2 * node].base, geometry, node, 7 + node);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
-      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[2 * node_count + s].base,
+      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[2 * node_count + s],
                         geometry.candidates);
     }
   };
@@ -275,6 +275,45 @@ TEST_F(ClusterHandover, IsUndoneOrGoneOnWith) {
   ASSERT_TRUE(mover_->run(last.clear()).has_value());
   ASSERT_TRUE(mover_->run(last.open()).has_value());
   EXPECT_EQ(Client(*store_, {}, two_nodes_later()).error_of_get(keys_.back()), Errc{});
+}
+
+// Receive: the new home loses its memory when nothing is left at the old one. Expect: the shard begins anew.
+TEST_F(ClusterHandover, TheNewHomeLosesWhatHasLeft) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  const auto there =
+      IndexPlace::of(memory::RegionMap::shard_at(0, elsewhere), two_nodes().nodes[elsewhere.node]);
+  std::memset(store_->at(there.root), 0, sizeof(IndexRoot));
+  store_->renew(there.slots, 0);
+  Handover again = handover();
+  EXPECT_EQ(mover_->run(again.begin()), Stage::left);
+  ASSERT_TRUE(mover_->run(again.clear()).has_value());
+  ASSERT_TRUE(mover_->run(again.open()).has_value());
+  Client later(*store_, {}, two_nodes_later());
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc::not_found);
+  later.put(keys_.front());
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc{});
+  // Whoever is late does not begin it once more.
+  const auto late = mover_->run(again.clear());
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, Errc::unavailable);
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc{});
+}
+
+// Receive: a copy that was given up is longer than the next one. Expect: nothing of it is left.
+TEST_F(ClusterHandover, ACopyOfBeforeIsGone) {
+  const std::uint64_t bytes = Table::initial_index_bytes(geometry.candidates);
+  store_->renew(elsewhere.index, 2 * bytes);
+  std::memset(store_->at({elsewhere.index, 0}), 0x5a, 2 * bytes);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  for (std::uint64_t at = bytes; at < 2 * bytes; at += sizeof(std::uint64_t))
+    ASSERT_EQ(fabric::load_word(store_->at({elsewhere.index, at})), 0U) << at;
 }
 
 // Times to live go on, though the clock of the new home is behind.

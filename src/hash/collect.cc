@@ -104,9 +104,10 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
 coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
   memory::Session& session = *node->session;
   fabric::Endpoint& endpoint = attachment_.endpoint();
-  const memory::BlockList blocks = node->allocator->blocks();
+  const auto blocks = node->allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
-  for (const BlockNumber block : blocks) {
+  for (const BlockNumber block : *blocks) {
     auto word_of_block = co_await node->allocator->lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
@@ -193,6 +194,8 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
     if (word.is(SlotType::empty) && level_fits) continue;
     const bool is_there = word.names_item() && ref.region >= memory::first_data_region &&
                           endpoint_.reaches(ref.address(), memory::item_unit_bytes);
+    if (!is_there && endpoint_.has_failed())
+      co_return fail(Errc::unavailable, "check", "a host can not be asked any more");
     if (!level_fits || !is_there) {
       ++report->slots_corrupt;
       add_finding(report, fmt::format("slot {}: no client writes the word {:016x}", slot, word.raw));
@@ -236,9 +239,10 @@ coro::Task<Result<Report>> Shards::check() {
 coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node,
                                             const memory::ItemSet* linked, Report* report) {
   memory::Session& session = *node->session;
-  const memory::BlockList blocks = node->allocator->blocks();
+  const auto blocks = node->allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
-  for (const BlockNumber block : blocks) {
+  for (const BlockNumber block : *blocks) {
     auto word_of_block = co_await node->allocator->lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;

@@ -86,8 +86,9 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node) {
   if (auto reclaimed = co_await reclaim_orphans(&from, &collected); !reclaimed)
     co_return std::unexpected(std::move(reclaimed.error()));
   std::vector<memory::Allocator::ItemWords> items;
-  const memory::BlockList blocks = from.allocator->blocks();
-  for (const BlockNumber block : blocks) {
+  const auto blocks = from.allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
+  for (const BlockNumber block : *blocks) {
     const auto lease = co_await from.allocator->lease_of(block);
     if (!lease) co_return std::unexpected(lease.error());
     if (auto looked = co_await from.allocator->look_at_items(block, *lease, &items); !looked)

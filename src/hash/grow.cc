@@ -60,8 +60,11 @@ coro::Task<Result<void>> Table::start_growth() {
   const std::uint64_t bytes = rows * candidates_ * sizeof(std::uint64_t);
   const std::uint64_t limit = home_.geometry().max_bytes;
   if (limit != 0) {
-    const std::uint64_t used = attachment_.node(home_number_)->allocator->bytes_used();
-    if (used - endpoint_.length_bytes(index_.slots) + bytes > limit) {
+    const auto used = attachment_.node(home_number_)->allocator->bytes_used();
+    if (!used) co_return std::unexpected(used.error());
+    const auto before_bytes = endpoint_.length_bytes(index_.slots);
+    if (!before_bytes) co_return std::unexpected(before_bytes.error());
+    if (*used - *before_bytes + bytes > limit) {
       co_return fail(
           Errc::no_space, "grow",
           fmt::format("an index of {} bytes would exceed the {} bytes that the store was created for", bytes,

@@ -79,6 +79,10 @@ coro::Task<Result<void>> Handover::copy() {
   if (auto extended = next_.memory().fabric().extend(to_.slots, slots_bytes(*d)); !extended)
     co_return extended;
   if (auto copied = co_await copy_slots(*d); !copied) co_return copied;
+  // A move that was given up may have left more there: of the shard as it was before its home lost it.
+  const auto end = endpoint_.length_bytes(to_.slots);
+  if (!end) co_return std::unexpected(end.error());
+  if (auto cleared = co_await clear_slots(to_.slots, slots_bytes(*d), *end); !cleared) co_return cleared;
   LOCH_FAULT_POINT("handover.after_slots");
   co_return co_await copy_root(*d);
 }
@@ -107,40 +111,67 @@ coro::Task<Result<void>> Handover::copy_slots(Directory d) {
 }
 
 coro::Task<Result<void>> Handover::copy_root(Directory d) {
-  const std::array<fabric::Address, 2> at{from_.split_cursor(), from_.time_ahead()};
-  std::array<std::uint64_t, 2> words{};
-  if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
+  const fabric::Address at = from_.split_cursor();
+  std::uint64_t cursor = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &cursor); !read) co_return read;
+  co_return co_await write_root(d, cursor);
+}
+
+// All of it with no directory yet, and then that the shard arrives.
+coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_cursor) {
+  const fabric::Address at = from_.time_ahead();
+  std::uint64_t ahead = 0;
+  if (auto read = co_await endpoint_.read_words({&at, 1}, &ahead); !read) co_return read;
   // Nobody has gone by a later time here, since all is quiet; so the shard's time does not go back.
   const auto here = co_await home_.control().read_time();
   if (!here) co_return std::unexpected(here.error());
   const auto there = co_await next_.control().read_time();
   if (!there) co_return std::unexpected(there.error());
   IndexRoot root{};
-  root.split_cursor = words[0];
-  root.time_ahead_ns = words[1] + *here - *there;
+  root.split_cursor = split_cursor;
+  root.time_ahead_ns = ahead + *here - *there;
   // No operation there has seen words of any level.
   std::ranges::fill(root.reached_at_ns, *there);
-  root.directory = d.at(Stage::left).encode();  // not yet
   if (auto written = co_await endpoint_.write(to_.root, std::as_bytes(std::span(&root, 1))); !written)
     co_return written;
   co_return co_await endpoint_.write_word(to_.directory(), d.arriving(to_.slots).encode());
 }
 
+// What was copied is lost with the memory of its new home, and nothing of it is here any more.
+coro::Task<Result<void>> Handover::begin_anew() {
+  const Directory first;
+  if (auto extended = next_.memory().fabric().extend(to_.slots, slots_bytes(first)); !extended)
+    co_return extended;
+  std::vector<std::uint64_t> words(slots_bytes(first) / sizeof(std::uint64_t));
+  for (std::uint64_t& raw : words) raw = SlotWord::empty(next_.next_nonce(), first.level).raw;
+  if (auto written = co_await endpoint_.write({to_.slots, 0}, std::as_bytes(std::span(words))); !written)
+    co_return written;
+  co_return co_await write_root(first, 0);
+}
+
 coro::Task<Result<void>> Handover::clear() {
   const auto there = co_await read_directory(&endpoint_, to_);
   if (!there) co_return std::unexpected(there.error());
-  if (!there->arrives(to_.slots))
+  const auto here = co_await directory();
+  if (!here) co_return std::unexpected(here.error());
+  // A new home that says nothing at all is one that has lost its memory.
+  if (here->stage == Stage::left && *there == Directory::decode(0)) {
+    if (auto begun = co_await begin_anew(); !begun) co_return begun;
+  } else if (!there->arrives(to_.slots)) {
     co_return fail(Errc::unavailable, "handover", "the host that a shard was copied to has lost it again");
+  }
   if (auto left = co_await change_stage(Stage::left); !left) co_return left;
   LOCH_FAULT_POINT("handover.after_left");
-  const auto d = co_await directory();
-  if (!d) co_return std::unexpected(d.error());
   if (base::planted(base::Planted::handover_keeps_slots)) co_return Result<void>{};
+  co_return co_await clear_slots(from_.slots, 0, slots_bytes(*here));
+}
+
+coro::Task<Result<void>> Handover::clear_slots(fabric::RegionId slots, std::uint64_t begin,
+                                               std::uint64_t end) {
   const std::vector<std::uint64_t> nothing(bytes_at_once / sizeof(std::uint64_t));
-  const std::uint64_t length = slots_bytes(*d);
-  for (std::uint64_t offset = 0; offset < length; offset += bytes_at_once) {
-    const auto bytes = std::as_bytes(std::span(nothing)).first(std::min(bytes_at_once, length - offset));
-    if (auto cleared = co_await endpoint_.write({from_.slots, offset}, bytes); !cleared) co_return cleared;
+  for (std::uint64_t offset = begin; offset < end; offset += bytes_at_once) {
+    const auto bytes = std::as_bytes(std::span(nothing)).first(std::min(bytes_at_once, end - offset));
+    if (auto cleared = co_await endpoint_.write({slots, offset}, bytes); !cleared) co_return cleared;
   }
   co_return Result<void>{};
 }

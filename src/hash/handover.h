@@ -15,7 +15,8 @@
 //
 // Up to H3 a move can be undone; from H4 on it is to be brought to its end, by whoever comes. Each step may
 // be done again by somebody else, after one who died: where a shard is, `begin` says from its directory. One
-// mover at a time.
+// mover at a time. A host that loses its memory takes with it what it had of the shard: before H4 the new
+// home gets it again, after that the shard begins there anew.
 //
 // An item's time to live goes by the clock of the shard's first home, of which each home knows how far it is
 // ahead of its own (IndexRoot::time_ahead_ns). That time stands still for a moment when the shard moves, and
@@ -54,6 +55,9 @@ class Handover {
  private:
   coro::Task<Result<void>> copy_slots(Directory d);
   coro::Task<Result<void>> copy_root(Directory d);
+  coro::Task<Result<void>> write_root(Directory d, std::uint64_t split_cursor);
+  coro::Task<Result<void>> begin_anew();
+  coro::Task<Result<void>> clear_slots(fabric::RegionId slots, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t slots_bytes(Directory d) const;
   coro::Task<Result<Directory>> directory();
   coro::Task<Result<void>> change_stage(Stage to);

@@ -71,13 +71,18 @@ std::uint64_t Table::initial_index_bytes(unsigned candidates) {
   return (std::uint64_t{1} << first_level) * candidates * sizeof(std::uint64_t);
 }
 
-void Table::initialize(std::byte* root, std::byte* index, unsigned candidates) {
-  fabric::store_word(root + offsetof(IndexRoot, directory), Directory{}.encode());
-  const std::uint64_t slots = initial_index_bytes(candidates) / sizeof(std::uint64_t);
-  // Nonces of client 0, who is nobody: no session gives them out.
-  for (std::uint64_t slot = 0; slot < slots; ++slot) {
-    fabric::store_word(index + slot * sizeof(std::uint64_t), SlotWord::empty(slot << 12, first_level).raw);
+void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned candidates) {
+  constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
+  const std::uint64_t slots = initial_index_bytes(candidates) / word_bytes;
+  // Nonces of client 0, who is nobody: no session gives them out. Beyond them, what is unborn.
+  for (std::uint64_t slot = 0; slot < index.length_bytes / word_bytes; ++slot) {
+    const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, first_level).raw : 0;
+    fabric::store_word(index.base + slot * word_bytes, word);
   }
+  static_assert(offsetof(IndexRoot, directory) == 0);
+  for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
+    fabric::store_word(root + at, 0);
+  fabric::store_word(root, Directory{}.encode());
 }
 
 bool Table::parse_here(ItemView& item) {

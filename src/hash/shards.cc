@@ -64,7 +64,9 @@ coro::Task<Result<void>> Shards::describe(Info* into) {
     if (!directory) co_return std::unexpected(directory.error());
     into->index_slots += directory->rows() * table->candidates_ * (directory->growing ? 2 : 1);
     into->index_growing = into->index_growing || directory->growing;
-    into->index_bytes += attachment_.endpoint().length_bytes(table->place().slots);
+    const auto bytes = attachment_.endpoint().length_bytes(table->place().slots);
+    if (!bytes) co_return std::unexpected(bytes.error());
+    into->index_bytes += *bytes;
   }
   co_return Result<void>{};
 }

@@ -26,9 +26,8 @@ class Shards final : public memory::ReuseGuard {
       return unreached(key_hash);
     return table;
   }
-  // Of a store that has one shard.
-  [[nodiscard]] Table& only() { return *tables_.front(); }
-  [[nodiscard]] std::size_t count_of_shards() const { return tables_.size(); }
+  // Of a store that has one shard; null if it has more, or that one is not reached.
+  [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
   coro::Task<Result<Found>> get(Key key);
 

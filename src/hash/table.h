@@ -67,8 +67,9 @@ class Table final {
   ~Table() = default;
 
   static std::uint64_t initial_index_bytes(unsigned candidates);
-  // A new index: the directory in its `root`, and empty slots in `index` (initial_index_bytes).
-  static void initialize(std::byte* root, std::byte* index, unsigned candidates);
+  // A new index, whatever was there: its `root`, the directory last, and empty slots in `index`, which is
+  // initial_index_bytes long or longer.
+  static void initialize(std::byte* root, const fabric::Mapping& index, unsigned candidates);
 
   // ---- one key (reader.cc, writer.cc)
   coro::Task<Result<Found>> get(Key key);

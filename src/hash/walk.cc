@@ -61,7 +61,11 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
     if (!start) co_return std::unexpected(start.error());
     starts.push_back(*start);
   }
-  for (const auto& node : nodes) blocks.push_back(node.allocator->blocks());
+  for (const auto& node : nodes) {
+    const auto of_node = node.allocator->blocks();
+    if (!of_node) co_return std::unexpected(of_node.error());
+    blocks.push_back(*of_node);
+  }
   const auto is_later = [](const ItemRef& a, const ItemRef& b) {
     return std::pair(a.region, a.unit) > std::pair(b.region, b.unit);
   };

@@ -82,9 +82,9 @@ class Allocator {
   coro::Task<Result<void>> settle_blocks(std::uint16_t dead);
 
   // The node's blocks as they are now.
-  [[nodiscard]] BlockList blocks();
+  [[nodiscard]] Result<BlockList> blocks();
   // What counts against `max_bytes`: its data regions and the shards that are at home there.
-  [[nodiscard]] std::uint64_t bytes_used();
+  [[nodiscard]] Result<std::uint64_t> bytes_used();
   coro::Task<Result<LeaseWord>> lease_of(BlockNumber block);
 
   // What the items of a block say of themselves.

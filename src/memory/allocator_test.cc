@@ -44,12 +44,12 @@ TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
   store->advance(2 * expiry_ns);
   Process b(*store);
   ASSERT_TRUE(b.run(b.allocator->sweep_all()).has_value());
-  const auto blocks = b.allocator->blocks().size();
+  const auto blocks = b.allocator->blocks().value().size();
   // All of the block has rested: it is free again, for any class.
   EXPECT_EQ(b.lease_of(block_of(used)).state, BlockState::free);
   const ItemRef other = make_item(*store, b, 1000);
   EXPECT_EQ(block_of(other), block_of(used));
-  EXPECT_EQ(b.allocator->blocks().size(), blocks);
+  EXPECT_EQ(b.allocator->blocks().value().size(), blocks);
 }
 
 // Receive: a session ends with a block that it has begun to cut. Expect: the next one goes on where it ended.
@@ -157,9 +157,9 @@ TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {
   while (a.allocate(400'000).has_value()) {
   }
   store->set_free_bytes(10 * block_bytes);
-  const std::uint64_t blocks = a.allocator->blocks().size() + 10;
+  const std::uint64_t blocks = a.allocator->blocks().value().size() + 10;
   ASSERT_TRUE(store->attach()->extend(first_data_region, (1 + blocks) * block_bytes).has_value());
-  ASSERT_EQ(a.allocator->blocks().size(), blocks);
+  ASSERT_EQ(a.allocator->blocks().value().size(), blocks);
   const auto item = a.allocate(100'000);
   EXPECT_TRUE(item.has_value()) << item.error().message();
 }
@@ -310,7 +310,7 @@ TEST(Damage, AnyDescriptorsAreSurvived) {
     for (int i = 0; i < 3; ++i) make_item(*store, a, 400'000);
     make_item(*store, dead, 3 * block_bytes);
     store->kill(dead.session->client());
-    const BlockList blocks = a.allocator->blocks();
+    const BlockList blocks = a.allocator->blocks().value();
     for (const BlockNumber block : blocks) {
       // Some of the words make sense in part.
       std::uint64_t word = random.next();
@@ -450,7 +450,7 @@ TEST_P(Model, AllocationsNeverOverlapAndNothingIsLost) {
   }
   store->advance(2 * expiry_ns);
   for (int round = 0; round < 3; ++round) ASSERT_TRUE(last.run(last.allocator->sweep_all()).has_value());
-  const BlockList list = last.allocator->blocks();
+  const BlockList list = last.allocator->blocks().value();
   const std::size_t blocks = list.size();
   std::size_t kept = 0;
   for (const BlockNumber block : list) kept += last.lease_of(block).state == BlockState::free ? 0 : 1;

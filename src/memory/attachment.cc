@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/planted.h"
 #include "coro/scope.h"
 
 namespace loch::memory {
@@ -13,6 +14,7 @@ Attachment::Attachment(std::shared_ptr<StoreMemory> memory, const Placement& pla
     : memory_(std::move(memory)),
       placement_(placement),
       hosts_found_(memory_->fabric().hosts_found()),
+      is_of_cluster_(region_map().nodes.front().control != control_region),
       endpoint_(memory_->connect()) {}
 
 Result<std::unique_ptr<Attachment>> Attachment::open(std::shared_ptr<StoreMemory> memory,
@@ -82,6 +84,7 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
 bool Attachment::is_known_by_all(std::uint32_t node,
                                  const std::vector<std::vector<std::uint64_t>>& words) const {
   if (words[node].empty()) return false;
+  if (base::planted(base::Planted::dispute_ignored)) return true;
   for (std::uint32_t other = 0; other < words.size(); ++other) {
     if (other == node || region_map().nodes[other].is_gone) continue;
     const bool is_reached = !words[other].empty();
@@ -94,7 +97,7 @@ bool Attachment::is_known_by_all(std::uint32_t node,
 // Node `by` knows from now on which incarnation node `of` is of.
 coro::Task<Result<void>> Attachment::introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
                                                std::uint64_t known) {
-  if (known == is) co_return Result<void>{};
+  if (known == is || base::planted(base::Planted::dispute_ignored)) co_return Result<void>{};
   const fabric::Address at{region_map().nodes[by].control, incarnations_offset + of * sizeof(std::uint64_t)};
   const auto before = co_await endpoint_->compare_swap(at, 0, is);
   if (!before) co_return std::unexpected(before.error());
@@ -202,7 +205,7 @@ coro::Task<Result<ItemRef>> Attachment::allocate_on(std::size_t index, std::uint
 }
 
 coro::Task<Result<ItemRef>> Attachment::allocate(std::uint64_t bytes, std::uint32_t home) {
-  if (nodes_.size() == 1) [[likely]]
+  if (!is_of_cluster_) [[likely]]
     co_return co_await nodes_.front().allocator->allocate(bytes);
   const std::size_t first = place(home);
   auto item = co_await allocate_on(first, bytes);

@@ -52,7 +52,7 @@ class Attachment {
   [[nodiscard]] fabric::Endpoint& endpoint() { return *endpoint_; }
   [[nodiscard]] StoreMemory& memory() { return *memory_; }
   [[nodiscard]] const RegionMap& region_map() const { return memory_->region_map(); }
-  [[nodiscard]] bool is_of_cluster() const { return region_map().nodes.front().control != control_region; }
+  [[nodiscard]] bool is_of_cluster() const { return is_of_cluster_; }
 
   struct Node {
     std::unique_ptr<Session> session;
@@ -163,6 +163,7 @@ class Attachment {
   const std::shared_ptr<StoreMemory> memory_;
   const Placement placement_;
   const std::uint64_t hosts_found_;  // before it went to any
+  const bool is_of_cluster_;
   const std::shared_ptr<fabric::Endpoint> endpoint_;
   std::vector<Node> nodes_;
   std::vector<const Node*> by_number_;

@@ -18,12 +18,13 @@ constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_clas
 
 }  // namespace
 
-BlockList Allocator::blocks() {
+Result<BlockList> Allocator::blocks() {
   BlockList list;
   for (const fabric::RegionId region : session_.regions().data) {
-    const std::uint64_t length = endpoint_.length_bytes(region);
-    if (length == 0) break;
-    list.add(region, length);
+    const auto length = endpoint_.length_bytes(region);
+    if (!length) return std::unexpected(length.error());
+    if (*length == 0) break;
+    list.add(region, *length);
   }
   known_blocks_ = list;
   return list;
@@ -61,14 +62,15 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   // Another operation of this session may have leased one while this one waited.
   if (can_carve(size_class)) co_return true;
   const std::size_t before = known_blocks_.size();
-  const BlockList list = blocks();
-  const std::size_t count = list.size();
+  const auto list = blocks();
+  if (!list) co_return std::unexpected(list.error());
+  const std::size_t count = list->size();
   // Nothing was freed or added since a search found nothing: there is nothing to search.
   if (frees == frees_seen_ && count == blocks_seen_) co_return false;
   if (count > before && before != 0) next_block_ = before;
   for (std::size_t step = 0; step < count; ++step, ++next_block_) {
     if (next_block_ >= count) next_block_ = 0;
-    auto taken = co_await take_block(list[next_block_], size_class);
+    auto taken = co_await take_block((*list)[next_block_], size_class);
     if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
     if (!taken || *taken) co_return taken;
   }
@@ -142,16 +144,19 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
   co_return Result<void>{};
 }
 
-std::uint64_t Allocator::bytes_used() {
+Result<std::uint64_t> Allocator::bytes_used() {
   std::uint64_t bytes = 0;
-  const RegionMap& map = session_.memory().region_map();
-  for (const RegionMap::Shard& shard : map.shards) {
-    if (shard.home == session_.node()) bytes += endpoint_.length_bytes(shard.index);
+  for (const RegionMap::Shard& shard : session_.memory().region_map().shards) {
+    if (shard.home != session_.node()) continue;
+    const auto length = endpoint_.length_bytes(shard.index);
+    if (!length) return length;
+    bytes += *length;
   }
   for (const fabric::RegionId region : session_.regions().data) {
-    const std::uint64_t length = endpoint_.length_bytes(region);
-    if (length == 0) break;
-    bytes += length;
+    const auto length = endpoint_.length_bytes(region);
+    if (!length) return length;
+    if (*length == 0) break;
+    bytes += *length;
   }
   return bytes;
 }
@@ -161,10 +166,11 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   fabric::RegionId id = 0;
   std::uint64_t length_blocks = 0;
   for (const fabric::RegionId region : session_.regions().data) {
-    const std::uint64_t length = endpoint_.length_bytes(region);
-    if (length == 0 && id != 0) break;
+    const auto length = endpoint_.length_bytes(region);
+    if (!length) return std::unexpected(length.error());
+    if (*length == 0 && id != 0) break;
     id = region;
-    length_blocks = std::max<std::uint64_t>(length / block_bytes, 1);  // its descriptors
+    length_blocks = std::max<std::uint64_t>(*length / block_bytes, 1);  // its descriptors
   }
   if (length_blocks + blocks_wanted > blocks_in_region_max) {
     const auto next = std::ranges::upper_bound(session_.regions().data, id);
@@ -176,15 +182,16 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   std::uint64_t added = std::clamp(length_blocks / 8, std::uint64_t{1}, extension_blocks_max);
   added = std::min(std::max(added, blocks_wanted), blocks_in_region_max - length_blocks);
   const std::uint64_t limit = session_.geometry().max_bytes;
-  const std::uint64_t used = limit == 0 ? 0 : bytes_used();
-  if (limit != 0 && used + added * block_bytes > limit) {
+  const auto used = limit == 0 ? 0 : bytes_used();
+  if (!used) return std::unexpected(used.error());
+  if (limit != 0 && *used + added * block_bytes > limit) {
     added = blocks_wanted;
-    if (used + added * block_bytes > limit) {
+    if (*used + added * block_bytes > limit) {
       return fail(
           Errc::no_space, "extend",
           fmt::format("{} uses {} of the {} bytes that it was created for; remove items, or create it again "
                       "with a larger max_bytes",
-                      session_.memory().fabric().location(), used, limit));
+                      session_.memory().fabric().location(), *used, limit));
     }
   }
   session_.count(Counter::segments_added);
@@ -194,9 +201,8 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   }
   // Before anybody writes there: the kernel has nothing to copy, and nobody to wait for.
   const std::uint64_t added_from = length_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
-  if (extended)
-    session_.memory().fabric().prepare(id, added_from,
-                                       endpoint_.length_bytes(id) / block_bytes * block_bytes);
+  if (const auto length = endpoint_.length_bytes(id); extended && length)
+    session_.memory().fabric().prepare(id, added_from, *length / block_bytes * block_bytes);
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
 }
@@ -321,8 +327,9 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
     if (auto buried = co_await session_.bury(last); !buried)
       co_return std::unexpected(std::move(buried.error()));
   }
-  const BlockList list = blocks();
-  for (const BlockNumber block : list) {
+  const auto list = blocks();
+  if (!list) co_return std::unexpected(list.error());
+  for (const BlockNumber block : *list) {
     if (session_.refresh_due()) {
       if (auto fresh = co_await session_.refresh(); !fresh)
         co_return std::unexpected(std::move(fresh.error()));
@@ -342,9 +349,10 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
 }
 
 coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
-  const BlockList list = blocks();
+  const auto list = blocks();
+  if (!list) co_return std::unexpected(list.error());
   BlockNumber covered_until = 0;  // by a large item's head
-  for (const BlockNumber block : list) {
+  for (const BlockNumber block : *list) {
     auto read = co_await lease_of(block);
     if (!read) co_return std::unexpected(std::move(read.error()));
     const LeaseWord word = *read;
@@ -408,10 +416,11 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
     if (auto freed = co_await free_own_large(); !freed) co_return std::unexpected(std::move(freed.error()));
-    const BlockList list = blocks();
+    const auto list = blocks();
+    if (!list) co_return std::unexpected(list.error());
     BlockNumber run = 0;
     BlockNumber before = 0;
-    for (const BlockNumber block : list) {
+    for (const BlockNumber block : *list) {
       auto word = co_await lease_of(block);
       if (!word) co_return std::unexpected(std::move(word.error()));
       if (std::exchange(before, block) + 1 != block) run = 0;

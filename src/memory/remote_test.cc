@@ -62,9 +62,9 @@ TEST_F(Remote, HoldsWhatItMayHaveSeenUntilItRefreshes) {
   refresh(far);
   pass(2 * expiry_ns);
   // Its note was dropped; it is found when another block is needed.
-  const auto blocks = near.allocator->blocks().size();
+  const auto blocks = near.allocator->blocks().value().size();
   while (near.allocate(100).value() != item)
-    ASSERT_LE(near.allocator->blocks().size(), blocks + 2) << "the item never came back";
+    ASSERT_LE(near.allocator->blocks().value().size(), blocks + 2) << "the item never came back";
 }
 
 TEST_F(Remote, AnOperationThatGoesOnHoldsOnThroughARefresh) {
@@ -178,12 +178,12 @@ coro::Task<bool> allocate_at_once(Process* process, std::size_t count, std::uint
 TEST_F(Remote, OperationsThatRunOutOfMemoryTogetherAddItOnce) {
   Process far(elsewhere(*store_));
   ASSERT_TRUE(far.run(allocate_at_once(&far, 64, 100)));
-  EXPECT_LE(far.allocator->blocks().size(), 2U);
+  EXPECT_LE(far.allocator->blocks().value().size(), 2U);
   // Of items that take whole blocks, no more are added than are wanted, but for what one extension is rounded
   // to.
-  const std::size_t before = far.allocator->blocks().size();
+  const std::size_t before = far.allocator->blocks().value().size();
   ASSERT_TRUE(far.run(allocate_at_once(&far, 16, 2 * block_bytes)));
-  EXPECT_LE(far.allocator->blocks().size(), before + 16 * 3 + 16);
+  EXPECT_LE(far.allocator->blocks().value().size(), before + 16 * 3 + 16);
 }
 
 // However many steps an operation has: it asks before each whether to refresh.

@@ -31,9 +31,9 @@ int tries_until(Process& process, ItemRef wanted, std::uint64_t bytes, int tries
 void expect_back(MemoryStore& store, Process& process, ItemRef item) {
   ASSERT_TRUE(process.run(process.allocator->sweep_all()).has_value());
   store.advance(expiry_ns);
-  const auto blocks = process.allocator->blocks().size();
+  const auto blocks = process.allocator->blocks().value().size();
   while (tries_until(process, item, 100, 1) == 0) {
-    ASSERT_LE(process.allocator->blocks().size(), blocks + 2) << "the item never came back";
+    ASSERT_LE(process.allocator->blocks().value().size(), blocks + 2) << "the item never came back";
   }
 }
 

@@ -35,6 +35,8 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
     return std::unexpected(std::move(memory.error()));
   const std::shared_ptr<Kept> kept(
       new Kept{.fabric = std::move(*attached), .region = map.nodes.front().control});
+  // Before anybody goes by it: in a new store it has not begun.
+  kept->control.raise_latest(kept->endpoint.now());
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;

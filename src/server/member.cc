@@ -56,9 +56,11 @@ Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, cons
   if (word != 0 && !(is_elsewhere && is_later)) return endpoint.run(hash::Handover::open(&endpoint, place));
   const std::uint64_t bytes = hash::Table::initial_index_bytes(candidates);
   if (auto extended = fabric.extend(place.slots, bytes); !extended) return extended;
-  std::byte* slots = endpoint.mapped(place.slot(0), bytes);
+  const auto length = endpoint.length_bytes(place.slots);
+  if (!length) return std::unexpected(length.error());
+  std::byte* slots = endpoint.mapped(place.slot(0), *length);
   if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
-  hash::Table::initialize(root, slots, candidates);
+  hash::Table::initialize(root, {slots, *length}, candidates);
   return {};
 }
 
@@ -140,7 +142,7 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
     // No part that this host has had before was made at the same time.
     StoreMemory::initialize_node(made[0].base, geometry, node, base::system_seed() | 1);
     for (std::size_t i = 0; i < shards.size(); ++i)
-      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i].base, geometry.candidates);
+      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i], geometry.candidates);
   };
   const auto created = fabric::create("shm://" + store.name, options_.here, plan);
   if (!created && created.error().code != Errc::exists) return std::unexpected(created.error());
@@ -153,7 +155,7 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
   fabric::Endpoint endpoint(*here, (*here)->connect());
   const RegionMap regions = RegionMap::of_cluster(map);
   const fabric::RegionId control = regions.nodes[node].control;
-  if (endpoint.length_bytes(control) < memory::control_bytes) {
+  if (endpoint.length_bytes(control).value_or(0) < memory::control_bytes) {
     return fail(
         Errc::incompatible, "cluster",
         fmt::format("{} is a part of another place in the cluster, or of none; remove it, and start anew: "

@@ -114,7 +114,7 @@ void Neighbours::look(Watch& watch) {
 // Whether a slot here names what is on another node; of one where nothing new comes to be.
 bool Neighbours::names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node) {
   for (const auto& shard : shards_here(now)) {
-    const std::uint64_t bytes = endpoint.length_bytes(shard.index);
+    const std::uint64_t bytes = endpoint.length_bytes(shard.index).value_or(0);
     const std::byte* slots = endpoint.mapped({shard.index, 0}, bytes);
     for (std::uint64_t at = 0; slots != nullptr && at < bytes; at += sizeof(std::uint64_t)) {
       const hash::SlotWord word{fabric::load_word(slots + at)};
@@ -162,7 +162,9 @@ Result<void> Neighbours::forget(const std::string& store, const Member::State& n
   fabric::Endpoint& endpoint = (*session)->endpoint();
   std::uint64_t slots = 0;
   for (const auto& shard : shards_here(now)) {
-    if (endpoint.length_bytes(shard.index) == 0) continue;  // one that is to come
+    const auto length = endpoint.length_bytes(shard.index);
+    if (!length) return std::unexpected(length.error());
+    if (*length == 0) continue;  // one that is to come
     const auto place = hash::IndexPlace::of(shard, all.nodes[*now.node]);
     const auto forgotten = endpoint.run(hash::forget_items(session->get(), place, &all.nodes[node].data));
     if (!forgotten) return std::unexpected(forgotten.error());

@@ -246,6 +246,30 @@ TEST_F(RebalancerTest, HostsJoinAndLeaveWhileClientsWork) {
 
 // Receive: a host that is stopped while it gives its shards away, again and again. Expect: it goes on where
 // it was.
+// Receive: the only shard of the index is on a host that is down, and then a client puts items where no new
+// ones are to come. Expect: errors, and nothing there.
+TEST_F(RebalancerTest, AClientThatReachesOneHostAlone) {
+  begin(2, 1);
+  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
+  ASSERT_EQ(shards_of("a"), 1);
+  nodes_[0]->stop();
+  auto store = open(1);
+  ASSERT_TRUE(store.has_value()) << store.error().message();
+  const auto got = store->get("key");
+  ASSERT_FALSE(got.has_value());
+  EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  ASSERT_TRUE(comes_true([&] { return store->put("key", "value").has_value(); }));
+  nodes_[1]->stop();
+  // A host that can not give away its items as long as another one is down.
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] {
+    const auto put = store->put("key", "value");
+    return !put && put.error().code == Errc::no_space;
+  }));
+  EXPECT_TRUE(store->get("key").has_value());
+}
+
 // Receive: a client does nothing while a host leaves, and comes back when nobody is left who knows that one.
 // Expect: it finds the store.
 TEST_F(RebalancerTest, AClientThatWasIdleWhileAHostLeft) {

@@ -30,6 +30,7 @@ struct Flight {
   base::Nanos deadline = 0;
   std::size_t under_way = 0;  // pieces that have not taken effect
   bool answered = true;       // a reply will come
+  bool broken = false;        // some of it goes to a node that was taken down
   bool expires = false;       // its end at the deadline is among the events
   bool landed = false;
 };
@@ -40,6 +41,9 @@ class SimPort final : public fake::MemoryPort {
       : MemoryPort(fabric), fabric_(fabric), simulation_(fabric.sim().simulation()) {
     const std::scoped_lock lock(simulation_.guard());
     fabric_.ports_.push_back(this);
+    const auto& lines = fabric_.sim().lines_;
+    for (std::size_t node = 0; node < lines.size(); ++node)
+      began_in_[node] = lines[node].is_down ? not_reached : lines[node].number;
   }
   ~SimPort() override {
     const std::scoped_lock lock(simulation_.guard());
@@ -47,10 +51,23 @@ class SimPort final : public fake::MemoryPort {
     std::erase(fabric_.ports_, this);
   }
 
+  Result<bool> claim_presence(std::uint32_t client) override {
+    constexpr unsigned number_bits = 16;  // the rest is the node
+    if (way_to(client >> number_bits) != Way::whole) return unreached();
+    return MemoryPort::claim_presence(client);
+  }
+
   Result<Mapping> map(RegionId region) override {
+    if (way_to(region) == Way::none) return unreached();
+    if (way_to(region) == Way::broken) return Mapping{nullptr, known_lengths_[region]};
     auto mapping = fabric_.map(region);
     if (mapping && (fabric_.remote() || region != mapped_region)) mapping->base = nullptr;
+    if (mapping) known_lengths_[region] = mapping->length_bytes;
     return mapping;
+  }
+  Result<std::uint64_t> length_bytes(RegionId region) override {
+    if (way_to(region) != Way::whole) return unreached();
+    return MemoryPort::length_bytes(region);
   }
 
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
@@ -69,6 +86,9 @@ class SimPort final : public fake::MemoryPort {
     flights_.push_back(flight);
     for (Operation& operation : batch) {
       ++sim.operations_;
+      operation.unreachable = way_to(operation.at.region) == Way::none;
+      flight->broken = flight->broken || way_to(operation.at.region) == Way::broken;
+      if (way_to(operation.at.region) != Way::whole) continue;
       // What is not answered may have been lost on its way there, too.
       if (!flight->answered && random.below(2) == 0) continue;
       start(flight, operation);
@@ -101,6 +121,13 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
+  [[nodiscard]] bool has_broken_way() const {
+    for (std::uint32_t node = 0; node < began_in_.size(); ++node) {
+      if (way_to(node) == Way::broken) return true;
+    }
+    return false;
+  }
+
   void fence() {
     for (const auto& flight : flights_) flight->landed = true;
   }
@@ -114,6 +141,15 @@ class SimPort final : public fake::MemoryPort {
 
  private:
   static Result<void> severed() { return fail(Errc::unavailable, "fabric", "cut off for good"); }
+  static std::unexpected<Error> unreached() { return fail(Errc::unavailable, "fabric", "a node is down"); }
+
+  enum class Way : std::uint8_t { whole, broken, none };
+  [[nodiscard]] Way way_to(std::uint32_t node) const {
+    if (began_in_[node] == not_reached) return Way::none;
+    return began_in_[node] == fabric_.sim().lines_[node].number ? Way::whole : Way::broken;
+  }
+  [[nodiscard]] Way way_to(RegionId region) const { return way_to(fabric_.sim().node_of(region)); }
+  static constexpr std::uint64_t not_reached = 0;
 
   static constexpr RegionId mapped_region = 0;  // the store's control region
 
@@ -159,6 +195,7 @@ class SimPort final : public fake::MemoryPort {
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
       return expire(flight);
+    if (way_to(operation.at.region) != Way::whole) return end_piece(flight);
     if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
     std::byte* at = place_of(operation);
     operation.bad_address = at == nullptr;
@@ -198,12 +235,14 @@ class SimPort final : public fake::MemoryPort {
     }
     const base::Nanos gap = 1 + random.below(sim.network.delay_min_ns + 1);
     sim.busy_[at] = simulation_.now() + gap;
-    // It happens also if nobody waits for it any more: it has begun.
-    simulation_.after(gap, [this, &sim, flight, &operation, at, desired] {
-      store_word(at, desired);
-      sim.busy_.erase(at);
-      if (!flight->landed) finish(flight, operation);
-    });
+    // It happens also if nobody waits for it any more: it has begun. But not if the node is gone.
+    const std::uint32_t node = sim.node_of(operation.at.region);
+    simulation_.after(gap,
+                      [this, &sim, flight, &operation, at, desired, node, line = sim.lines_[node].number] {
+                        if (sim.lines_[node].number == line) store_word(at, desired);
+                        sim.busy_.erase(at);
+                        if (!flight->landed) finish(flight, operation);
+                      });
   }
 
   // A piece has taken effect.
@@ -214,6 +253,10 @@ class SimPort final : public fake::MemoryPort {
     simulation_.note(is_word ? load_word(operation.local) : operation.result);
     simulation_.note((std::uint64_t{fabric_.process()} << 48) + simulation_.now());
     if (sim.on_effect) sim.on_effect(fabric_.process(), operation);
+    end_piece(flight);
+  }
+
+  void end_piece(const std::shared_ptr<Flight>& flight) {
     if (--flight->under_way == 0 && flight->answered) reply(flight);
   }
 
@@ -226,7 +269,11 @@ class SimPort final : public fake::MemoryPort {
         return fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::back);
       });
       if (lost) return expire(flight);
-      land(flight, {});
+      const bool broken =
+          flight->broken || std::ranges::any_of(flight->batch, [this](const Operation& operation) {
+            return way_to(operation.at.region) == Way::broken;
+          });
+      land(flight, broken ? unreached() : Result<void>{});
     });
   }
 
@@ -248,6 +295,8 @@ class SimPort final : public fake::MemoryPort {
 
   SimFabric& fabric_;
   Simulation& simulation_;
+  std::array<std::uint64_t, node_count_max> began_in_{};  // which line to each node
+  std::array<std::uint64_t, region_count_max> known_lengths_{};
   std::vector<std::shared_ptr<Flight>> flights_;
   std::deque<std::pair<Completion*, Result<void>>> landed_;
 };
@@ -268,7 +317,26 @@ bool SimStore::is_cut(std::uint32_t process, RegionId region, bool Cut::* way) c
   });
 }
 
+bool SimStore::is_cut_off(std::uint32_t node) const {
+  return std::ranges::any_of(cuts_, [node](const auto& numbered) {
+    const Cut& cut = numbered.second;
+    return cut.process == Cut::every && (cut.node == Cut::every || cut.node == node);
+  });
+}
+
+void SimStore::take_down(std::uint32_t node) {
+  ++lines_[node].number;
+  lines_[node].is_down = true;
+}
+
+void SimStore::bring_up(std::uint32_t node) {
+  lines_[node].is_down = false;
+  ++hosts_found_;
+}
+
 std::unique_ptr<Port> SimFabric::connect() { return std::make_unique<SimPort>(*this); }
+
+bool SimFabric::has_broken_way() const { return std::ranges::any_of(ports_, &SimPort::has_broken_way); }
 
 void SimFabric::deliver() {
   for (SimPort* port : ports_) port->deliver();

@@ -6,10 +6,13 @@
 // back in time ends as timed_out, and may or may not have happened; after its end nothing of it happens any
 // more.
 //
-// Regions are on several nodes. A process on the store's host has the control region mapped, as whoever has
-// the store's files; the other regions, and everything for a remote process, are reached by posting alone.
+// Regions are on several nodes, which may be taken down: the ways of all processes to it are broken for good
+// then, and those that begin meanwhile do not reach it. A process on the store's host has the control region
+// mapped, as whoever has the store's files; the other regions, and everything for a remote process, are
+// reached by posting alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/cluster_map.h"
 #include "fabric/sim/simulation.h"
 #include "fabric/testing/memory_store.h"
 
@@ -58,6 +62,15 @@ class SimStore {
   std::uint64_t cut(Cut cut);
   void mend(std::uint64_t number) { cuts_.erase(number); }
   void mend_all() { cuts_.clear(); }
+  // Whether nobody at all gets to a node now, and back.
+  [[nodiscard]] bool is_cut_off(std::uint32_t node) const;
+
+  // What goes to the node by any way that there is does not happen any more.
+  void take_down(std::uint32_t node);
+  void bring_up(std::uint32_t node);
+  [[nodiscard]] bool is_down(std::uint32_t node) const { return lines_[node].is_down; }
+  // How often a node was brought up.
+  [[nodiscard]] std::uint64_t hosts_found() const { return hosts_found_; }
 
   // Which node a region is on; all are on one unless told.
   std::function<std::uint32_t(RegionId)> node_of = [](RegionId) { return 0U; };
@@ -69,6 +82,13 @@ class SimStore {
   friend class SimPort;
   [[nodiscard]] bool is_cut(std::uint32_t process, RegionId region, bool Cut::* way) const;
 
+  // What the ways to a node began in; they end with it.
+  struct Line {
+    std::uint64_t number = 1;
+    bool is_down = false;
+  };
+  std::array<Line, node_count_max> lines_{};
+  std::uint64_t hosts_found_ = 0;
   std::shared_ptr<Simulation> simulation_;
   std::shared_ptr<fake::MemoryStore> memory_;
   std::map<std::uint64_t, Cut> cuts_;
@@ -91,6 +111,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
 
   std::unique_ptr<Port> connect() override;
   [[nodiscard]] Atomics atomics() const override { return Atomics::device; }
+  [[nodiscard]] std::uint64_t hosts_found() const override { return sim_->hosts_found(); }
   [[nodiscard]] base::Clock clock() const override {
     return remote() ? clock_.clock() : sim_->simulation().clock();
   }
@@ -103,6 +124,9 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
   [[nodiscard]] bool remote() const { return place_ == Place::remote; }
+
+  // Whether something that a port of this process could reach was taken down since.
+  [[nodiscard]] bool has_broken_way() const;
 
   // Tells the owners of what has completed, as a poll does that does not wait.
   void deliver();

@@ -53,6 +53,21 @@ void MemoryStore::kill(std::uint32_t client) {
   holders_.erase(client);
 }
 
+void MemoryStore::renew(RegionId id, std::uint64_t length_bytes) {
+  const std::scoped_lock lock(mutex_);
+  Region& region = regions_[id];
+  reserve(region);
+  const std::uint64_t before = region.length_bytes.exchange(length_bytes);
+  LOCH_CHECK(before == 0 || ::madvise(region.base, before, MADV_DONTNEED) == 0);
+  const std::uint64_t free = free_bytes_ + before;
+  free_bytes_ = free - std::min(free, length_bytes);
+}
+
+void MemoryStore::let_go(std::uint32_t first, std::uint32_t end) {
+  const std::scoped_lock lock(mutex_);
+  holders_.erase(holders_.lower_bound(first), holders_.lower_bound(end));
+}
+
 Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
   const std::scoped_lock lock(mutex_);
   Region& region = regions_[id];
@@ -63,15 +78,18 @@ Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
                 fmt::format("region {}: {} bytes wanted, {} are free", id, length_bytes - before,
                             free_bytes_.load()));
   }
-  if (region.base == nullptr) {
-    void* mapped = ::mmap(nullptr, limits_.region_bytes, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    LOCH_CHECK(mapped != MAP_FAILED);
-    region.base = static_cast<std::byte*>(mapped);
-  }
+  reserve(region);
   free_bytes_ -= length_bytes - before;
   region.length_bytes = length_bytes;
   return {};
+}
+
+void MemoryStore::reserve(Region& region) const {
+  if (region.base != nullptr) return;
+  void* mapped = ::mmap(nullptr, limits_.region_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LOCH_CHECK(mapped != MAP_FAILED);
+  region.base = static_cast<std::byte*>(mapped);
 }
 
 MemoryFabric::~MemoryFabric() { release_all_presence(); }

@@ -41,6 +41,10 @@ class MemoryStore : public std::enable_shared_from_this<MemoryStore> {
   [[nodiscard]] base::Nanos now() const { return time_ns_.load(std::memory_order_relaxed); }
   void advance(base::Nanos by_ns) { time_ns_.fetch_add(by_ns, std::memory_order_relaxed); }
   void set_free_bytes(std::uint64_t bytes) { free_bytes_ = bytes; }
+  // What was in a region is lost: it is new, and so long, also if so much is not free.
+  void renew(RegionId id, std::uint64_t length_bytes);
+  // Nobody holds a client number of [first, end) any more.
+  void let_go(std::uint32_t first, std::uint32_t end);
 
   // For looking at the store, and for damaging it.
   [[nodiscard]] std::byte* at(Address address) const {
@@ -59,6 +63,7 @@ class MemoryStore : public std::enable_shared_from_this<MemoryStore> {
 
   explicit MemoryStore(Limits limits) : limits_(limits), free_bytes_(limits.free_bytes) {}
   Result<void> extend(RegionId id, std::uint64_t length_bytes);
+  void reserve(Region& region) const;
 
   const Limits limits_;
   std::mutex mutex_;

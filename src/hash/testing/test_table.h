@@ -30,8 +30,7 @@ inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.has
        .fill =
            [&](std::span<const fabric::Mapping> regions) {
              memory::StoreMemory::initialize_control(regions[0].base, geometry);
-             Table::initialize(regions[0].base + memory::index_root_offset, regions[1].base,
-                               geometry.candidates);
+             Table::initialize(regions[0].base + memory::index_root_offset, regions[1], geometry.candidates);
            }},
       limits);
 }
@@ -110,7 +109,7 @@ class Client {
   // Of the first node, and of the first shard.
   [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }
   [[nodiscard]] memory::Allocator& allocator() { return *attachment_->nodes().front().allocator; }
-  [[nodiscard]] Table& table() { return shards_->only(); }
+  [[nodiscard]] Table& table() { return *shards_->only(); }
   [[nodiscard]] Shards& shards() { return *shards_; }
   // Of a key's shard.
   [[nodiscard]] Table& table(std::string_view k) { return **shards_->table_of(key_of(k).hash); }

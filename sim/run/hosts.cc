@@ -1,0 +1,267 @@
+#include "sim/run/hosts.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fmt/format.h>
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#include "hash/forget.h"
+#include "hash/index.h"
+#include "memory/session.h"
+
+namespace loch::sim {
+namespace {
+
+using base::microsecond_ns;
+using base::millisecond_ns;
+using base::second_ns;
+using fabric::ClusterMap;
+using memory::RegionMap;
+
+constexpr unsigned number_bits = 16;  // of a client number; the rest is the node
+
+// The way of a host's own process to its memory: all is mapped, and nobody else is there.
+class OwnFabric final : public fabric::fake::MemoryFabric {
+ public:
+  OwnFabric(std::shared_ptr<fabric::fake::MemoryStore> store, std::uint32_t node, base::Nanos now)
+      : MemoryFabric(std::move(store)), node_(node), now_(now) {}
+  std::unique_ptr<fabric::Port> connect() override;
+  [[nodiscard]] base::Clock clock() const override { return base::Clock(&now_); }
+  [[nodiscard]] std::uint32_t number_of(std::uint32_t client) const { return node_ << number_bits | client; }
+
+ private:
+  const std::uint32_t node_;
+  const std::atomic<base::Nanos> now_;
+};
+
+class OwnPort final : public fabric::Port {
+ public:
+  explicit OwnPort(OwnFabric& fabric) : fabric_(fabric) {}
+  Result<fabric::Mapping> map(fabric::RegionId region) override { return fabric_.map(region); }
+  Result<std::uint64_t> length_bytes(fabric::RegionId region) override {
+    return fabric_.store().length_bytes(region);
+  }
+  void post(std::span<fabric::Operation> /*batch*/, base::Nanos /*deadline*/,
+            fabric::Completion& /*done*/) override {
+    LOCH_CHECK(false);  // all is mapped
+  }
+  void poll(base::Nanos /*wait_ns*/) override {}
+  Result<bool> claim_presence(std::uint32_t client) override {
+    return fabric_.claim_presence(fabric_.number_of(client));
+  }
+  void release_presence(std::uint32_t client) override {
+    fabric_.release_presence(fabric_.number_of(client));
+  }
+  [[nodiscard]] bool present(std::uint32_t client) override {
+    return fabric_.present(fabric_.number_of(client));
+  }
+
+ private:
+  OwnFabric& fabric_;
+};
+
+std::unique_ptr<fabric::Port> OwnFabric::connect() { return std::make_unique<OwnPort>(*this); }
+
+constexpr std::uint64_t incarnation_offset(std::uint32_t node) {
+  return memory::incarnations_offset + node * sizeof(std::uint64_t);
+}
+
+// The key of an item whose bytes these are from `offset` on; empty if it has none.
+std::string key_of(const std::vector<std::byte>& region, std::uint64_t offset) {
+  memory::ItemHeader header;
+  if (offset + sizeof header > region.size()) return {};
+  std::memcpy(&header, region.data() + offset, sizeof header);
+  if (offset + sizeof header + header.key_bytes > region.size()) return {};
+  return {reinterpret_cast<const char*>(region.data()) + offset + sizeof header, header.key_bytes};
+}
+
+}  // namespace
+
+Hosts::Hosts(Scene& scene, const Subject& subject, std::function<void(std::uint32_t node)> end_sessions)
+    : scene_(scene),
+      subject_(subject),
+      end_sessions_(std::move(end_sessions)),
+      first_map_(scene.region_map()),
+      incarnations_(first_map_.nodes.size()) {
+  // Those of a cluster were started at other times.
+  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node)
+    ahead_ns_.push_back(node * 100 * second_ns);
+}
+
+void Hosts::tell_time(std::uint32_t node) {
+  std::byte* latest = scene_.store->memory().at({first_map_.nodes[node].control, memory::latest_offset});
+  const base::Nanos time = simulation().clock().now() + ahead_ns_[node];
+  if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
+}
+
+void Hosts::keep_time() {
+  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node) {
+    const bool is_lost = scene_.store->memory().length_bytes(first_map_.nodes[node].control) == 0;
+    if (!is_lost) tell_time(node);
+  }
+  simulation().after(scene_.setup.keeper_ns, [this] { keep_time(); });
+}
+
+std::uint64_t Hosts::word(std::uint32_t by, std::uint64_t offset) const {
+  return fabric::load_word(scene_.store->memory().at({fabric::control_region_of(by), offset}));
+}
+
+bool Hosts::answers(std::uint32_t node) const {
+  return !scene_.store->is_down(node) && !scene_.store->is_cut_off(node);
+}
+
+// At home there, or on their way there.
+std::vector<RegionMap::Shard> Hosts::shards_on(std::uint32_t node) const {
+  std::vector<RegionMap::Shard> shards;
+  for (std::uint32_t shard = 0; shard < scene_.cluster.shards.size(); ++shard) {
+    const ClusterMap::Shard& each = scene_.cluster.shards[shard];
+    for (const auto& place : {std::optional(each.home), each.next}) {
+      if (place && place->node == node) shards.push_back(RegionMap::shard_at(shard, *place));
+    }
+  }
+  return shards;
+}
+
+void Hosts::lose_memory(std::uint32_t node, base::Nanos away_ns) {
+  fabric::sim::SimStore& store = *scene_.store;
+  if (store.is_down(node)) return;
+  ++scene_.memories_lost;
+  store.take_down(node);
+  store.memory().let_go(node << number_bits, (node + 1) << number_bits);
+  note_lost_shards(node);
+  Lost& lost = lost_[{node, word(node, incarnation_offset(node))}];
+  lost.at_ns = scene_.now();
+  for (std::size_t i = 0; i < fabric::region_count_max; ++i) {
+    const auto region = static_cast<fabric::RegionId>(i);
+    const std::uint64_t bytes = store.memory().length_bytes(region);
+    if (bytes == 0 || store.node_of(region) != node) continue;
+    if (region < memory::data_regions_end) {
+      const std::byte* begin = store.memory().at({region, 0});
+      lost.data[region].assign(begin, begin + bytes);
+    }
+    store.memory().renew(region, 0);
+  }
+  simulation().after(away_ns, [this, node] { come_back(node); });
+  if (!std::exchange(looks_around_, true)) look_around();
+}
+
+void Hosts::come_back(std::uint32_t node) {
+  if (!scene_.store->is_down(node) ||
+      scene_.store->memory().length_bytes(fabric::control_region_of(node)) != 0)
+    return;
+  subject_.make_node(scene_, node, ++incarnations_);
+  // Its clock has begun anew.
+  ahead_ns_[node] = simulation().random().below(200 * second_ns);
+  tell_time(node);
+  scene_.store->bring_up(node);
+}
+
+void Hosts::return_all() {
+  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node) come_back(node);
+}
+
+bool Hosts::is_mistaken(std::uint32_t by, std::uint32_t of) const {
+  const std::uint64_t known = word(by, incarnation_offset(of));
+  return known != 0 && known != word(of, incarnation_offset(of));
+}
+
+bool Hosts::are_settled() const {
+  for (std::uint32_t by = 0; by < first_map_.nodes.size(); ++by) {
+    if (scene_.store->is_down(by)) return false;
+    for (std::uint32_t of = 0; of < first_map_.nodes.size(); ++of) {
+      if (by != of && is_mistaken(by, of)) return false;
+    }
+  }
+  return true;
+}
+
+// Each host looks at all others.
+void Hosts::look_around() {
+  const auto nodes = static_cast<std::uint32_t>(first_map_.nodes.size());
+  for (std::uint32_t by = 0; by < nodes; ++by) {
+    for (std::uint32_t of = 0; of < nodes; ++of) {
+      if (by != of && answers(by) && answers(of) && is_mistaken(by, of)) forget(by, of);
+    }
+  }
+  constexpr base::Nanos look_every_max_ns = 200 * millisecond_ns;
+  simulation().after(millisecond_ns + simulation().random().below(look_every_max_ns),
+                     [this] { look_around(); });
+}
+
+void Hosts::forget(std::uint32_t by, std::uint32_t of) {
+  scene_.store->take_down(by);
+  end_sessions_(by);
+  const std::uint64_t incarnation = word(of, incarnation_offset(of));
+  // Once all sessions have ended (SimFabric::fence).
+  const base::Nanos takes_ns = 10 * microsecond_ns + simulation().random().below(20 * millisecond_ns);
+  simulation().after(takes_ns, [this, by, of, incarnation] {
+    std::byte* known = scene_.store->memory().at({fabric::control_region_of(by), incarnation_offset(of)});
+    if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {
+      for (const RegionMap::Shard& shard : shards_on(by)) note_lost_items(shard, lost->second);
+    }
+    forget_items(by, first_map_.nodes[of]);
+    fabric::store_word(known, incarnation);
+    scene_.store->bring_up(by);
+  });
+}
+
+void Hosts::forget_items(std::uint32_t by, const RegionMap::Node& of) {
+  const base::Nanos now = simulation().clock().now() + ahead_ns_[by];
+  const auto own = std::make_shared<OwnFabric>(scene_.store->shared_memory(), by, now);
+  const auto memory = memory::StoreMemory::attach(own, {.nodes = {first_map_.nodes[by]}, .shards = {}});
+  LOCH_CHECK(memory.has_value());
+  const auto session = memory::Session::open(*memory);
+  if (!session) return scene_.fail_with("a host can not forget: " + session.error().message());
+  for (const RegionMap::Shard& shard : shards_on(by)) {
+    if (scene_.store->memory().length_bytes(shard.index) == 0) continue;
+    const auto place = hash::IndexPlace::of(shard, first_map_.nodes[by]);
+    const auto forgotten = (*session)->endpoint().run(hash::forget_items(session->get(), place, &of.data));
+    if (!forgotten) return scene_.fail_with("a host can not forget: " + forgotten.error().message());
+  }
+}
+
+// ---- what is lost
+
+bool Hosts::moves(const RegionMap::Shard& shard) const {
+  return std::ranges::any_of(scene_.cluster.shards, [&](const ClusterMap::Shard& each) {
+    return each.next && (each.home.index == shard.index || each.next->index == shard.index);
+  });
+}
+
+void Hosts::note_lost(const std::string& key, base::Nanos since, bool certainly) {
+  scene_.recorder.lose(key, since, certainly ? scene_.now() : never_ns);
+  scene_.lost.insert(key);
+  if (scene_.say) scene_.say(key, fmt::format("lost{}", certainly ? "" : ", perhaps"));
+}
+
+// What is on its way is lost with either of its places, or not.
+void Hosts::note_lost_shards(std::uint32_t node) {
+  for (const auto* keys : {&scene_.keys, &scene_.kept}) {
+    for (const std::string& key : *keys) {
+      const ClusterMap::Shard& shard = scene_.cluster.shards[subject_.shard_of(scene_, key)];
+      const bool comes_here = shard.next && shard.next->node == node;
+      if (shard.home.node == node || comes_here) note_lost(key, scene_.now(), !shard.next);
+    }
+  }
+}
+
+// What the slots of a shard name of a memory that is lost, when they are about to be emptied. A committed
+// word's key is certainly gone then.
+void Hosts::note_lost_items(const RegionMap::Shard& shard, const Lost& lost) {
+  const auto& memory = scene_.store->memory();
+  const std::uint64_t bytes = memory.length_bytes(shard.index);
+  for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+    const hash::SlotWord word{fabric::load_word(memory.at({shard.index, at}))};
+    if (!word.names_item()) continue;
+    const auto region = lost.data.find(word.item().region);
+    if (region == lost.data.end()) continue;
+    const std::string key = key_of(region->second, word.item().address().offset_bytes);
+    const bool is_known = std::ranges::count(scene_.keys, key) + std::ranges::count(scene_.kept, key) != 0;
+    if (is_known) note_lost(key, lost.at_ns, word.is(hash::SlotType::committed) && !moves(shard));
+  }
+}
+
+}  // namespace loch::sim

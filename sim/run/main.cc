@@ -22,6 +22,7 @@
 #include "base/planted.h"
 #include "base/random.h"
 #include "sim/run/run.h"
+#include "sim/run/teeth.h"
 
 namespace loch::sim {
 namespace {
@@ -140,6 +141,7 @@ int Campaign::run() {
     return 0;
   }
   if (!failure_) {
+    if (!options_.planted.empty()) fmt::print("No run found {}.\n", options_.planted);
     for (const char* point : base::fault_points()) {
       if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
     }
@@ -182,7 +184,9 @@ int main_of(int argc, char** argv) {
   app.add_option("--minutes", options.minutes, "run for so long");
   app.add_option("--jobs", options.jobs, "how many runs beside each other");
   app.add_option("--planted", options.planted,
-                 fmt::format("break a rule on purpose: one of {}", fmt::join(planted, ", ")));
+                 fmt::format("break a rule on purpose, by the workload and in the runs that find it unless "
+                             "others are told: one of {}",
+                             fmt::join(planted, ", ")));
   app.add_flag("--json", options.json, "tell the rate alone, as JSON, unless a run fails");
   app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric");
   CLI11_PARSE(app, argc, argv);
@@ -198,6 +202,13 @@ int main_of(int argc, char** argv) {
       return 2;
     }
     base::plant(found->fault);
+    const auto tooth = std::ranges::find(all_teeth, found->fault, &Tooth::fault);
+    if (app.count("--workload") == 0) options.workload = tooth->workload;
+    // A fixed set, so that it is found.
+    if (!seed && app.count("--from") + app.count("--seeds") + app.count("--minutes") == 0) {
+      options.seeds = tooth->seeds;
+      return Campaign(options).run();
+    }
   }
   if (seed) {
     options.first = *seed;

@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/planted.h"
 #include "base/random.h"
+#include "sim/run/teeth.h"
 
 namespace loch::sim {
 namespace {
@@ -104,18 +105,6 @@ TEST(Determinism, NothingElseDecides) {
 
 // ---- teeth
 
-struct Tooth {
-  base::Planted fault;
-  std::string_view workload;
-  std::uint64_t seeds;  // within which it is found; docs/simulation.md has what it took
-};
-
-std::string_view name_of(const Tooth& tooth) {
-  return std::ranges::find(base::planted_names, tooth.fault, &base::PlantedName::fault)->name;
-}
-// For lists of tests, which would show the bytes of it.
-void PrintTo(const Tooth& tooth, std::ostream* out) { *out << name_of(tooth); }
-
 class Teeth : public testing::TestWithParam<Tooth> {};
 
 TEST_P(Teeth, FindWhatIsPlanted) {
@@ -128,19 +117,7 @@ TEST_P(Teeth, FindWhatIsPlanted) {
   EXPECT_TRUE(found);
 }
 
-using base::Planted;
-constexpr std::array all_teeth = {
-    Tooth{Planted::empty_without_nonce, "jam", 2'000},    Tooth{Planted::miss_by_one_collect, "jam", 2'000},
-    Tooth{Planted::insert_without_look, "jam", 1'000},    Tooth{Planted::move_without_tag, "jam", 2'000},
-    Tooth{Planted::wrong_roll_back, "jam", 500},          Tooth{Planted::stale_helper, "jam", 8'000},
-    Tooth{Planted::reuse_before_expiry, "hot", 50},       Tooth{Planted::lease_without_fence, "hot", 50},
-    Tooth{Planted::directory_by_copy, "jam", 4'000},      Tooth{Planted::value_without_sum, "damage", 50},
-    Tooth{Planted::versions_at_ends, "damage", 50},       Tooth{Planted::handover_at_once, "moves", 2'000},
-    Tooth{Planted::handover_keeps_slots, "moves", 2'000}, Tooth{Planted::dispute_ignored, "amnesia", 50},
-};
-static_assert(all_teeth.size() == base::planted_names.size());
-
-std::string tooth_name(const testing::TestParamInfo<Tooth>& info) { return std::string(name_of(info.param)); }
+std::string tooth_name(const testing::TestParamInfo<Tooth>& info) { return std::string(name(info.param)); }
 // Those that take many runs are left to the build without sanitizers, which has them all.
 std::vector<Tooth> teeth_for_this_build() {
   std::vector<Tooth> teeth(all_teeth.begin(), all_teeth.end());

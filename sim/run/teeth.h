@@ -1,0 +1,38 @@
+// Teeth: the workload whose runs find each planted fault, and within how many of them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+
+#include "base/planted.h"
+
+namespace loch::sim {
+
+struct Tooth {
+  base::Planted fault;
+  std::string_view workload;
+  std::uint64_t seeds;  // from 0 on, within which it is found; docs/simulation.md has what it took
+};
+
+using base::Planted;
+inline constexpr std::array all_teeth = {
+    Tooth{Planted::empty_without_nonce, "jam", 2'000},    Tooth{Planted::miss_by_one_collect, "jam", 2'000},
+    Tooth{Planted::insert_without_look, "jam", 1'000},    Tooth{Planted::move_without_tag, "jam", 2'000},
+    Tooth{Planted::wrong_roll_back, "jam", 500},          Tooth{Planted::stale_helper, "jam", 8'000},
+    Tooth{Planted::reuse_before_expiry, "hot", 50},       Tooth{Planted::lease_without_fence, "hot", 50},
+    Tooth{Planted::directory_by_copy, "jam", 4'000},      Tooth{Planted::value_without_sum, "damage", 50},
+    Tooth{Planted::versions_at_ends, "damage", 50},       Tooth{Planted::handover_at_once, "moves", 2'000},
+    Tooth{Planted::handover_keeps_slots, "moves", 2'000}, Tooth{Planted::dispute_ignored, "amnesia", 50},
+};
+static_assert(all_teeth.size() == base::planted_names.size());
+
+inline std::string_view name(const Tooth& tooth) {
+  return std::ranges::find(base::planted_names, tooth.fault, &base::PlantedName::fault)->name;
+}
+// For lists of tests, which would show the bytes of it.
+inline void PrintTo(const Tooth& tooth, std::ostream* out) { *out << name(tooth); }
+
+}  // namespace loch::sim

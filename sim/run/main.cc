@@ -178,17 +178,17 @@ int main_of(int argc, char** argv) {
   for (const auto& [fault, name] : base::planted_names) planted.push_back(name);
   app.add_option("--workload", options.workload,
                  fmt::format("one of {}, {}", fmt::join(workloads(), ", "), literal_paper));
-  app.add_option("--seed", seed, "run this one alone, and tell what came of it");
-  app.add_option("--seeds", options.seeds, "how many runs");
-  app.add_option("--from", options.first, "the first of them; drawn unless told");
-  app.add_option("--minutes", options.minutes, "run for so long");
+  auto* alone = app.add_option("--seed", seed, "run this one alone, and tell what came of it");
+  app.add_option("--seeds", options.seeds, "how many runs")->excludes(alone);
+  app.add_option("--from", options.first, "the first of them; drawn unless told")->excludes(alone);
+  app.add_option("--minutes", options.minutes, "run for so long")->excludes(alone);
   app.add_option("--jobs", options.jobs, "how many runs beside each other");
   app.add_option("--planted", options.planted,
                  fmt::format("break a rule on purpose, by the workload and in the runs that find it unless "
                              "others are told: one of {}",
                              fmt::join(planted, ", ")));
   app.add_flag("--json", options.json, "tell the rate alone, as JSON, unless a run fails");
-  app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric");
+  app.add_flag("--trace", options.trace, "with --seed: print every operation of the fabric")->needs(alone);
   CLI11_PARSE(app, argc, argv);
   if (auto setup = draw_setup(options.workload, 0); !setup) {
     fmt::print(stderr, "loch-sim: {}\n", setup.error().message());

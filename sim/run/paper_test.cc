@@ -43,6 +43,15 @@ void no_faults_but_many_moves(struct Setup& setup) {
   setup.acts = 400;
 }
 
+// One key, in the one slot that it can have: no entry is moved, doubled or emptied.
+void no_faults_and_one_slot(struct Setup& setup) {
+  no_faults<Undo::nothing>(setup);
+  setup.kept_keys = 0;
+  setup.keys = 1;
+  setup.geometry.candidates = 1;
+  setup.mix = {60, 0, 40, 0, 0, 0, 0, 0, 0, 0};  // of gets and puts
+}
+
 void kills_alone(struct Setup& setup) {
   setup.paper = Undo::restore;
   for (Fault& fault : setup.faults) fault.kind = Fault::Kind::kill;
@@ -55,6 +64,13 @@ bool not_linearizable(const Outcomes& outcomes) { return !outcomes.history.empty
 // Of one that nobody puts or removes, but that is moved.
 bool kept_key_not_linearizable(const Outcomes& outcomes) {
   return not_linearizable(outcomes) && outcomes.key.starts_with("kept");
+}
+// A get found a value that was there before one that others had read, or that was put since.
+bool value_of_before(const Outcomes& outcomes) {
+  const std::string_view history = outcomes.history;
+  const std::string_view culprit = history.substr(std::min(history.find("\n* "), history.size()));
+  const std::string_view line = culprit.substr(0, culprit.find('\n', 1));
+  return line.find(": get ") != line.npos && line.find("not_found") == line.npos;
 }
 bool key_blocked(const Outcomes& outcomes) { return outcomes.violation.starts_with("at the end"); }
 bool kept_key_unreadable(const Outcomes& outcomes) {
@@ -77,6 +93,8 @@ constexpr std::array cases = {
     Case{"WithNothingUndoneAKeyIsBlocked", 20, no_faults<Undo::nothing>, key_blocked},
     // The key is moved twice while a GET looks for it: a slot is empty, then the key's, and empty again.
     Case{"AGetMissesAKeyThatIsMoved", 8'000, no_faults_but_many_moves, kept_key_not_linearizable},
+    // A GET finds a version that is over, and goes on to the one before, which is not marked as over yet.
+    Case{"AGetFindsAValueOfBefore", 500, no_faults_and_one_slot, value_of_before},
     // It has emptied the source, and the copy at the destination is not valid yet.
     Case{"AKilledMoveLeavesAKeyUnreadable", 500, kills_alone, kept_key_unreadable},
     // The entry that is not valid stands before the one that is.

@@ -87,7 +87,9 @@ class OneFault : public testing::TestWithParam<Fault::Kind> {};
 TEST_P(OneFault, ChangesWhatHappens) {
   bool differs = false;
   for (std::uint64_t seed = 0; seed < 20 && !differs; ++seed) {
-    sim::Setup setup = draw_setup("hot", seed).value();
+    // Of a cluster, nodes may come back without their memory.
+    const bool of_cluster = GetParam() == Fault::Kind::amnesia;
+    sim::Setup setup = draw_setup(of_cluster ? "cluster" : "hot", seed).value();
     setup.remote_chance = fabric::sim::Network::always;
     setup.nodes = 2;
     setup.think_max_ns = 20 * base::millisecond_ns;
@@ -108,8 +110,9 @@ TEST_P(OneFault, ChangesWhatHappens) {
 INSTANTIATE_TEST_SUITE_P(Kinds, OneFault,
                          testing::Values(Fault::Kind::kill, Fault::Kind::pause, Fault::Kind::fail,
                                          Fault::Kind::fence, Fault::Kind::clock, Fault::Kind::partition,
-                                         Fault::Kind::outage, Fault::Kind::cut_off, Fault::Kind::loss,
-                                         Fault::Kind::slow, Fault::Kind::shortage, Fault::Kind::flip),
+                                         Fault::Kind::outage, Fault::Kind::amnesia, Fault::Kind::cut_off,
+                                         Fault::Kind::loss, Fault::Kind::slow, Fault::Kind::shortage,
+                                         Fault::Kind::flip),
                          [](const auto& info) {
                            const std::string text = describe(Fault{.kind = info.param});
                            return text.substr(0, text.find(' '));

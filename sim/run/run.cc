@@ -278,7 +278,7 @@ void World::begin(const Fault& fault) {
     }
     case Fault::Kind::clock:
       if (player == nullptr) return;
-      player->fabric().host_clock().jump(fault.jump_ns);
+      if (auto* clock = player->fabric().host_clock(); clock != nullptr) clock->jump(fault.jump_ns);
       return mark(index);
     case Fault::Kind::partition:
       return cut({.process = number_of(fault), .node = fault.node, .there = fault.there, .back = fault.back});

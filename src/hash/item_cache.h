@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/planted.h"
 #include "memory/size_class.h"
 
 namespace loch::hash {
@@ -27,7 +28,8 @@ class ItemCache {
     const auto it = entries_.find(item.place());
     if (it == entries_.end()) return nullptr;
     const auto entry = it->second;
-    if (entry->item != item || entry->seen_at < kept_since) {
+    const bool is_kept = entry->seen_at >= kept_since || base::planted(base::Planted::copy_of_any_age);
+    if (entry->item != item || !is_kept) {
       erase(entry);
       return nullptr;
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <utility>
 
 #include "fabric/endpoint.h"
@@ -110,14 +109,13 @@ class SimPort final : public fake::MemoryPort {
   // Tells the owner of what has completed.
   void deliver() {
     for (;;) {
-      std::pair<Completion*, Result<void>> one;
+      std::vector<std::pair<Completion*, Result<void>>> landed;
       {
         const std::scoped_lock lock(simulation_.guard());
-        if (landed_.empty()) return;
-        one = std::move(landed_.front());
-        landed_.pop_front();
+        landed.swap(landed_);
       }
-      one.first->complete(*one.first, std::move(one.second));
+      if (landed.empty()) return;
+      for (auto& [done, outcome] : landed) done->complete(*done, std::move(outcome));
     }
   }
 
@@ -298,7 +296,7 @@ class SimPort final : public fake::MemoryPort {
   std::array<std::uint64_t, node_count_max> began_in_{};  // which line to each node
   std::array<std::uint64_t, region_count_max> known_lengths_{};
   std::vector<std::shared_ptr<Flight>> flights_;
-  std::deque<std::pair<Completion*, Result<void>>> landed_;
+  std::vector<std::pair<Completion*, Result<void>>> landed_;
 };
 
 SimStore::SimStore(std::shared_ptr<Simulation> simulation, const Plan& plan, fake::MemoryStore::Limits limits)

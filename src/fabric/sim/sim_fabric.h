@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -103,23 +104,21 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   enum class Place : std::uint8_t { host, remote };
   SimFabric(std::shared_ptr<SimStore> store, std::uint32_t process, Place place = Place::host,
             std::int64_t drift_ppm = 0)
-      : MemoryFabric(store->shared_memory()),
-        sim_(std::move(store)),
-        process_(process),
-        place_(place),
-        clock_(sim_->simulation(), drift_ppm) {}
+      : MemoryFabric(store->shared_memory()), sim_(std::move(store)), process_(process), place_(place) {
+    if (remote()) host_clock_.emplace(sim_->simulation(), drift_ppm);
+  }
 
   std::unique_ptr<Port> connect() override;
   [[nodiscard]] Atomics atomics() const override { return Atomics::device; }
   [[nodiscard]] std::uint64_t hosts_found() const override { return sim_->hosts_found(); }
   [[nodiscard]] base::Clock clock() const override {
-    return remote() ? clock_.clock() : sim_->simulation().clock();
+    return host_clock_ ? host_clock_->clock() : sim_->simulation().clock();
   }
-  // Of a remote process.
-  [[nodiscard]] HostClock& host_clock() { return clock_; }
+  // The clock of a remote process's host; null for one on the store's host.
+  [[nodiscard]] HostClock* host_clock() { return host_clock_ ? &*host_clock_ : nullptr; }
   // When, by the simulation's time, the process's clock comes to `time`.
   [[nodiscard]] base::Nanos simulated(base::Nanos time) const {
-    return remote() ? clock_.simulated(time) : time;
+    return host_clock_ ? host_clock_->simulated(time) : time;
   }
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
@@ -146,7 +145,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   std::shared_ptr<SimStore> sim_;
   std::uint32_t process_;
   Place place_;
-  HostClock clock_;
+  std::optional<HostClock> host_clock_;
   std::vector<SimPort*> ports_;
   bool killed_ = false;
   bool severed_ = false;

@@ -5,17 +5,26 @@
 namespace loch::fabric::sim {
 
 void Simulation::at(base::Nanos time, Event event) {
-  events_.push_back({std::max(time, now_), ++events_added_, std::move(event)});
-  std::ranges::push_heap(events_, Later{});
+  if (places_free_.empty()) {
+    places_free_.push_back(events_.size());
+    events_.emplace_back();
+  }
+  const std::size_t place = places_free_.back();
+  places_free_.pop_back();
+  events_[place] = std::move(event);
+  due_.push_back({std::max(time, now_), ++events_added_, place});
+  std::ranges::push_heap(due_, Later{});
 }
 
 bool Simulation::run_one() {
-  if (events_.empty()) return false;
-  std::ranges::pop_heap(events_, Later{});
-  Due due = std::move(events_.back());
-  events_.pop_back();
+  if (due_.empty()) return false;
+  std::ranges::pop_heap(due_, Later{});
+  const Due due = due_.back();
+  due_.pop_back();
+  Event event = std::move(events_[due.place]);
+  places_free_.push_back(due.place);
   move_to(due.time);
-  due.event();
+  event();
   return true;
 }
 
@@ -26,7 +35,8 @@ void Simulation::run_until(base::Nanos time) {
 
 void Simulation::move_to(base::Nanos time) {
   now_ = time;
-  clock_.store(time / tick_ns_ * tick_ns_, std::memory_order_relaxed);
+  if (time - clock_.load(std::memory_order_relaxed) >= tick_ns_)
+    clock_.store(time / tick_ns_ * tick_ns_, std::memory_order_relaxed);
   for (HostClock* clock : host_clocks_) clock->tell();
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -68,7 +69,7 @@ class Simulation {
   void after(base::Nanos wait_ns, Event event) { at(now_ + wait_ns, std::move(event)); }
   // When the next event happens; never_ns if there is none.
   static constexpr base::Nanos never_ns = ~base::Nanos{0};
-  [[nodiscard]] base::Nanos next_at() const { return events_.empty() ? never_ns : events_.front().time; }
+  [[nodiscard]] base::Nanos next_at() const { return due_.empty() ? never_ns : due_.front().time; }
   // Moves on to the next event, and runs it; false if there is none.
   bool run_one();
   // Lets time pass until `time`, with the events before it.
@@ -85,7 +86,7 @@ class Simulation {
   struct Due {
     base::Nanos time;
     std::uint64_t number;
-    Event event;
+    std::size_t place;  // of the event, among events_
   };
   // Of a heap whose front is the earliest.
   struct Later {
@@ -100,7 +101,9 @@ class Simulation {
   base::Nanos tick_ns_;
   base::Nanos now_;
   std::atomic<base::Nanos> clock_;
-  std::vector<Due> events_;
+  std::vector<Due> due_;
+  std::vector<Event> events_;
+  std::vector<std::size_t> places_free_;  // among events_
   std::uint64_t events_added_ = 0;
   std::vector<HostClock*> host_clocks_;
   std::uint64_t trace_hash_ = 0;

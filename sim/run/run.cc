@@ -26,6 +26,7 @@ using fabric::sim::Simulation;
 // What a run may take once nothing goes wrong any more, and in all.
 constexpr base::Nanos calm_max_ns = 3'600 * second_ns;
 constexpr std::uint64_t events_max = 30'000'000;
+constexpr std::size_t players_max = 2'000;  // those that took another's place with them
 
 std::shared_ptr<SimStore> make_store(const Setup& setup, const Subject& subject) {
   auto store = std::make_shared<SimStore>(
@@ -211,7 +212,8 @@ bool World::run_until_done(base::Nanos at_most_ns) {
   run_players();
   while (is_going_on() && scene_.violation.empty()) {
     begin_due_faults();
-    if (!simulation().run_one() || simulation().now() > end || ++events_ > events_max) return false;
+    if (!simulation().run_one() || simulation().now() > end) return false;
+    if (++events_ > events_max || players_.size() > players_max) return false;
     run_players();
   }
   return true;
@@ -270,7 +272,7 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::fail:
       return cut({.process = number_of(fault)});
     case Fault::Kind::fence: {
-      if (player == nullptr || !player->fabric().remote()) return;
+      if (player == nullptr || !player->fabric().remote() || player->was_fenced()) return;
       const std::uint32_t acts_left = acts_left_of(*player);
       player->fence();
       join_later(millisecond_ns, acts_left, player->role());

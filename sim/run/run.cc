@@ -79,6 +79,7 @@ class World {
   }
   void join(std::uint32_t acts, Player::Role role = Player::Role::client);
   void join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role role);
+  void join_for(const Player& gone);
   [[nodiscard]] std::uint32_t acts_left_of(const Player& player) const;
   void run_players();
   void run_player(std::size_t index);
@@ -164,6 +165,11 @@ void World::join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role rol
   });
 }
 
+// Another one goes on with what it had left to do. One that was fenced has another in its place already.
+void World::join_for(const Player& gone) {
+  if (!gone.was_fenced()) join_later(millisecond_ns, acts_left_of(gone), gone.role());
+}
+
 // Shards that are on their way are brought there, whoever began that.
 std::uint32_t World::acts_left_of(const Player& player) const {
   const bool has_to_settle = player.role() == Player::Role::mover && MovingPlayer::is_unsettled(scene_);
@@ -183,14 +189,12 @@ void World::run_player(std::size_t index) {
   acting_ = player.number();
   base::Nanos next = player.run();
   acting_ = 0;
-  if (player.dead()) return join_later(millisecond_ns, acts_left_of(player), player.role());
+  if (player.dead()) return join_for(player);
   if (player.paused_until() > simulation().now())
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
   if (player.done()) {
     player.leave();
-    // One that stands alone for its acts: one that was fenced has another in its place already.
-    if (const std::uint32_t acts = player.was_fenced() ? 0 : acts_left_of(player); acts != 0)
-      join_later(millisecond_ns, acts, player.role());
+    if (acts_left_of(player) != 0) join_for(player);
     return;
   }
   if (next == 0) return;
@@ -264,7 +268,7 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::kill:
       if (player == nullptr) return;
       player->kill();
-      if (player->number() != acting_) join_later(millisecond_ns, acts_left_of(*player), player->role());
+      if (player->number() != acting_) join_for(*player);
       return;
     case Fault::Kind::pause:
       if (player == nullptr) return;

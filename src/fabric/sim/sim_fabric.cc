@@ -194,7 +194,7 @@ class SimPort final : public fake::MemoryPort {
     if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
       return expire(flight);
     if (way_to(operation.at.region) != Way::whole) return end_piece(flight);
-    if (fabric_.killed_ && simulation_.random().below(2) == 0) return;
+    if (fabric_.is_over() || (fabric_.killed_at_ && simulation_.random().below(2) == 0)) return;
     std::byte* at = place_of(operation);
     operation.bad_address = at == nullptr;
     if (at == nullptr) return finish(flight, operation);
@@ -285,7 +285,7 @@ class SimPort final : public fake::MemoryPort {
 
   void land(const std::shared_ptr<Flight>& flight, Result<void> outcome) {
     flight->landed = true;
-    if (fabric_.killed_) return;  // nobody is there to be told
+    if (fabric_.killed_at_) return;  // nobody is there to be told
     std::erase(flights_, flight);
     landed_.emplace_back(flight->done, std::move(outcome));
     if (fabric_.on_completion) fabric_.on_completion();
@@ -342,8 +342,12 @@ void SimFabric::deliver() {
 
 void SimFabric::kill() {
   const std::scoped_lock lock(sim_->simulation().guard());
-  killed_ = true;
+  killed_at_ = sim_->simulation().now();
   if (!remote()) release_all_presence();
+}
+
+bool SimFabric::is_over() const {
+  return killed_at_ && !remote() && sim_->simulation().now() > *killed_at_ + sim_->network.delay_max_ns;
 }
 
 void SimFabric::fence() {

@@ -132,7 +132,8 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   // Called whenever something has completed.
   std::function<void()> on_completion;
   // The process is gone: of what it has posted, each operation happens or does not; nothing is told. The
-  // host lets go of its presence at once; that of a remote one when it is fenced.
+  // host lets go of its presence at once, and nothing of it happens once a way's time has passed, however
+  // slow that way was; of a remote one, when it is fenced.
   void kill();
   // The host breaks off the ways of a remote process that it takes for dead: of what that has posted, nothing
   // happens from now on, and its presence is let go of.
@@ -147,7 +148,10 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   Place place_;
   std::optional<HostClock> host_clock_;
   std::vector<SimPort*> ports_;
-  bool killed_ = false;
+  // Of a process on the store's host: nothing of it happens any more.
+  [[nodiscard]] bool is_over() const;
+
+  std::optional<base::Nanos> killed_at_;
   bool severed_ = false;
 };
 

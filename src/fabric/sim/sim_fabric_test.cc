@@ -85,6 +85,20 @@ TEST_F(SimNetwork, AProcessOnTheHostIsAbsentWhenItIsDead) {
   EXPECT_FALSE(fabric->present(7));
 }
 
+TEST_F(SimNetwork, WhatADeadProcessOfTheHostPostedIsSoonOver) {
+  store_->network.slow_chance = Network::always;
+  store_->network.slow_max_ns = base::second_ns;
+  for (int process = 0; process < 20; ++process) {
+    const auto fabric = join(SimFabric::Place::host);
+    const auto endpoint = std::make_unique<Endpoint>(fabric, fabric->connect());
+    auto task = add_task(endpoint.get(), there);
+    task.start();
+    fabric->kill();
+    simulation_->run_until(simulation_->now() + 2 * base::second_ns);
+  }
+  EXPECT_EQ(word(there), 0U);
+}
+
 TEST_F(SimNetwork, AHostsClockDriftsAndJumps) {
   const auto fabric = join(SimFabric::Place::remote, 100'000);
   const base::Clock clock = fabric->clock();

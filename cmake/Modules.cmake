@@ -38,8 +38,7 @@ endfunction()
 #
 # A GoogleTest binary that sees all of src/ and links the whole library. SERIAL: its tests run with no other beside
 # them. SIM: it belongs to the simulator, and is built with it. COMPUTES: it has much to do itself, so it is optimised
-# under sanitizers, too. NO_TSAN: it is not built under the thread sanitizer, for
-# the reason given.
+# under sanitizers, too. NO_TSAN: it is not built under the thread sanitizer, for the reason given.
 function(loch_test name)
   cmake_parse_arguments(arg "SERIAL;SIM;COMPUTES" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
   if(NOT LOCH_BUILD_TESTS AND NOT (arg_SIM AND LOCH_BUILD_SIM))

@@ -99,7 +99,8 @@ class Port {
   virtual void flush() {}
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
-  // however it ends, or when its host is taken for dead and nothing that it posted can happen any more.
+  // however it ends, and what it had under way with it, or when its host is taken for dead and nothing that
+  // it posted can happen any more. What others do then relies on that: they give its memory away.
   // `claim_presence` is false if somebody alive holds it.
   virtual Result<bool> claim_presence(std::uint32_t client) = 0;
   virtual void release_presence(std::uint32_t client) = 0;

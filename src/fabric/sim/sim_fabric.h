@@ -143,14 +143,14 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
 
  private:
   friend class SimPort;
+  // Of a process on the store's host: it is dead, and nothing of it happens any more.
+  [[nodiscard]] bool is_over() const;
+
   std::shared_ptr<SimStore> sim_;
   std::uint32_t process_;
   Place place_;
   std::optional<HostClock> host_clock_;
   std::vector<SimPort*> ports_;
-  // Of a process on the store's host: nothing of it happens any more.
-  [[nodiscard]] bool is_over() const;
-
   std::optional<base::Nanos> killed_at_;
   bool severed_ = false;
 };

@@ -2,7 +2,7 @@
 
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
-  local globals="--directory --from --placement --key-file --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
+  local globals="--directory --from --placement --key-file --read-only --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
   local -a directory=()

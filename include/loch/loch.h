@@ -68,6 +68,11 @@ struct Options {
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
   std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
 
+  // Changes nothing (Errc::permission), and attaches only. On another host, lochd sees to that: also for
+  // clients whose key is one for reading, which need not say so here. On this one it is this program's
+  // promise, since a session says in the store's memory what it may be reading; the files' mode decides.
+  bool read_only = false;
+
   // To a store on another host.
   std::string source_address;  // of this host, to go from, which chooses the device; empty: as the routes say
   std::string key_file;        // has the key of that host's lochd; empty: it has none
@@ -221,7 +226,7 @@ class Store {
   Result<bool> exists(std::string_view key);
 
   // Writes. A returned success is visible to every client. Errors: no_space, timed_out (the write may or may
-  // not have happened), invalid_argument, corrupt.
+  // not have happened), invalid_argument, corrupt, permission (this client may only read).
   Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
   Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
   Result<Version> replace(std::string_view key, std::string_view value,

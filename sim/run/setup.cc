@@ -18,12 +18,12 @@ using base::second_ns;
 using fabric::sim::Network;
 
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
-// meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, and "any" is any of those
-// before it.
-constexpr std::array<std::string_view, 14> names = {"hot",     "churn",  "jam",     "crowded",  "growth",
+// meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
+// before it with players that may only read, and "any" is any of those before it.
+constexpr std::array<std::string_view, 15> names = {"hot",     "churn",  "jam",     "crowded",  "growth",
                                                     "large",   "mortal", "walk",    "shortage", "damage",
-                                                    "cluster", "moves",  "amnesia", "any"};
-constexpr std::size_t plain_names = names.size() - 4;
+                                                    "cluster", "moves",  "amnesia", "readers",  "any"};
+constexpr std::size_t plain_names = names.size() - 5;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -318,10 +318,12 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   base::Random random(seed);
   Setup setup;
   setup.seed = seed;
-  setup.workload = workload == "any" ? names[random.below(plain_names + 2)] : workload;
+  const bool any = workload == "any" || workload == "readers";
+  setup.workload = any ? names[random.below(plain_names + 2)] : workload;
   // Drawn apart: seeds of "any" that are kept are those of the others.
-  const bool amnesia = workload == "amnesia" ||
-                       (workload == "any" && base::Random(base::mix(seed)).below(names.size() - 1) == 0);
+  const bool amnesia = workload == "amnesia" || (any && base::Random(base::mix(seed)).below(13) == 0);
+  const bool readers =
+      workload == "readers" || (workload == "any" && base::Random(base::mix(seed + 1)).below(13) == 0);
   const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0);
   const bool cluster = amnesia || moves || setup.workload == "cluster";
   if (cluster) setup.workload = names[random.below(plain_names - (amnesia ? 1 : 0))];
@@ -329,6 +331,10 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);
   if (moves) draw_moves(random, setup);
+  if (readers && !setup.paper) {
+    setup.reader_chance = Network::always / 2;
+    setup.remote_chance = std::max(setup.remote_chance, Network::always / 2);
+  }
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
@@ -348,7 +354,8 @@ std::string describe(const Setup& setup) {
   std::string text = fmt::format(
       "workload {}, seed {}\n"
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
-      "  {} nodes{}; remote {}/65536, told the time every {} ms, with clocks that drift by {} ppm at most\n"
+      "  {} nodes{}; remote {}/65536, of those readers {}/65536, told the time every {} ms, with clocks that "
+      "drift by {} ppm at most\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
@@ -356,10 +363,11 @@ std::string describe(const Setup& setup) {
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
       setup.value_bytes_max, setup.nodes,
       setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance,
-      setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates, g.expiry_ns / millisecond_ns,
-      setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
-      std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
-      n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+      setup.reader_chance, setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates,
+      g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
+      setup.cache_bytes, g.max_bytes, std::popcount(setup.narrowing.filter_mask),
+      setup.narrowing.classes_joined, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
+      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
   if (setup.paper) text += fmt::format("  of a PUT that failed: {}\n", name(*setup.paper));
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;

@@ -90,6 +90,7 @@ struct Setup {
   std::uint32_t moves = 0;
   std::int64_t drift_ppm_max = 0;                // of the clocks of other hosts
   std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536
+  std::uint32_t reader_chance = 0;               // that one of those may only read; likewise
   base::Nanos keeper_ns = base::millisecond_ns;  // how often the host tells the time to those
   std::uint32_t acts = 30;                       // of each player
   base::Nanos think_max_ns = 0;                  // between two acts

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "memory/testing/store_readers.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -21,10 +22,30 @@ Result<void> just_the_error(Result<T>& result) {
   return std::unexpected(std::move(result.error()));
 }
 
+// What a player that may only read does instead.
+Act to_read(Act what) {
+  switch (what) {
+    case Act::put:
+    case Act::insert:
+    case Act::replace:
+    case Act::remove:
+      return Act::get;
+    case Act::multi_put:
+      return Act::multi_get;
+    case Act::collect:
+      return Act::exists;
+    default:
+      return what;
+  }
+}
+
 }  // namespace
 
 StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : Player(scene, number, acts, place) {
+  const bool reads_only = place == Place::remote && acts != 0 &&
+                          (base::mix(scene.setup.seed ^ number << 8) & 0xffff) < scene.setup.reader_chance;
+  if (reads_only) shared_fabric()->only_read(memory::fake::readers_of(scene.region_map(), Atomics::device));
   auto memory = memory::StoreMemory::attach(shared_fabric(), scene.region_map());
   const auto is_excused = [&](Errc code) {
     return code == Errc::timed_out || (code == Errc::unavailable && scene.memories_lost != 0);
@@ -66,7 +87,7 @@ const Result<void>& StorePlayer::note(const Result<void>& result) {
 }
 
 coro::Task<void> StorePlayer::begin(Act what) {
-  switch (what) {
+  switch (reads_only() ? to_read(what) : what) {
     case Act::get:
       return get(draw_key());
     case Act::exists:

@@ -31,6 +31,8 @@ class StorePlayer final : public Player {
   Result<void> put_at_once(std::string_view key, std::string_view value) override;
 
   coro::Task<void> begin(Act what);
+  // The store's host lets it do no more than read.
+  [[nodiscard]] bool reads_only() { return shared_fabric()->read_only(); }
   // Whether a walk or a collection may fail so.
   [[nodiscard]] bool is_excused(Errc code);
   const Result<void>& note(const Result<void>& result);

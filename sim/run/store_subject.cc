@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hash/table.h"
+#include "memory/readers.h"
 #include "sim/crowd.h"
 #include "sim/run/moving_player.h"
 #include "sim/run/store_player.h"
@@ -48,16 +49,22 @@ fabric::Plan StoreSubject::plan() const {
   }
   for (const memory::RegionMap::Shard& shard : map_.shards)
     plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
-  plan.fill = [geometry, map = map_](std::span<const fabric::Mapping> regions) {
+  plan.fill = [this, geometry, map = map_](std::span<const fabric::Mapping> regions) {
     for (std::size_t node = 0; node < map.nodes.size(); ++node)
-      memory::StoreMemory::initialize_node(regions[2 * node].base, geometry, static_cast<std::uint32_t>(node),
-                                           node + 1);
+      make_control(regions[2 * node].base, static_cast<std::uint32_t>(node), node + 1);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
       std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
       hash::Table::initialize(root, regions[2 * map.nodes.size() + s], geometry.candidates);
     }
   };
   return plan;
+}
+
+void StoreSubject::make_control(std::byte* control, std::uint32_t node, std::uint64_t incarnation) const {
+  memory::StoreMemory::initialize_node(control, setup_.geometry, node, incarnation);
+  // As memory::make_room_for_readers: the atomics of players are not the processor's.
+  if (setup_.reader_chance != 0)
+    fabric::store_word(control + memory::clients_end_offset, memory::device_readers_end);
 }
 
 // Keys in each other's way take long to find, and are the same for all runs of one geometry.
@@ -91,7 +98,7 @@ void StoreSubject::make_node(Scene& scene, std::uint32_t node, std::uint64_t inc
   memory.renew(made.control, memory::control_bytes);
   memory.renew(made.data.front(), 2 * memory::block_bytes);
   std::byte* control = memory.at({made.control, 0});
-  memory::StoreMemory::initialize_node(control, setup_.geometry, node, incarnation);
+  make_control(control, node, incarnation);
   fabric::store_word(control + memory::map_epoch_offset, map.epoch);
   for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) {
     if (map.shards[shard].home == node) tend_shard(scene, shard);

@@ -24,6 +24,7 @@ class StoreSubject final : public Subject {
   [[nodiscard]] std::string word_text(fabric::Address at, std::uint64_t word) const override;
 
  private:
+  void make_control(std::byte* control, std::uint32_t node, std::uint64_t incarnation) const;
   [[nodiscard]] bool is_of_index(fabric::Address at) const;
 
   const Setup& setup_;

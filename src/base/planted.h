@@ -21,6 +21,7 @@ enum class Planted : std::uint8_t {
   lease_without_fence,   // blocks are taken from a client that has not ended
   pointer_of_any_age,    // where a remote session saw a key's item last is where it looks, however long ago
   copy_of_any_age,       // so is a copy of the item
+  reader_unseen,         // a session that only reads is in no registry
   directory_by_copy,     // a remote session takes its copy of the directory for what it is now
   value_without_sum,     // the bytes of a value are taken as they come
   versions_at_ends,      // an item is taken as whole if its head and its tail are of one version
@@ -44,6 +45,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},
     PlantedName{Planted::pointer_of_any_age, "pointer_of_any_age"},
     PlantedName{Planted::copy_of_any_age, "copy_of_any_age"},
+    PlantedName{Planted::reader_unseen, "reader_unseen"},
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},
     PlantedName{Planted::versions_at_ends, "versions_at_ends"},

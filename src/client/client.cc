@@ -54,7 +54,8 @@ std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, b
 Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options)
     : attachment_(std::move(attachment)),
       session_(attachment_->nodes().front().session.get()),
-      shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}) {
+      shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}),
+      reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
 
@@ -67,6 +68,14 @@ Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory
   if (ready) ready = client->run(client->shards_.open());
   if (!ready) return std::unexpected(std::move(ready.error()));
   return client;
+}
+
+Result<void> Client::may_change(const char* operation) const {
+  if (!reads_only_) [[likely]]
+    return {};
+  return fail(Errc::permission, operation,
+              fmt::format("this client may only read {}: it was opened so, or its key is one for reading",
+                          attachment_->memory().fabric().location()));
 }
 
 // What those left who had this client's numbers and died.
@@ -159,6 +168,7 @@ coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions option
 coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
                                               PutOptions options, hash::Condition condition,
                                               std::uint64_t version, const char* operation) {
+  if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
@@ -179,6 +189,7 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
 }
 
 coro::Task<Result<void>> Client::remove(std::string_view key) {
+  if (auto may = may_change("remove"); !may) co_return may;
   if (auto valid = check_key(key, "remove"); !valid) co_return valid;
   const DuringOperation during(*attachment_);
   const hash::Key hashed = key_of(key);
@@ -192,6 +203,7 @@ coro::Task<Result<void>> Client::remove(std::string_view key) {
 coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
+  if (auto may = may_change("put"); !may) co_return may;
   const auto table = shards_.table_of(key_of(assignment->key).hash);
   if (!table) co_return std::unexpected(table.error());
   if (auto known = co_await know_time(*table, assignment->options); !known) co_return known;
@@ -270,7 +282,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
 }
 
 void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
-  if (here_ == nullptr) return;
+  if (here_ == nullptr || reads_only_) return;
   const DuringOperation during(*attachment_);
   const base::Nanos start = during.start();
   hash::Here& here = here_->here();
@@ -355,6 +367,7 @@ coro::Task<Result<std::uint64_t>> Client::count() {
 }
 
 coro::Task<Result<Collected>> Client::collect() {
+  if (auto may = may_change("collect"); !may) co_return std::unexpected(std::move(may.error()));
   Result<Collected> collected;
   {
     const DuringOperation during(*attachment_);

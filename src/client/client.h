@@ -19,6 +19,7 @@ struct ClientOptions {
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;
   memory::Placement placement{};
+  bool read_only = false;  // also where the store would let it change something
 };
 
 class Client {
@@ -92,6 +93,8 @@ class Client {
   Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options);
   coro::Task<Result<void>> settle_predecessors();
 
+  // Errors: permission.
+  [[nodiscard]] Result<void> may_change(const char* operation) const;
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
   // slots were read.
   bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
@@ -114,6 +117,7 @@ class Client {
   memory::Session* session_;  // with the first node
   hash::Shards shards_;
   hash::Table* here_ = nullptr;  // of a store all of which is mapped here
+  const bool reads_only_;
 };
 
 }  // namespace loch::client

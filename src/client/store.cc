@@ -26,6 +26,7 @@ fabric::Access access_of(const Options& options) {
           .file_mode = options.file_mode,
           .group = options.group,
           .huge_pages = options.huge_pages,
+          .read_only = options.read_only,
           .source = options.source_address,
           .key_file = options.key_file,
           .tls = {.certificate = options.tls_certificate,
@@ -51,6 +52,8 @@ Result<void> check_options(const Options& options) {
   if (options.max_bytes && *options.max_bytes != 0 && *options.max_bytes < max_bytes_min) {
     return wrong(fmt::format("max_bytes is at least {}, not {}", max_bytes_min, *options.max_bytes));
   }
+  if (options.read_only && options.mode == Options::Mode::create)
+    return wrong("a client that only reads creates no store");
   if ((options.file_mode & ~0666U) != 0 || (options.file_mode & 0600U) != 0600U) {
     return wrong(
         fmt::format("file_mode {:o} is no mode of a store's files; use 600, 660 or 666", options.file_mode));
@@ -131,6 +134,7 @@ Result<memory::Placement> placement_of(const Options& options, const fabric::Clu
 
 Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, const Options& options) {
   if (options.mode == Options::Mode::create) return create_store(url, options);
+  if (options.read_only) return fabric::attach(url, access_of(options));
   constexpr int rounds_max = 16;  // others may create and remove the store meanwhile
   for (int round = 0;; ++round) {
     auto attached = fabric::attach(url, access_of(options));
@@ -192,8 +196,10 @@ Store::Impl::Impl(std::string url, const Options& options, const memory::Placeme
     : id_(next_impl_id.fetch_add(1)),
       url_(std::move(url)),
       asked_(options),
-      options_{
-          .timeout_ns = nanos(options.timeout), .cache_bytes = options.cache_bytes, .placement = placement},
+      options_{.timeout_ns = nanos(options.timeout),
+               .cache_bytes = options.cache_bytes,
+               .placement = placement,
+               .read_only = options.read_only},
       memory_(std::move(memory)),
       epoch_(memory_->region_map().epoch) {}
 

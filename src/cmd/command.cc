@@ -56,6 +56,7 @@ Options Context::options(Work work) const {
   options.directory = globals.directory;
   options.source_address = globals.source_address;
   options.key_file = globals.key_file;
+  options.read_only = globals.read_only;
   options.tls_authority = globals.tls_authority;
   options.tls_certificate = globals.tls_certificate;
   options.tls_key = globals.tls_key;

@@ -40,6 +40,7 @@ struct Globals {
   std::string source_address;
   std::string placement;
   std::string key_file;
+  bool read_only = false;
   std::string tls_authority;
   std::string tls_certificate;
   std::string tls_key;

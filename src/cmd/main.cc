@@ -59,6 +59,9 @@ void add_globals(CLI::App& app, Context& context) {
   app.add_option("--key-file", context.globals.key_file, "The key of the other host's lochd")
       ->type_name("FILE")
       ->envname("LOCH_KEY_FILE");
+  app.add_flag("--read-only", context.globals.read_only,
+               "Change nothing; of a store on another host, lochd sees to it")
+      ->envname("LOCH_READ_ONLY");
   app.add_option("--tls-authority", context.globals.tls_authority,
                  "Speak TLS with the other host, and trust whom this certificate vouches for")
       ->type_name("FILE")

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -19,10 +20,19 @@ class MemoryWorld final : public World {
   MemoryWorld(const Plan& plan, bool posting) : store_(fake::MemoryStore::create(plan)), posting_(posting) {}
   std::shared_ptr<Fabric> attach() override {
     if (!posting_) return store_->attach();
-    return std::make_shared<fake::PostingFabric>(store_, fake::PostingOptions{.seed = ++seed_});
+    return make_posting();
+  }
+  std::shared_ptr<Fabric> attach_to_read() override {
+    auto fabric = make_posting();
+    fabric->only_read(readers());
+    return fabric;
   }
 
  private:
+  std::shared_ptr<fake::PostingFabric> make_posting() {
+    return std::make_shared<fake::PostingFabric>(store_, fake::PostingOptions{.seed = ++seed_});
+  }
+
   std::shared_ptr<fake::MemoryStore> store_;
   bool posting_;
   std::atomic<std::uint64_t> seed_{base::system_seed()};  // threads attach too
@@ -38,12 +48,19 @@ class SimWorld final : public World {
                        .tear_chance = sim::Network::always / 2,
                        .gap_chance = sim::Network::always / 2};
   }
-  std::shared_ptr<Fabric> attach() override {
+  std::shared_ptr<Fabric> attach() override { return make_way(); }
+  std::shared_ptr<Fabric> attach_to_read() override {
+    auto fabric = make_way();
+    fabric->only_read(readers());
+    return fabric;
+  }
+
+ private:
+  std::shared_ptr<sim::SimFabric> make_way() {
     constexpr std::int64_t drift_ppm = 500;
     return std::make_shared<sim::SimFabric>(store_, ++processes_, place_, drift_ppm);
   }
 
- private:
   std::shared_ptr<sim::SimStore> store_;
   sim::SimFabric::Place place_;
   std::atomic<std::uint32_t> processes_{0};
@@ -60,6 +77,18 @@ const std::vector<Backend> backends = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
+                         [](const auto& info) { return info.param.name; });
+
+std::vector<Backend> with_readers() {
+  std::vector<Backend> chosen;
+  for (const Backend& backend : backends) {
+    for (const char* name : {"Tcp", "Posting", "SimRemote"}) {
+      if (std::string_view(backend.name) == name) chosen.push_back(backend);
+    }
+  }
+  return chosen;
+}
+INSTANTIATE_TEST_SUITE_P(Backends, ReadOnlyConformance, testing::ValuesIn(with_readers()),
                          [](const auto& info) { return info.param.name; });
 
 // ---- what is posted

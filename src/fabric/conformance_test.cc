@@ -391,6 +391,63 @@ TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
 // ---- P5: deadlines
 // -------------------------------------------------------------------------------------------------
 
+// ---- who may only read
+// -----------------------------------------------------------------------------------------------------
+
+TEST_P(ReadOnlyConformance, ReadsAllAndChangesNothing) {
+  Session writer(*world_);
+  Session reader(world_->attach_to_read());
+  EXPECT_TRUE(reader.fabric->read_only());
+  EXPECT_FALSE(writer.fabric->read_only());
+  for (const Address at : {Address{small_region, 8}, Address{large_region, 4'096}}) {
+    ASSERT_TRUE(writer.write_word(at, 7).has_value());
+    EXPECT_EQ(reader.write_word(at, 8).error().code, Errc::corrupt);
+    EXPECT_EQ(reader.write(at, std::string(16, 'x')).error().code, Errc::corrupt);
+    EXPECT_EQ(reader.compare_swap(at, 7, 8).error().code, Errc::corrupt);
+    EXPECT_EQ(reader.fetch_add(at, 1).error().code, Errc::corrupt);
+    EXPECT_EQ(reader.read_word(at).value(), 7U);
+    EXPECT_EQ(writer.read_word(at).value(), 7U);
+  }
+  EXPECT_EQ(reader.fetch({large_region, 0}, 8).value(), writer.fetch({large_region, 0}, 8).value());
+  EXPECT_EQ(reader.fabric->extend(large_region, 2 * large_bytes).error().code, Errc::permission);
+  EXPECT_EQ(writer.endpoint.length_bytes(large_region), large_bytes);
+}
+
+TEST_P(ReadOnlyConformance, WritesItsOwnWordsWhileItHasAClientNumber) {
+  Session writer(*world_);
+  Session reader(world_->attach_to_read());
+  constexpr std::uint32_t client = 5;
+  const Range own = World::own_words(client);
+  const Address last = own.at + (own.length_bytes - 8);
+  EXPECT_FALSE(reader.write_word(own.at, 1).has_value()) << "it has no number yet";
+  EXPECT_FALSE(reader.endpoint.port().claim_presence(World::client_of_nobody).value());
+  EXPECT_FALSE(writer.endpoint.port().present(World::client_of_nobody));
+  ASSERT_TRUE(reader.endpoint.port().claim_presence(client).value());
+  EXPECT_FALSE(writer.endpoint.port().claim_presence(client).value());
+  EXPECT_EQ(reader.endpoint.port().claim_presence(client + 1).error().code, Errc::permission);
+
+  ASSERT_TRUE(reader.write_word(own.at, 1).has_value());
+  ASSERT_TRUE(reader.write_word(last, 2).has_value());
+  EXPECT_EQ(writer.read_word(own.at).value(), 1U);
+  EXPECT_EQ(writer.read_word(last).value(), 2U);
+  EXPECT_EQ(reader.compare_swap(own.at, 1, 3).error().code, Errc::corrupt);
+  EXPECT_EQ(reader.fetch_add(own.at, 1).error().code, Errc::corrupt);
+  const std::string two_words(16, 'x');
+  for (const Address across : {Address{own.at.region, own.at.offset_bytes - 8}, last}) {
+    EXPECT_EQ(reader.write(across, two_words).error().code, Errc::corrupt);
+    EXPECT_EQ(reader.write_word({large_region, across.offset_bytes}, 9).error().code, Errc::corrupt);
+  }
+  EXPECT_EQ(writer.read_word({own.at.region, own.at.offset_bytes - 8}).value(), 0U);
+  EXPECT_EQ(writer.read_word(last + 8).value(), 0U);
+  EXPECT_EQ(writer.read_word(own.at).value(), 1U);
+  EXPECT_EQ(writer.read_word(last).value(), 2U);
+
+  reader.endpoint.port().release_presence(client);
+  EXPECT_EQ(world_->dismissed, client);
+  EXPECT_EQ(reader.write_word(own.at, 4).error().code, Errc::corrupt);
+  EXPECT_TRUE(writer.endpoint.port().claim_presence(client).value());
+}
+
 TEST_P(Conformance, EveryOperationEndsThoughItIsGivenNoTime) {
   Session s(*world_);
   s.endpoint.set_timeout(0);

@@ -52,6 +52,17 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
+struct Range {
+  Address at;
+  std::uint64_t length_bytes = 0;
+
+  // Whether it has all of [from, from + bytes).
+  [[nodiscard]] constexpr bool contains(Address from, std::uint64_t bytes) const {
+    return from.region == at.region && from.offset_bytes >= at.offset_bytes && bytes <= length_bytes &&
+           from.offset_bytes - at.offset_bytes <= length_bytes - bytes;
+  }
+};
+
 // One operation of a batch. The fabric owns `local` from post to completion.
 struct Operation {
   enum class Kind : std::uint8_t { read, write, compare_swap, fetch_add };
@@ -77,6 +88,16 @@ struct Mapping {
 struct Completion {
   void (*complete)(Completion& self, Result<void> outcome) = nullptr;
 };
+
+// Whose presence it is: a client number of a node. A store of one host has node 0 alone.
+inline constexpr unsigned client_number_bits = 16;
+constexpr std::uint32_t client_of(std::uint32_t node, std::uint32_t number) {
+  return node << client_number_bits | number;
+}
+constexpr std::uint32_t node_of_client(std::uint32_t client) { return client >> client_number_bits; }
+constexpr std::uint32_t number_of_client(std::uint32_t client) {
+  return client & ((1U << client_number_bits) - 1);
+}
 
 // The way of one session to the store's memory. One thread.
 class Port {
@@ -129,6 +150,7 @@ struct Access {
   bool lends = false;
 
   // To a store on another host.
+  bool read_only = false;  // also if this client's key would let it change the store
   std::string source{};    // the address of this host to go from; empty: as the routes say
   std::string key_file{};  // has the key of that host; empty: it has none
   net::TlsFiles tls{};     // with an authority: inside TLS
@@ -151,6 +173,11 @@ class Fabric {
   virtual void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) = 0;
 
   [[nodiscard]] virtual Atomics atomics() const = 0;
+
+  // Whether this client may only read: its ports read, and change nothing but the few words that the store's
+  // host gave to a session when it claimed its presence (readers.h); elsewhere they find a bad
+  // address. `extend` is refused, and `prepare` does nothing.
+  [[nodiscard]] virtual bool read_only() const { return false; }
 
   // Of a store on several hosts; else null.
   [[nodiscard]] virtual const ClusterMap* cluster() const { return nullptr; }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fabric/cluster_map.h"
+#include "fabric/readers.h"
 
 namespace loch::fabric {
 
@@ -25,9 +26,10 @@ class Host {
 
   struct Options {
     std::vector<net::HostPort> listen{};
-    std::string key_file{};  // empty: everybody may open every store
-    net::TlsFiles tls{};     // with a certificate: inside TLS
-    bool verbs = false;      // over RDMA too, at the same addresses and ports
+    std::string key_file{};       // empty: everybody may open every store, and change it
+    std::string read_key_file{};  // whoever knows this one may only read; empty: there is no such key
+    net::TlsFiles tls{};          // with a certificate: inside TLS
+    bool verbs = false;           // over RDMA too, at the same addresses and ports
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // The cluster that a store is of, and which node of it this host is; of none, if there is no such
@@ -38,6 +40,8 @@ class Host {
       std::uint32_t node = 0;
     };
     std::function<Result<std::optional<Cluster>>(const std::string& store)> cluster_of{};
+    // Called by the host's thread. Without these functions nobody can only read.
+    Readers readers{};
     // How long a session may be silent before others stop waiting for it.
     base::Nanos silence_max_ns = 10 * base::second_ns;
     std::size_t connections_max = 4'096;

@@ -35,15 +35,16 @@ Access with_directory(const Access& access, const Url& url) {
 
 // By whichever of the hosts answers first; of a cluster, that one says who the others are.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
-  auto credentials = net::Credentials::read(net::Credentials::End::client, access.key_file, access.tls);
+  auto credentials = net::Credentials::of_client(access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
   std::optional<Error> why;  // none of them will do
   for (const net::HostPort& host : url.hosts) {
-    const remote::Target target{.scheme = url.scheme,
-                                .host = host,
-                                .store = url.name,
-                                .source = access.source,
-                                .credentials = *credentials};
+    remote::Target target{.scheme = url.scheme,
+                          .host = host,
+                          .store = url.name,
+                          .read_only = access.read_only,
+                          .source = access.source,
+                          .credentials = *credentials};
     auto attached = remote::RemoteFabric::attach(target);
     if (!attached) {
       const bool may_be_elsewhere =
@@ -59,6 +60,7 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
       return fail(Errc::invalid_argument, "open",
                   fmt::format("{} is of no cluster, so its URL names one host", target.text()));
     }
+    target.read_only = (*attached)->read_only();
     auto map = cluster::map_of(said->map);
     if (!map) return std::unexpected(std::move(map.error()));
     return cluster::ClusterFabric::attach(target, std::move(*map));

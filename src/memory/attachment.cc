@@ -97,6 +97,9 @@ bool Attachment::is_known_by_all(std::uint32_t node,
 // Node `by` knows from now on which incarnation node `of` is of.
 coro::Task<Result<void>> Attachment::introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
                                                std::uint64_t known) {
+  // One that only reads leaves it to others: where nobody has been attached to both, no word names what lies
+  // on the other one, and whoever comes later finds this client attached to the same as itself, or gone.
+  if (memory_->fabric().read_only()) co_return Result<void>{};
   if (known == is || base::planted(base::Planted::dispute_ignored)) co_return Result<void>{};
   const fabric::Address at{region_map().nodes[by].control, incarnations_offset + of * sizeof(std::uint64_t)};
   const auto before = co_await endpoint_->compare_swap(at, 0, is);

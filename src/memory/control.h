@@ -48,6 +48,8 @@ class Control {
   [[nodiscard]] Stats totals() const;
   // The store's latest time is `time` at least. Only where it is mapped.
   void raise_latest(base::Nanos time) const;
+  // Client numbers below `end` are looked at. Likewise.
+  void raise_clients_end(std::uint32_t end) const;
 
   // Words of bytes(). A raise leaves a word that is as great as it is.
   coro::Task<Result<void>> write(std::uint64_t* word, std::uint64_t value);

@@ -5,6 +5,7 @@
 #include "coro/scope.h"
 #include "fabric/testing/memory_store.h"
 #include "memory/allocator.h"
+#include "memory/testing/store_readers.h"
 #include "memory/testing/test_memory.h"
 
 namespace loch::memory {
@@ -197,6 +198,121 @@ TEST_F(Remote, NeverRunsOutOfNonces) {
     ASSERT_GT(nonce, last);
     last = nonce;
   }
+}
+
+// ---- those that may only read
+
+class Readers : public Remote {
+ protected:
+  // Whatever it posts that it may not has a bad address, so all that succeeds here is what it may.
+  std::shared_ptr<fabric::Fabric> to_read(Atomics atomics = Atomics::processor) {
+    auto fabric =
+        std::make_shared<fabric::fake::PostingFabric>(store_, fabric::fake::PostingOptions{.seed = ++seed_});
+    fabric->only_read(fake::readers_of(RegionMap::of_one_host(), atomics));
+    return fabric;
+  }
+  std::uint64_t seed_ = 1;
+};
+
+TEST_F(Readers, AreThereForTheOthersWhileTheyAreOpen) {
+  Process near(*store_);
+  std::uint16_t number = 0;
+  {
+    Process reader(to_read());
+    number = reader.session->client();
+    EXPECT_TRUE(reader.session->reads_only());
+    EXPECT_NE(number, near.session->client());
+    EXPECT_EQ(near.session->living(), 2U);
+    EXPECT_NE(entry(reader).op_start_ns, 0U);
+    EXPECT_TRUE(near.session->may_still_run(number, near.session->now()));
+    reader.session->count(Counter::get_hit, 3);
+    refresh(reader);
+    EXPECT_EQ(near.session->totals()[Counter::get_hit], 3U);
+    reader.session->count(Counter::get_hit, 2);
+  }
+  EXPECT_EQ(near.session->living(), 1U);
+  EXPECT_EQ(near.session->totals()[Counter::get_hit], 5U);
+  EXPECT_EQ(near.run(near.session->unfinished_moves_of_the_gone()).value(), 0U) << "it moved nothing";
+  Process next(to_read());
+  EXPECT_EQ(next.session->client(), number);
+  EXPECT_EQ(next.session->stats()[Counter::get_hit], 0U) << "what others counted is not its own";
+  EXPECT_FALSE(next.session->took_over());
+}
+
+TEST_F(Readers, HoldWhatTheyMayHaveSeen) {
+  Process near(*store_);
+  Process reader(to_read());
+  const base::Nanos began = reader.session->begin_operation();
+  pass(base::millisecond_ns);
+  const ItemRef item = make_item(*store_, near, 100);
+  retire(near, item);
+  pass(2 * expiry_ns);
+  refresh(reader);
+  pass(2 * expiry_ns);
+  for (int i = 0; i < 50; ++i) ASSERT_NE(near.allocate(100).value(), item);
+  reader.session->end_operation(began);
+  refresh(reader);
+  pass(2 * expiry_ns);
+  const auto blocks = near.allocator->blocks().value().size();
+  while (near.allocate(100).value() != item)
+    ASSERT_LE(near.allocator->blocks().value().size(), blocks + 2) << "the item never came back";
+}
+
+TEST_F(Readers, HoldWhatTheyHavePinned) {
+  Process near(*store_);
+  const ItemRef item = make_item(*store_, near, 100);
+  Process reader(to_read());
+  const base::Nanos pin = reader.session->pin();
+  pass(base::millisecond_ns);
+  retire(near, item);
+  for (int i = 0; i < 3; ++i) {
+    pass(2 * expiry_ns);
+    refresh(reader);
+  }
+  for (int i = 0; i < 50; ++i) ASSERT_NE(near.allocate(100).value(), item);
+  reader.session->unpin(pin);
+}
+
+// What one that died has left, memory and moves, a reader can not settle.
+TEST_F(Readers, LeaveTheNumbersOfTheDeadToOthers) {
+  Process near(*store_);
+  Process writer(*store_);
+  const std::uint16_t number = writer.session->client();
+  const std::uint64_t nonce = writer.session->next_nonce();
+  store_->kill(number);
+  Process reader(to_read());
+  EXPECT_NE(reader.session->client(), number);
+  // And one that dies itself leaves nothing but its number.
+  const std::uint16_t its_number = reader.session->client();
+  reader.session->count(Counter::get_hit, 3);
+  refresh(reader);
+  store_->kill(its_number);
+  Process another(to_read());
+  EXPECT_NE(another.session->client(), its_number);
+  EXPECT_EQ(near.run(near.session->take_dead(number)).value(), its_number);
+  ASSERT_TRUE(near.run(near.session->bury(its_number)).has_value());
+  EXPECT_EQ(near.session->totals()[Counter::get_hit], 3U);
+  EXPECT_EQ(near.run(near.session->take_dead(0)).value(), number);
+  ASSERT_TRUE(near.run(near.session->bury(number)).has_value());
+  Process after(to_read());
+  EXPECT_EQ(after.session->client(), number);
+  Process writer_after(*store_);
+  EXPECT_GE(entry(after).next_nonce, nonce >> 12) << "its nonces are not given out again";
+}
+
+TEST_F(Readers, OfAStoreThatADeviceChangesAreAsManyAsWereProvidedFor) {
+  EXPECT_FALSE(Session::open(StoreMemory::attach(to_read(Atomics::device)).value()).has_value())
+      << "nobody provided for any";
+  fabric::store_word(store_->at({control_region, clients_end_offset}), device_readers_end);
+  std::vector<std::unique_ptr<Process>> readers;
+  for (std::uint32_t number = 1; number < device_readers_end; ++number) {
+    readers.push_back(std::make_unique<Process>(to_read(Atomics::device)));
+    ASSERT_EQ(readers.back()->session->client(), number);
+  }
+  const auto more = Session::open(StoreMemory::attach(to_read(Atomics::device)).value());
+  EXPECT_EQ(more.error().code, Errc::no_space);
+  readers.pop_back();
+  EXPECT_TRUE(Session::open(StoreMemory::attach(to_read(Atomics::device)).value()).has_value());
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ Session::Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::En
       shared_endpoint_(std::move(endpoint)),
       endpoint_(*shared_endpoint_),
       node_(node),
+      reads_only_(memory_->fabric().read_only()),
       control_(endpoint_, regions().control),
       latest_(&control_.word(latest_offset)),
       random_(0) {
@@ -61,12 +62,15 @@ coro::Task<Result<void>> Session::enter() {
   }
   // Numbers that say they are free first, then those whose sessions may have died.
   for (const bool want_free : {true, false}) {
+    if (reads_only_ && !want_free) break;
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
       const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
       if (is_free != want_free) continue;
       auto claimed = endpoint_.port().claim_presence(presence_of(number));
       if (!claimed) co_return std::unexpected(std::move(claimed.error()));
-      if (*claimed) co_return co_await take_number(number);
+      if (!*claimed) continue;
+      if (reads_only_) co_return co_await take_number_to_read(number);
+      co_return co_await take_number(number);
     }
   }
   co_return fail(Errc::no_space, "open",
@@ -127,6 +131,20 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
   co_return co_await refresh();
 }
 
+// The store's host has said in the registry that the session is there.
+coro::Task<Result<void>> Session::take_number_to_read(std::uint32_t number) {
+  entry_ = &control_.entry(number);
+  client_ = static_cast<std::uint16_t>(number);
+  random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
+  if (auto read = co_await control_.read_entry(number); !read) co_return read;
+  since_ns_ = kept_since_ns_ = entry_->op_start_ns;
+  counted_before_ = counted();
+  // As in take_number.
+  entry_->op_start_ns = 0;
+  entry_->pin_start_ns = 0;
+  co_return co_await refresh();
+}
+
 Session::~Session() {
   if (entry_ == nullptr) return;
   // What can not be told now is settled as if it had died.
@@ -138,6 +156,7 @@ coro::Task<Result<void>> Session::leave() {
   // What it may have done without knowing is settled as if it had died; and until that can not happen any
   // more, it holds on to what it has seen.
   if (endpoint_.has_failed()) co_return Result<void>{};
+  if (reads_only_) co_return co_await control_.write_counters(client_);  // the host sees to the rest
   if (remote()) {
     if (auto told = co_await control_.write(&entry_->unfinished_moves, entry_->unfinished_moves); !told)
       co_return told;
@@ -184,7 +203,7 @@ coro::Task<Result<void>> Session::refresh() {
   if (auto written = co_await endpoint_.write(at, std::as_bytes(std::span(starts))); !written)
     co_return written;
   if (auto told = co_await control_.write_counters(client_); !told) co_return told;
-  if (nonces_are_few()) {
+  if (nonces_are_few() && !reads_only_) {
     if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
   }
   refreshed_at_ns_ = endpoint_.now();
@@ -269,11 +288,17 @@ std::uint64_t Session::next_nonce() {
   return nonce_++ << client_bits | client_;
 }
 
-Stats Session::stats() const {
+Stats Session::counted() const {
   Stats stats;
   for (std::size_t i = 0; i < counter_count; ++i) {
     stats.values[i] = shared(entry_->counters[i]).load(std::memory_order_relaxed);
   }
+  return stats;
+}
+
+Stats Session::stats() const {
+  Stats stats = counted();
+  for (std::size_t i = 0; i < counter_count; ++i) stats.values[i] -= counted_before_.values[i];
   return stats;
 }
 

@@ -18,6 +18,8 @@
 // operations count as begun then. In the registry it says that it runs since a time that is no later than
 // that, and that it may act for ever; it says so anew now and then.
 //
+// A session that may only read (readers.h) is a remote one. It uses no nonces and unlinks nothing.
+//
 // One thread.
 #pragma once
 
@@ -67,7 +69,8 @@ class Session {
   // Whether a remote session is to refresh before it goes on. To be asked before each operation, and in an
   // operation before each of any number of steps, since the nonces that it has are for so many.
   [[nodiscard]] bool refresh_due() const {
-    return remote() && (endpoint_.now() - refreshed_at_ns_ >= refresh_every_ns_ || nonces_are_few());
+    return remote() &&
+           (endpoint_.now() - refreshed_at_ns_ >= refresh_every_ns_ || (nonces_are_few() && !reads_only_));
   }
   // Reads a remote session's copy anew, and tells the others which operations are over. Errors: those of the
   // fabric; it stays due then.
@@ -134,6 +137,8 @@ class Session {
     word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   [[nodiscard]] Stats stats() const;
+  // Whether it may change nothing.
+  [[nodiscard]] bool reads_only() const { return reads_only_; }
 
   // Rules R1 and R2. `may_rest_longer` is false if R2 is out of the question now, so that written_at need not
   // be known.
@@ -237,15 +242,18 @@ class Session {
 
   Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::Endpoint> endpoint,
           std::uint32_t node);
-  // Client numbers are of a node, and presence is of a store.
-  [[nodiscard]] std::uint32_t presence_of(std::uint32_t client) const { return node_ << 16 | client; }
+  [[nodiscard]] std::uint32_t presence_of(std::uint32_t client) const {
+    return fabric::client_of(node_, client);
+  }
   [[nodiscard]] bool is_present(std::uint32_t client) {
     return endpoint_.port().present(presence_of(client));
   }
   coro::Task<Result<void>> enter();
   [[nodiscard]] Result<void> is_same_store() const;
   coro::Task<Result<void>> take_number(std::uint32_t number);
+  coro::Task<Result<void>> take_number_to_read(std::uint32_t number);
   coro::Task<Result<void>> leave();
+  [[nodiscard]] Stats counted() const;
   void extend_act_until();
   coro::Task<Result<void>> settle_counters(std::uint32_t client);
   coro::Task<Result<void>> reserve_nonces();
@@ -268,6 +276,7 @@ class Session {
   const std::shared_ptr<fabric::Endpoint> shared_endpoint_;
   fabric::Endpoint& endpoint_;
   const std::uint32_t node_;
+  const bool reads_only_;
   Control control_;
   std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;
@@ -281,6 +290,7 @@ class Session {
   std::uint64_t nonce_ = 0;
   std::uint64_t nonce_end_ = 0;
   base::Nanos last_write_ns_ = 0;
+  Stats counted_before_;  // by others who only read, with the same number
 
   // Of a remote session.
   base::Nanos since_ns_ = 0;         // the newest time since when others may think that it runs,

@@ -1,10 +1,13 @@
 #include "net/credentials.h"
 
+#include <fmt/format.h>
 #include <utility>
 
 namespace loch::net {
+namespace {
 
-Result<Credentials> Credentials::read(End end, const std::string& key_file, const TlsFiles& tls) {
+Result<Credentials> read(const std::string& key_file, const TlsFiles& tls,
+                         Result<TlsContext> (*context_of)(const TlsFiles&)) {
   Credentials credentials;
   if (!key_file.empty()) {
     auto key = read_key_file(key_file);
@@ -12,10 +15,32 @@ Result<Credentials> Credentials::read(End end, const std::string& key_file, cons
     credentials.key = *key;
   }
   if (tls.any()) {
-    auto context = end == End::server ? TlsContext::server(tls) : TlsContext::client(tls);
+    auto context = context_of(tls);
     if (!context) return std::unexpected(std::move(context.error()));
     credentials.tls = std::move(*context);
   }
+  return credentials;
+}
+
+}  // namespace
+
+Result<Credentials> Credentials::of_client(const std::string& key_file, const TlsFiles& tls) {
+  return read(key_file, tls, TlsContext::client);
+}
+
+Result<Credentials> Credentials::of_server(const std::string& key_file, const std::string& read_key_file,
+                                           const TlsFiles& tls) {
+  auto credentials = read(key_file, tls, TlsContext::server);
+  if (!credentials || read_key_file.empty()) return credentials;
+  auto key = net::read_key_file(read_key_file);
+  if (!key) return std::unexpected(std::move(key.error()));
+  if (*key == credentials->key) {
+    return fail(Errc::invalid_argument, "key",
+                fmt::format("the key in {} lets clients change the stores; those that may only read need "
+                            "another one",
+                            read_key_file));
+  }
+  credentials->read_key = *key;
   return credentials;
 }
 

@@ -124,6 +124,32 @@ TEST_F(ClusterStore, IsOneStoreOnAllItsHosts) {
       << testing::PrintToString(report->findings);
 }
 
+TEST_F(ClusterStore, AClientThatOnlyReadsIsOneOnAllItsHosts) {
+  add_nodes(3);
+  start_all();
+  Options reads;
+  reads.read_only = true;
+  // The first client of all: the hosts have not been told of each other yet, and a reader tells them nothing.
+  auto reader = open(reads).value();
+  EXPECT_EQ(reader.get(key(0)).error().code, Errc::not_found);
+  auto store = open(put_at(Placement::spread)).value();
+  constexpr int count = 200;
+  fill(store, count);
+  for (int i = 0; i < count; ++i) {
+    const auto got = reader.get(key(i));
+    ASSERT_TRUE(got.has_value()) << got.error().message();
+    EXPECT_EQ(*got, value(i));
+    EXPECT_EQ(reader.put(key(i), "x").error().code, Errc::permission);
+  }
+  EXPECT_EQ(reader.count().value(), std::uint64_t{count});
+  // When a host that was lost is back, it is a reader there, too.
+  nodes_[1]->stop();
+  EXPECT_EQ(reader.count().error().code, Errc::unavailable);
+  nodes_[1]->start();
+  EXPECT_TRUE(comes_true([&] { return reader.count().value_or(0) == count; }));
+  for (int i = 0; i < count; ++i) EXPECT_EQ(reader.get(key(i)).value(), value(i));
+}
+
 TEST_F(ClusterStore, ItemsArePutWhereTheClientWants) {
   add_nodes(3);
   start_all();

@@ -151,6 +151,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   if (!listen.empty()) config.listen = std::move(listen);
   settings.text("directory", config.directory);
   settings.text("key_file", config.key_file);
+  settings.text("read_key_file", config.read_key_file);
   settings.flag("open_to_all", config.open_to_all);
   settings.number("silence_s", 1, 3'600, [&](auto n) { config.silence_max = std::chrono::seconds(n); });
   settings.number("connections_max", 2, 1'000'000,
@@ -204,6 +205,8 @@ Result<void> check_config(const Config& config) {
     return wrong("TLS needs a certificate and its key, both or neither");
   if (!config.tls.authority.empty() && config.tls.certificate.empty())
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
+  if (!config.read_key_file.empty() && config.key_file.empty())
+    return wrong("read_key_file is for those who may only read; without a key_file everybody may change all");
   if (config.cluster && (config.cluster->coordinator.empty() || config.cluster->node.empty()))
     return wrong("a cluster needs a 'coordinator' and the name that it has for this host, 'node'");
   for (const Config::Store& store : config.stores) {

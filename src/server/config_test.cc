@@ -46,6 +46,7 @@ TEST_F(ConfigTest, TheDocumentedFileIsTheDefault) {
   EXPECT_EQ(config->listen.at(0).text(), defaults.listen.at(0).text());
   EXPECT_EQ(config->directory, defaults.directory);
   EXPECT_EQ(config->key_file, defaults.key_file);
+  EXPECT_EQ(config->read_key_file, defaults.read_key_file);
   EXPECT_EQ(config->open_to_all, defaults.open_to_all);
   EXPECT_EQ(config->silence_max, defaults.silence_max);
   EXPECT_EQ(config->connections_max, defaults.connections_max);
@@ -62,6 +63,7 @@ TEST_F(ConfigTest, EverySettingIsRead) {
 listen = ["127.0.0.1:1", "[::1]:2", "10.0.0.7"]
 directory = "/stores"
 key_file = "/etc/loch/key"
+read_key_file = "/etc/loch/read-key"
 silence_s = 30
 connections_max = 100
 verbs = true
@@ -91,6 +93,7 @@ node = "a"
   EXPECT_EQ(config->listen.at(2).text(), "10.0.0.7:7457");
   EXPECT_EQ(config->directory, "/stores");
   EXPECT_EQ(config->key_file, "/etc/loch/key");
+  EXPECT_EQ(config->read_key_file, "/etc/loch/read-key");
   EXPECT_EQ(config->silence_max.count(), 30);
   EXPECT_EQ(config->connections_max, 100U);
   EXPECT_TRUE(config->verbs);
@@ -138,6 +141,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
       {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
       {"listen = [\"0.0.0.0\"]", "everybody there could change every store"},
+      {"read_key_file = \"r\"", "without a key_file everybody may change all"},
       {"this is no toml", ":1: "},
   };
   for (const auto& each : cases) {

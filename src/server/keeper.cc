@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/readers.h"
 #include "memory/store_memory.h"
 
 namespace loch::server {
@@ -37,12 +38,37 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
       new Kept{.fabric = std::move(*attached), .region = map.nodes.front().control});
   // Before anybody goes by it: in a new store it has not begun.
   kept->control.raise_latest(kept->endpoint.now());
+  if (kept->fabric->atomics() == Atomics::device) memory::make_room_for_readers(kept->control);
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;
   }
   changed_.notify_all();
   return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
+}
+
+std::shared_ptr<Keeper::Kept> Keeper::kept(const fabric::Fabric& store) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [name, weak] : kept_) {
+    if (auto kept = weak.lock(); kept != nullptr && kept->fabric.get() == &store) return kept;
+  }
+  return nullptr;
+}
+
+Result<std::optional<fabric::Range>> Keeper::admit_reader(fabric::Fabric& store, std::uint32_t client) {
+  const auto of = kept(store);
+  if (of == nullptr)
+    return fail(Errc::unavailable, "host", "the store is not lent any more; another has taken its name");
+  return memory::admit_reader(of->control, client, store.atomics());
+}
+
+void Keeper::dismiss_reader(fabric::Fabric& store, std::uint32_t client) {
+  if (const auto of = kept(store)) memory::dismiss_reader(of->control, client);
+}
+
+fabric::Readers Keeper::readers() {
+  return {.admit = [this](auto& store, auto client) { return admit_reader(store, client); },
+          .dismiss = [this](auto& store, auto client) { dismiss_reader(store, client); }};
 }
 
 std::map<std::string, Stats> Keeper::totals() {

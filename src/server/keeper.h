@@ -3,7 +3,8 @@
 // where nobody raises it.
 //
 // It has no session: of what the store's clients change it changes the latest time alone, which no client on
-// another host does. So it may do this by the processor's atomics, whosever those of the store are.
+// another host does, and what it says for those that may only read (memory/readers.h). So it may do this by
+// the processor's atomics, whosever those of the store are.
 //
 // With no store open its thread sleeps. Any thread.
 #pragma once
@@ -20,6 +21,7 @@
 #include <loch/stats.h>
 
 #include "fabric/endpoint.h"
+#include "fabric/readers.h"
 #include "memory/control.h"
 
 namespace loch::server {
@@ -40,6 +42,11 @@ class Keeper {
   // Errors: not_found, permission, incompatible, corrupt, io.
   Result<std::shared_ptr<fabric::Fabric>> open(const std::string& name);
 
+  // fabric::Readers, of stores that were opened here.
+  Result<std::optional<fabric::Range>> admit_reader(fabric::Fabric& store, std::uint32_t client);
+  void dismiss_reader(fabric::Fabric& store, std::uint32_t client);
+  [[nodiscard]] fabric::Readers readers();
+
   // What all clients of the stores that are open have counted since the stores were made.
   std::map<std::string, Stats> totals();
   [[nodiscard]] std::uint64_t count();
@@ -54,6 +61,8 @@ class Keeper {
 
   void run();
   void tick();
+  // Null if it is not open here.
+  std::shared_ptr<Kept> kept(const fabric::Fabric& store);
 
   const fabric::Access access_;
   const NodeOf node_of_;

@@ -16,8 +16,10 @@
 #include <loch/loch.h>
 
 #include "base/random.h"
+#include "fabric/endpoint.h"
 #include "fabric/host.h"
 #include "fabric/remote/protocol.h"
+#include "memory/layout.h"
 #include "net/message.h"
 #include "net/proof.h"
 #include "net/testing/certificates.h"
@@ -58,6 +60,7 @@ class LendingTest : public testing::Test {
 
   void start() {
     keeper_ = std::make_unique<Keeper>(fabric::Access{.directory = folder_, .huge_pages = false});
+    host_options_.readers = keeper_->readers();
     auto host = fabric::Host::start(host_options_);
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
@@ -263,6 +266,124 @@ TEST_F(LendingTest, OnlyThoseWhoKnowTheKeyGetIn) {
   EXPECT_THAT(refused(knows).message(), HasSubstr("chmod"));
 }
 
+template <class T>
+Result<void> to_void(const Result<T>& result) {
+  if (result) return {};
+  return std::unexpected(result.error());
+}
+
+coro::Task<Result<void>> write_word(fabric::Endpoint* endpoint, fabric::Address at) {
+  co_return co_await endpoint->write_word(at, ~std::uint64_t{0});
+}
+
+// Whatever the calls of a store are that change it, they do not.
+void expect_no_changes(Store& reader, Store& writer) {
+  ASSERT_TRUE(writer.put("a", "1").has_value());
+  const Version version = reader.read("a").value().version;
+  std::vector<Assignment> batch{{.key = "a", .value = "2"}, {.key = "b", .value = "2"}};
+  reader.multi_put(batch);
+  for (const Result<void>& refused :
+       {reader.put("a", "2"), reader.insert("b", "2"), reader.remove("a"), batch[0].result, batch[1].result,
+        to_void(reader.replace("a", "2", version)), to_void(reader.collect())}) {
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, Errc::permission);
+    EXPECT_THAT(refused.error().message(), HasSubstr("only read"));
+  }
+  EXPECT_EQ(writer.get("a").value(), "1");
+  EXPECT_EQ(writer.get("b").error().code, Errc::not_found);
+}
+
+TEST_F(LendingTest, WhoeverKnowsTheKeyForReadingReadsAndChangesNothing) {
+  Options changes;
+  changes.key_file = make_key("key", "0123456789abcdef\n");
+  Options reads;
+  reads.key_file = make_key("other-key", "fedcba9876543210\n");
+  host_options_.key_file = changes.key_file;
+  host_options_.read_key_file = reads.key_file;
+  near();
+  start();
+  auto writer = open_far(changes).value();
+  auto reader = open_far(reads).value();
+  EXPECT_THAT(log(), HasSubstr("opened store, to read only"));
+  expect_no_changes(reader, writer);
+
+  // All that reads.
+  const std::string large(200'000, 'L');
+  ASSERT_TRUE(writer.put("large", large).has_value());
+  EXPECT_EQ(reader.get("large").value(), large);
+  EXPECT_EQ(reader.view("large").value().value(), large);
+  EXPECT_TRUE(reader.exists("a").value());
+  EXPECT_EQ(reader.get("b").error().code, Errc::not_found);
+  std::vector<Lookup> lookups(2);
+  lookups[0].key = "a";
+  lookups[1].key = "b";
+  reader.multi_get(lookups);
+  EXPECT_EQ(lookups[0].value, "1");
+  EXPECT_FALSE(lookups[1].result.has_value());
+  EXPECT_EQ(reader.count().value(), 2U);
+  std::size_t visited = 0;
+  ASSERT_TRUE(reader.for_each([&](const Entry&) { return ++visited != 0; }).has_value());
+  EXPECT_EQ(visited, 2U);
+  EXPECT_EQ(reader.check().value().items, 2U);
+  EXPECT_EQ(reader.info().value().clients, 3U) << "the near one, the writer, and itself";
+  EXPECT_GE(near().info().value().totals[Counter::get_hit], 2U);
+}
+
+TEST_F(LendingTest, WhoeverAsksToReadOnlyIsHeldToIt) {
+  near();
+  start();
+  Options reads;
+  reads.read_only = true;
+  auto reader = open_far(reads).value();
+  auto writer = open_far().value();
+  expect_no_changes(reader, writer);
+  // Nor if its program is another one: by the words that it is let at.
+  fabric::Access access;
+  access.read_only = true;
+  const auto fabric = fabric::attach(url(), access).value();
+  fabric::Endpoint endpoint(fabric, fabric->connect());
+  const auto wrote = endpoint.run(write_word(&endpoint, {memory::control_region, memory::latest_offset}));
+  EXPECT_EQ(wrote.error().code, Errc::corrupt);
+  EXPECT_EQ(fabric->extend(memory::first_data_region, 1 << 30).error().code, Errc::permission);
+  EXPECT_GT(host_->counts().bad_addresses, 0U);
+  EXPECT_TRUE(writer.put("a", "3").has_value());
+  EXPECT_EQ(reader.get("a").value(), "3");
+}
+
+// It goes on after its session was broken off, and reads what others have put meanwhile.
+TEST_F(LendingTest, AReaderThatWasSilentReadsOn) {
+  host_options_.silence_max_ns = 300 * base::millisecond_ns;
+  near();
+  start();
+  Options reads;
+  reads.read_only = true;
+  auto reader = open_far(reads).value();
+  ASSERT_TRUE(near().put("a", "1").has_value());
+  EXPECT_EQ(reader.get("a").value(), "1");
+  ASSERT_TRUE(comes_true([&] { return host_->counts().fenced != 0; }));
+  ASSERT_TRUE(near().put("a", "2").has_value());
+  EXPECT_EQ(reader.get("a").value(), "2");
+}
+
+TEST_F(LendingTest, OnItsOwnHostAReaderIsOneByItsWord) {
+  auto options = here();
+  options.read_only = true;
+  EXPECT_EQ(Store::open("shm://store", options).error().code, Errc::not_found) << "it creates none";
+  near();
+  auto reader = Store::open("shm://store", options).value();
+  expect_no_changes(reader, near());
+  ASSERT_TRUE(near().put("a", "2").has_value());
+  EXPECT_EQ(reader.get("a").value(), "2");
+  options.mode = Options::Mode::create;
+  EXPECT_EQ(Store::open("shm://another", options).error().code, Errc::invalid_argument);
+}
+
+TEST_F(LendingTest, TheKeysAreToDiffer) {
+  host_options_.key_file = make_key("key", "0123456789abcdef");
+  host_options_.read_key_file = make_key("other-key", "0123456789abcdef\n");
+  EXPECT_THAT(fabric::Host::start(host_options_).error().message(), HasSubstr("another one"));
+}
+
 TEST_F(LendingTest, AClientWithAKeyDoesNotTrustAHostWithout) {
   near();
   start();
@@ -402,7 +523,8 @@ TEST_F(LendingTest, WhatALinkAsksForIsLookedAt) {
       peer.ask({{"protocol", fabric::remote::protocol_version}, {"nonce", mine}}, soon()).value();
   const std::string theirs = net::text_of(hello, "nonce");
   const auto opened =
-      peer.ask({{"open", "store"}, {"proof", net::proof(net::no_key(), {"open", theirs, mine, "store"})}},
+      peer.ask({{"open", "store"},
+                {"proof", net::proof(net::no_key(), {"open", theirs, mine, "store", "change"})}},
                soon())
           .value();
   ASSERT_EQ(net::error_of(opened, "test"), std::nullopt);

@@ -157,7 +157,7 @@ Exit run(const Arguments& arguments) {
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
   if (arguments.check_only) {
-    const auto files = net::Credentials::read(net::Credentials::End::server, config->key_file, config->tls);
+    const auto files = net::Credentials::of_server(config->key_file, config->read_key_file, config->tls);
     if (!files) return complain(files.error(), usage);
     fmt::print("the configuration is sound\n");
     return ok;
@@ -177,10 +177,12 @@ Exit run(const Arguments& arguments) {
   auto host = fabric::Host::start(
       {.listen = config->listen,
        .key_file = config->key_file,
+       .read_key_file = config->read_key_file,
        .tls = config->tls,
        .verbs = config->verbs,
        .open_store = [&](const std::string& name) { return keeper.open(name); },
        .cluster_of = cluster_of,
+       .readers = keeper.readers(),
        .silence_max_ns = static_cast<base::Nanos>(config->silence_max.count()) * base::second_ns,
        .connections_max = config->connections_max,
        .log = log_of_host});

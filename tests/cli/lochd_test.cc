@@ -235,6 +235,33 @@ TEST_F(Lochd, AsksForTheKey) {
   EXPECT_TRUE(lochd_->await("refused")) << lochd_->output();
 }
 
+TEST_F(Lochd, LetsWhoeverHasTheKeyForReadingReadAndNoMore) {
+  ok({"put", "sessions", "a", "1"});
+  const std::string all = key_file("all.key", "a key that nobody guesses");
+  const std::string reading = key_file("reading.key", "a key that more people have");
+  const std::string file =
+      write_file("lochd.toml", fmt::format("key_file = \"{}\"\nread_key_file = \"{}\"\n", all, reading));
+  start("127.0.0.1:0", {"--config", file});
+  for (const Arguments& told :
+       {Arguments{"--key-file", reading}, Arguments{"--key-file", all, "--read-only"}}) {
+    const auto told_and = [&](const Arguments& more) {
+      Arguments arguments = told;
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return arguments;
+    };
+    EXPECT_EQ(ok(told_and({"get", url("sessions"), "a"})), "1");
+    EXPECT_EQ(ok(told_and({"count", url("sessions")})), "1\n");
+    for (const Arguments& change :
+         {Arguments{"put", url("sessions"), "a", "2"}, Arguments{"remove", url("sessions"), "a"},
+          Arguments{"gc", url("sessions")}}) {
+      const Outcome refused = loch(told_and(change));
+      EXPECT_EQ(refused.exit_code, 1) << change[0];
+      EXPECT_THAT(refused.err, HasSubstr("may only read")) << change[0];
+    }
+  }
+  EXPECT_EQ(ok({"--key-file", all, "get", url("sessions"), "a"}), "1");
+}
+
 TEST_F(Lochd, ReadsItsConfigurationAgain) {
   const std::string file = write_file("lochd.toml", "[[store]]\nname = \"first\"\n");
   start("127.0.0.1:0", {"--config", file});

@@ -46,7 +46,7 @@ std::unexpected<Error> unreached(Error why) {
 }  // namespace
 
 ClusterFabric::ClusterFabric(ClusterMap map, const remote::Target& first)
-    : map_(std::move(map)), location_(location_of(map_, first)) {
+    : map_(std::move(map)), location_(location_of(map_, first)), read_only_(first.read_only) {
   for (const ClusterMap::Node& node : map_.nodes) {
     remote::Target target = first;
     target.host = node.at;
@@ -118,6 +118,12 @@ Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::option
   // A host that has joined makes its part as soon as it learns of it.
   if (!attached && attached.error().code == Errc::not_found) return unreached(std::move(attached.error()));
   if (!attached) return attached;
+  if ((*attached)->read_only() != read_only_) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{} lets this client only read, and others let it change the store; give all "
+                            "hosts the same keys",
+                            target.text()));
+  }
   const auto said = (*attached)->membership();
   if (!said) return std::unexpected(said.error());
   auto map = map_of(said->map);

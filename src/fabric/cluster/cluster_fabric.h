@@ -27,13 +27,14 @@ namespace loch::fabric::cluster {
 class ClusterFabric final : public Fabric {
  public:
   // `first` is the way to one of the hosts, and `map` is what it says. Errors: those of the map, and
-  // incompatible, if hosts that answer do not agree.
+  // incompatible, if hosts that answer do not agree, also on whether this client may only read.
   static Result<std::shared_ptr<ClusterFabric>> attach(const remote::Target& first, ClusterMap map);
 
   std::unique_ptr<Port> connect() override;
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
   void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
+  [[nodiscard]] bool read_only() const override { return read_only_; }
   [[nodiscard]] bool is_published() const override { return true; }
   [[nodiscard]] std::string location() const override { return location_; }
   [[nodiscard]] std::uint64_t free_bytes() const override;
@@ -66,6 +67,7 @@ class ClusterFabric final : public Fabric {
 
   const ClusterMap map_;
   const std::string location_;
+  const bool read_only_;
   Atomics atomics_ = Atomics::processor;
   std::atomic<std::uint64_t> found_ = 0;
   std::atomic<std::uint64_t> newest_epoch_ = 0;

@@ -9,10 +9,7 @@ namespace loch::fabric::cluster {
 namespace {
 
 constexpr std::uint32_t no_node = std::numeric_limits<std::uint32_t>::max();
-constexpr unsigned number_bits = 16;
 constexpr base::Nanos sign_every_ns = base::second_ns;
-constexpr std::uint32_t number_of(std::uint32_t client) { return client & ((1U << number_bits) - 1); }
-constexpr std::uint32_t node_of(std::uint32_t client) { return client >> number_bits; }
 
 void refuse(Operation& operation, std::uint32_t node) {
   operation.bad_address = node == no_node;
@@ -162,19 +159,19 @@ void ClusterPort::flush() {
 }
 
 Result<bool> ClusterPort::claim_presence(std::uint32_t client) {
-  auto way = way_to(node_of(client));
+  auto way = way_to(node_of_client(client));
   if (!way) return std::unexpected(std::move(way.error()));
-  return (*way)->claim_presence(number_of(client));
+  return (*way)->claim_presence(number_of_client(client));
 }
 
 void ClusterPort::release_presence(std::uint32_t client) {
   if (any_severed()) return;  // the hosts do it, when all of them have ended the session
-  if (const auto way = way_to(node_of(client))) (*way)->release_presence(number_of(client));
+  if (const auto way = way_to(node_of_client(client))) (*way)->release_presence(number_of_client(client));
 }
 
 bool ClusterPort::present(std::uint32_t client) {
-  const auto way = way_to(node_of(client));
-  return !way || (*way)->present(number_of(client));
+  const auto way = way_to(node_of_client(client));
+  return !way || (*way)->present(number_of_client(client));
 }
 
 }  // namespace loch::fabric::cluster

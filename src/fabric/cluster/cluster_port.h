@@ -31,7 +31,6 @@ class ClusterPort final : public Port {
   void poll(base::Nanos wait_ns) override;
   void flush() override;
 
-  // A client's number is of a node: number | node << 16.
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override;

@@ -44,17 +44,18 @@ Message refusal(Errc code, std::string detail) {
 
 // Read anew when the host is told to.
 Result<net::Credentials> credentials_of(const Host::Options& options) {
-  return net::Credentials::read(net::Credentials::End::server, options.key_file, options.tls);
+  return net::Credentials::of_server(options.key_file, options.read_key_file, options.tls);
 }
 // As a client of other hosts of its cluster.
 Result<net::Credentials> neighbour_credentials_of(const Host::Options& options) {
   if (!options.cluster_of) return net::Credentials{};
-  return net::Credentials::read(net::Credentials::End::client, options.key_file, options.tls);
+  return net::Credentials::of_client(options.key_file, options.tls);
 }
 
 // A session's data connection, while the agent has it.
 struct DataPort {
   Id link = 0;
+  bool reads_only = false;
   std::string session{};              // of a cluster
   std::set<std::uint32_t> clients{};  // whose presence it holds
 };
@@ -83,6 +84,7 @@ struct Peer {
   // Of a link.
   std::string store;
   net::Secret secret{};
+  bool reads_only = false;
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Port> way;  // to the store, for presence
   std::optional<Host::Options::Cluster> cluster;
@@ -221,6 +223,7 @@ class HostThread final : public Host {
   Message fence(Peer& peer, const Message& said);
   Message answer(Id id, Peer& peer, const Message& asked);
   Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
+  Result<bool> claim(Peer& peer, Id port_id, DataPort& port, std::uint32_t client);
   Result<Message> offer_queue_pair(Id port, const Peer& peer);
   Result<Message> lend(Id port, RegionId region, const Message& asked);
   Message refuse(Peer& peer, Errc code, const std::string& why);
@@ -443,8 +446,15 @@ Message HostThread::greet(Peer& peer, const Message& said) {
 
 Message HostThread::open(Id id, Peer& peer, const Message& said) {
   const std::string store = net::text_of(said, "open");
-  const net::Secret key = credentials().key;
-  if (!net::same(net::text_of(said, "proof"), net::proof(key, {"open", peer.mine, peer.theirs, store}))) {
+  const bool asks_to_read = net::flag_of(said, "read_only");
+  const auto knows = [&](const net::Secret& key) {
+    return net::same(net::text_of(said, "proof"), net::proof(key, {"open", peer.mine, peer.theirs, store,
+                                                                   remote::access_text(asks_to_read)}));
+  };
+  const net::Credentials all = credentials();
+  const bool is_reader = all.read_key && knows(*all.read_key);
+  const net::Secret& key = is_reader ? *all.read_key : all.key;
+  if (!is_reader && !knows(key)) {
     return refuse(peer, Errc::permission,
                   options_.key_file.empty() ? "the client has a key, and this host has none"
                                             : "the client does not know this host's key");
@@ -457,17 +467,22 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   if (!of) return complain(of.error());
   auto fabric = options_.open_store(store);
   if (!fabric) return complain(fabric.error());
+  if ((is_reader || asks_to_read) && !options_.readers.admit)
+    return refusal(Errc::unavailable, "nobody can only read here");
   peer.store = store;
   peer.cluster = std::move(*of);
   peer.fabric = std::move(*fabric);
   peer.way = peer.fabric->connect();
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
+  peer.reads_only = is_reader || asks_to_read;
   peer.stage = Peer::Stage::is_linked;
   if (peer.cluster) condemn_those_of_before(peer);
   clients_.fetch_add(1);
-  log(Level::info, fmt::format("{}: opened {}", peer.name, store));
-  Message told{{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store})},
+  log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, peer.reads_only ? ", to read only" : ""));
+  Message told{{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store,
+                                          remote::access_text(peer.reads_only)})},
                {"link", id_text(id)},
+               {"read_only", peer.reads_only},
                {"device_atomics", peer.fabric->atomics() == Atomics::device}};
   if (peer.cluster) told.update(membership(*peer.cluster));
   return told;
@@ -517,9 +532,11 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   if (!peer.messages.say({{"port", port}}) || peer.messages.has_unsent()) {
     return refuse(peer, Errc::unavailable, "it does not take what it asked for");
   }
-  ports_[port] = {.link = link->first, .session = session};
+  const bool reads_only = link->second.reads_only;
+  ports_[port] = {.link = link->first, .reads_only = reads_only, .session = session};
   sessions_.fetch_add(1);
-  agent_.add(port, std::move(peer.messages).take_stream(), link->second.fabric);
+  agent_.add(port, std::move(peer.messages).take_stream(), link->second.fabric,
+             reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all);
   return std::nullopt;
 }
 
@@ -541,6 +558,8 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
   const auto about_region = [&](const char* field) {
     return net::number_of(asked, field).value_or(region_bytes_max + 1);
   };
+  if (peer.reads_only && (what == "extend" || what == "prepare"))
+    return fail(Errc::permission, "host", "this client may only read");
   if (what == "length" || what == "extend" || what == "prepare") {
     if (region >= region_count_max)
       return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
@@ -586,17 +605,40 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     return lend(port_id, static_cast<RegionId>(region), asked);
   }
   if (what == "claim") {
-    auto claimed = peer.way->claim_presence(client);
+    auto claimed = claim(peer, port_id, *port, client);
     if (!claimed) return std::unexpected(std::move(claimed.error()));
-    if (*claimed) port->clients.insert(client);
-    if (*claimed && !port->session.empty()) peer.fabric->note_session(client, port->session);
     return Message{{"claimed", *claimed}};
   }
   if (what == "release") {
-    if (port->clients.erase(client) != 0) let_go(peer, *port, client);
+    if (port->clients.erase(client) == 0) return Message::object();
+    if (port->reads_only) {
+      agent_.set_range(port_id, {});
+      options_.readers.dismiss(*peer.fabric, client);
+    }
+    let_go(peer, *port, client);
     return Message::object();
   }
   return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
+}
+
+Result<bool> HostThread::claim(Peer& peer, Id port_id, DataPort& port, std::uint32_t client) {
+  // One, since it has one range to write to.
+  if (port.reads_only && !port.clients.empty())
+    return fail(Errc::permission, "host", "a session that only reads has one client number");
+  auto claimed = peer.way->claim_presence(client);
+  if (!claimed || !*claimed) return claimed;
+  if (port.reads_only) {
+    const auto range = options_.readers.admit(*peer.fabric, client);
+    if (!range || !*range) {
+      peer.way->release_presence(client);
+      if (!range) return std::unexpected(range.error());
+      return false;
+    }
+    agent_.set_range(port_id, **range);
+  }
+  port.clients.insert(client);
+  if (!port.session.empty()) peer.fabric->note_session(client, port.session);
+  return true;
 }
 
 Result<Message> HostThread::offer_queue_pair(Id port, const Peer& peer) {
@@ -605,7 +647,7 @@ Result<Message> HostThread::offer_queue_pair(Id port, const Peer& peer) {
         Errc::unavailable, "host",
         "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
   }
-  const verbs::Lender::Offer offer = lender_->expect(port, peer.fabric);
+  const verbs::Lender::Offer offer = lender_->expect(port, peer.fabric, peer.reads_only);
   return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
 }
 

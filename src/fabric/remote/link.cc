@@ -52,14 +52,22 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target) {
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string_view mine = greeting->mine;
   const std::string_view theirs = greeting->theirs;
-  const std::string proof = net::proof(target.credentials.key, {"open", theirs, mine, target.store});
-  auto answer = greeting->messages->ask({{"open", target.store}, {"proof", proof}}, deadline);
+  const std::string proof =
+      net::proof(target.credentials.key, {"open", theirs, mine, target.store, access_text(target.read_only)});
+  auto answer = greeting->messages->ask(
+      {{"open", target.store}, {"read_only", target.read_only}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link->explained(std::move(answer.error()), "opening"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link->explained(*error, "opening"));
+  link->read_only_ = net::flag_of(*answer, "read_only");
   if (!net::same(net::text_of(*answer, "proof"),
-                 net::proof(target.credentials.key, {"host", theirs, mine, target.store}))) {
+                 net::proof(target.credentials.key,
+                            {"host", theirs, mine, target.store, access_text(link->read_only_)}))) {
     return fail(Errc::permission, "open",
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
+  }
+  if (target.read_only && !link->read_only_) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{}: the host does not know clients that only read", target.text()));
   }
   if (net::flag_of(*answer, "device_atomics")) link->atomics_ = Atomics::device;
   if (answer->contains("cluster")) link->cluster_ = answer->at("cluster");

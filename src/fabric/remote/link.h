@@ -19,6 +19,7 @@ struct Target {
   std::string scheme;  // of the fabric: "verbs" or "tcp"
   net::HostPort host;
   std::string store;
+  bool read_only = false;
   std::string source{};  // the address to go from; empty: as the routes say
   net::Credentials credentials{};
 
@@ -46,6 +47,8 @@ class Link {
   [[nodiscard]] bool is_alive();
   // Of the store.
   [[nodiscard]] Atomics atomics() const { return atomics_; }
+  // Whether the host lets this client read, and no more.
+  [[nodiscard]] bool read_only() const { return read_only_; }
   // What the host says of the cluster that the store is of; null if it is of none.
   [[nodiscard]] const net::Message& cluster() const { return cluster_; }
   // Which node of it the host is.
@@ -64,6 +67,7 @@ class Link {
 
   const Target target_;
   Atomics atomics_ = Atomics::processor;
+  bool read_only_ = false;
   net::Message cluster_;
   std::uint64_t node_ = 0;
   std::mutex mutex_;

@@ -2,10 +2,14 @@
 //
 // Greeting, by both, so that each proves to the other that it knows the host's key, and neither says it:
 //
-//   client  {"protocol": 2, "nonce": C}
-//   host    {"protocol": 2, "nonce": H}
-//   client  {"open": store, "proof": proof(key; "open", H, C, store)}
-//   host    {"proof": proof(key; "host", H, C, store), "link": id, "device_atomics": false}
+//   client  {"protocol": 4, "nonce": C}
+//   host    {"protocol": 4, "nonce": H}
+//   client  {"open": store, "read_only": false, "proof": proof(key; "open", H, C, store, access)}
+//   host    {"proof": proof(key; "host", H, C, store, access), "link": id, "read_only": false,
+//            "device_atomics": false}
+//
+// where access is what stands beside it, "read" or "change". A client that asks to change the store may be
+// told that it may only read: by its key, since a host may have another one for those.
 //
 // of a store of a cluster, the last also has {"cluster": its map (map_message.h), "node": which node
 // of it this host is}.
@@ -41,13 +45,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/clock.h"
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 3;
+inline constexpr std::uint64_t protocol_version = 4;
 inline constexpr std::size_t nonce_bytes = 16;
+
+constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }
 
 // How long a greeting may take, and an answer.
 inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;

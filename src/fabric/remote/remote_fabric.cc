@@ -16,7 +16,9 @@ Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target)
         fmt::format("{}: the words of this store are changed by an RDMA device; open it as verbs://{}/{}",
                     target.text(), target.host.text(), target.store));
   }
-  return std::shared_ptr<RemoteFabric>(new RemoteFabric(target, std::move(*link)));
+  Target granted = target;
+  granted.read_only = (*link)->read_only();
+  return std::shared_ptr<RemoteFabric>(new RemoteFabric(std::move(granted), std::move(*link)));
 }
 
 Result<std::shared_ptr<Link>> RemoteFabric::link() const {
@@ -24,6 +26,11 @@ Result<std::shared_ptr<Link>> RemoteFabric::link() const {
   if (!link_->is_alive()) {
     auto link = Link::open(target_);
     if (!link) return link;
+    if ((*link)->read_only() != target_.read_only) {
+      return fail(
+          Errc::permission, "open",
+          fmt::format("{}: the host lets this client only read now; open the store again", target_.text()));
+    }
     link_ = std::move(*link);
     // What is there now may be another store.
     for (auto& length : lengths_) length = 0;

@@ -51,8 +51,7 @@ class SimPort final : public fake::MemoryPort {
   }
 
   Result<bool> claim_presence(std::uint32_t client) override {
-    constexpr unsigned number_bits = 16;  // the rest is the node
-    if (way_to(client >> number_bits) != Way::whole) return unreached();
+    if (way_to(node_of_client(client)) != Way::whole) return unreached();
     return MemoryPort::claim_presence(client);
   }
 
@@ -151,8 +150,9 @@ class SimPort final : public fake::MemoryPort {
 
   static constexpr RegionId mapped_region = 0;  // the store's control region
 
-  // Where [at, at + length) of an operation is; null if it is outside its region.
+  // Where [at, at + length) of an operation is; null if it is outside its region, or may not be done.
   std::byte* place_of(const Operation& operation) {
+    if (!may(operation)) return nullptr;
     const auto mapping = fabric_.map(operation.at.region);
     const bool fits = mapping && operation.at.offset_bytes <= mapping->length_bytes &&
                       operation.length_bytes <= mapping->length_bytes - operation.at.offset_bytes;

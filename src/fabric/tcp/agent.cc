@@ -32,6 +32,7 @@ struct Agent::Connection {
   std::unique_ptr<net::Stream> stream;
   std::shared_ptr<Fabric> memory;
   bool may_change = false;            // a store whose words a device changes is not the agent's to change
+  Range may_write{};                  // though it may not change all
   std::shared_ptr<Endpoint> regions;  // of the agent's thread
   std::vector<std::byte> in;          // the beginning of an operation
   std::vector<std::byte> out;         // answers that could not be sent yet
@@ -65,11 +66,11 @@ void Agent::wake() const {
   [[maybe_unused]] const ssize_t written = ::write(woken_.get(), &one, sizeof one);
 }
 
-void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory) {
+void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory, May may) {
   auto connection = std::make_shared<Connection>();
   connection->id = id;
   connection->stream = std::move(stream);
-  connection->may_change = memory->atomics() == Atomics::processor;
+  connection->may_change = may == May::change_all && memory->atomics() == Atomics::processor;
   connection->memory = std::move(memory);
   connection->last_heard = base::Clock().now();
   {
@@ -85,9 +86,18 @@ void Agent::remove(Id id) {
   std::unique_lock lock(mutex_);
   if (!known_.contains(id)) return;
   removed_.push_back(id);
-  const std::uint64_t mine = ++commands_given_;
+  wait_for(lock, ++commands_given_);
+}
+
+void Agent::set_range(Id id, Range range) {
+  std::unique_lock lock(mutex_);
+  ranges_.emplace_back(id, range);
+  wait_for(lock, ++commands_given_);
+}
+
+void Agent::wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t command) {
   wake();
-  done_.wait(lock, [&] { return commands_done_ >= mine || stop_; });
+  done_.wait(lock, [&] { return commands_done_ >= command || stop_; });
 }
 
 base::Nanos Agent::last_heard(Id id) {
@@ -113,11 +123,13 @@ void Agent::take_commands() {
   [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
   std::vector<std::shared_ptr<Connection>> added;
   std::vector<Id> removed;
+  std::vector<std::pair<Id, Range>> ranges;
   std::uint64_t given = 0;
   {
     const std::scoped_lock lock(mutex_);
     added = std::exchange(added_, {});
     removed = std::exchange(removed_, {});
+    ranges = std::exchange(ranges_, {});
     given = commands_given_;
   }
   for (auto& connection : added) {
@@ -131,6 +143,10 @@ void Agent::take_commands() {
     // What it sent before it was taken on may be with the stream already.
     unfinished_.push_back(connection->id);
     connections_[connection->id] = std::move(connection);
+  }
+  for (const auto& [id, range] : ranges) {
+    if (const auto found = connections_.find(id); found != connections_.end())
+      found->second->may_write = range;
   }
   for (const Id id : removed) drop(id);
   std::erase_if(memories_, [](const auto& memory) { return memory.second.expired(); });
@@ -269,7 +285,11 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
   if (is_atomic && head.offset_bytes % word_bytes != 0) at = nullptr;
-  if (kind != Operation::Kind::read && !connection.may_change) at = nullptr;
+  if (kind != Operation::Kind::read && !connection.may_change) {
+    const bool is_its_own =
+        !is_atomic && connection.may_write.contains({head.region, head.offset_bytes}, head.length_bytes);
+    if (!is_its_own) at = nullptr;
+  }
   AnswerHead told{.status = static_cast<std::uint8_t>(at == nullptr ? Status::bad_address : Status::done),
                   .kind = head.kind,
                   .number = head.number,

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fabric/endpoint.h"
@@ -48,8 +49,15 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
+  // What may be changed over a connection: all, or what lies in one range, by writes alone.
+  enum class May : std::uint8_t { change_all, write_range };
+
   // Takes on a connection to `memory`, all of whose regions are mapped here. Any thread.
-  void add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory);
+  void add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory,
+           May may = May::change_all);
+  // The range of a connection that may write one; of none until it is told. When it returns, nothing is
+  // written any more to what was its range before. Any thread but the agent's.
+  void set_range(Id id, Range range);
   // When it returns, the connection is closed, and nothing that came over it happens any more. Any thread
   // but the agent's.
   void remove(Id id);
@@ -64,6 +72,7 @@ class Agent {
 
   void run();
   void take_commands();
+  void wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t command);
   void wake() const;
   void watch(Connection& connection, std::uint32_t events) const;
   After serve(Connection& connection);
@@ -80,6 +89,7 @@ class Agent {
   std::condition_variable done_;
   std::vector<std::shared_ptr<Connection>> added_;
   std::vector<Id> removed_;
+  std::vector<std::pair<Id, Range>> ranges_;
   std::uint64_t commands_given_ = 0;
   std::uint64_t commands_done_ = 0;
   std::map<Id, std::shared_ptr<Connection>> known_;

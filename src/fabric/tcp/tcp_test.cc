@@ -251,7 +251,7 @@ class LyingHost {
         answers_(*streams.back());
         links.clear();  // nobody who leaves is to wait for it
       } else {
-        const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store"});
+        const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store", "change"});
         std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
         links.push_back(std::move(messages));
       }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -23,6 +25,25 @@ class World {
  public:
   virtual ~World() = default;
   virtual std::shared_ptr<Fabric> attach() = 0;
+  // Of one that may only read. Null if the backend knows none.
+  virtual std::shared_ptr<Fabric> attach_to_read() { return nullptr; }
+
+  // The words that such a session of a client number may write.
+  static Range own_words(std::uint32_t client) {
+    constexpr std::uint64_t words_of_each = 8;
+    constexpr std::uint64_t bytes_of_each = words_of_each * sizeof(std::uint64_t);
+    return {.at = {0, 1'024 + client * bytes_of_each}, .length_bytes = bytes_of_each};
+  }
+  // Nobody can have this one.
+  static constexpr std::uint32_t client_of_nobody = 9;
+  [[nodiscard]] Readers readers() {
+    return {.admit = [](Fabric& /*store*/, std::uint32_t client) -> Result<std::optional<Range>> {
+              if (client == client_of_nobody) return std::nullopt;
+              return own_words(client);
+            },
+            .dismiss = [this](Fabric& /*store*/, std::uint32_t client) { dismissed = client; }};
+  }
+  std::atomic<std::uint32_t> dismissed = 0;  // the last
 };
 
 struct Backend {
@@ -56,18 +77,24 @@ class HostWorld final : public World {
       : files_(plan), scheme_(std::move(scheme)), address_(address), access_{.source = std::move(source)} {
     auto host = Host::start({.listen = {{.host = address, .port = "0"}},
                              .verbs = scheme_ == "verbs",
-                             .open_store = [this](const std::string&) { return files_.attach(); }});
+                             .open_store = [this](const std::string&) { return files_.attach(); },
+                             .readers = readers()});
     EXPECT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
   }
-  std::shared_ptr<Fabric> attach() override {
-    return fabric::attach(fmt::format("{}://{}:{}/conformance", scheme_, address_, host_->ports().at(0)),
-                          access_)
-        .value();
+  std::shared_ptr<Fabric> attach() override { return fabric::attach(url(), access_).value(); }
+  std::shared_ptr<Fabric> attach_to_read() override {
+    Access access = access_;
+    access.read_only = true;
+    return fabric::attach(url(), access).value();
   }
   [[nodiscard]] Host& host() { return *host_; }
 
  private:
+  [[nodiscard]] std::string url() const {
+    return fmt::format("{}://{}:{}/conformance", scheme_, address_, host_->ports().at(0));
+  }
+
   ShmWorld files_;
   std::string scheme_;
   std::string address_;
@@ -158,5 +185,8 @@ class Conformance : public testing::TestWithParam<Backend> {
 
   std::unique_ptr<World> world_;
 };
+
+// For backends with processes that may only read.
+class ReadOnlyConformance : public Conformance {};
 
 }  // namespace loch::fabric::conformance

@@ -119,9 +119,44 @@ void MemoryFabric::release_presence(std::uint32_t client) {
   if (it != store_->holders_.end() && it->second == this) store_->holders_.erase(it);
 }
 
+bool MemoryFabric::holds_presence(std::uint32_t client) {
+  const std::scoped_lock lock(store_->mutex_);
+  const auto it = store_->holders_.find(client);
+  return it != store_->holders_.end() && it->second == this;
+}
+
 bool MemoryFabric::present(std::uint32_t client) {
   const std::scoped_lock lock(store_->mutex_);
   return store_->holders_.contains(client);
+}
+
+Result<bool> MemoryPort::claim_presence(std::uint32_t client) {
+  if (own_.contains(node_of_client(client)))
+    return fail(Errc::permission, "claim", "a session that only reads has one client number");
+  auto claimed = memory_.claim_presence(client);
+  if (!claimed || !*claimed || !memory_.read_only()) return claimed;
+  const auto range = memory_.readers()->admit(memory_, client);
+  if (range && *range) {
+    own_[node_of_client(client)] = **range;
+    return true;
+  }
+  memory_.release_presence(client);
+  if (!range) return std::unexpected(range.error());
+  return false;
+}
+
+void MemoryPort::release_presence(std::uint32_t client) {
+  // What it was taken for dead with may be another's by now.
+  if (own_.erase(node_of_client(client)) != 0 && memory_.holds_presence(client))
+    memory_.readers()->dismiss(memory_, client);
+  memory_.release_presence(client);
+}
+
+bool MemoryPort::may(const Operation& operation) const {
+  if (!memory_.read_only() || operation.kind == Operation::Kind::read) return true;
+  return operation.kind == Operation::Kind::write && std::ranges::any_of(own_, [&](const auto& own) {
+           return own.second.contains(operation.at, operation.length_bytes);
+         });
 }
 
 }  // namespace loch::fabric::fake

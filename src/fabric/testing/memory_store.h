@@ -11,10 +11,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/readers.h"
 
 namespace loch::fabric::fake {
 
@@ -82,15 +85,21 @@ class MemoryFabric : public Fabric {
 
   std::unique_ptr<Port> connect() override;
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
+    if (read_only()) return fail(Errc::permission, "extend", "this process may only read");
     return store_->extend(region, length_bytes);
   }
   void prepare(RegionId /*region*/, std::uint64_t /*from_bytes*/, std::uint64_t /*to_bytes*/) override {}
   [[nodiscard]] Atomics atomics() const override { return Atomics::processor; }
+  // This process may only read from now on; before it connects. Of fabrics that post.
+  void only_read(Readers readers) { readers_ = std::move(readers); }
+  [[nodiscard]] bool read_only() const override { return readers_.has_value(); }
+  [[nodiscard]] Readers* readers() { return readers_ ? &*readers_ : nullptr; }
   Result<bool> claim_presence(std::uint32_t client);
   void release_presence(std::uint32_t client);
   // Of all numbers that this process holds.
   void release_all_presence();
   [[nodiscard]] bool present(std::uint32_t client);
+  [[nodiscard]] bool holds_presence(std::uint32_t client);
   [[nodiscard]] bool is_published() const override { return true; }
   [[nodiscard]] std::string location() const override { return "memory of a test"; }
   [[nodiscard]] std::uint64_t free_bytes() const override { return store_->free_bytes_; }
@@ -102,18 +111,25 @@ class MemoryFabric : public Fabric {
 
  private:
   std::shared_ptr<MemoryStore> store_;
+  std::optional<Readers> readers_;
 };
 
 // What the ports of all these have in common: presence is of the fabric, that is of the process.
 class MemoryPort : public Port {
  public:
   explicit MemoryPort(MemoryFabric& memory) : memory_(memory) {}
-  Result<bool> claim_presence(std::uint32_t client) override { return memory_.claim_presence(client); }
-  void release_presence(std::uint32_t client) override { memory_.release_presence(client); }
+  Result<bool> claim_presence(std::uint32_t client) override;
+  void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override { return memory_.present(client); }
+
+ protected:
+  // Whether this port may do that, wherever it is.
+  [[nodiscard]] bool may(const Operation& operation) const;
 
  private:
   MemoryFabric& memory_;
+  std::map<std::uint32_t, Range>
+      own_;  // of one that may only read: by node, while it has a client number there
 };
 
 }  // namespace loch::fabric::fake

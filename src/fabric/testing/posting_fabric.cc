@@ -74,7 +74,8 @@ class PostingPort final : public MemoryPort {
   void execute(Operation& operation) {
     if (options_.before) options_.before(operation);
     const auto mapping = fabric_.map(operation.at.region);
-    operation.bad_address = !mapping || operation.at.offset_bytes > mapping->length_bytes ||
+    operation.bad_address = !may(operation) || !mapping ||
+                            operation.at.offset_bytes > mapping->length_bytes ||
                             operation.length_bytes > mapping->length_bytes - operation.at.offset_bytes;
     if (operation.bad_address) return;
     std::byte* at = mapping->base + operation.at.offset_bytes;

@@ -27,6 +27,7 @@ struct Lender::Lent {
   std::map<RegionId, std::vector<Part>> parts{};  // by from_bytes
 };
 
+// One protection domain of a device.
 struct Lender::Device {
   ProtectionDomain domain;
   CompletionQueue completions;  // of queue pairs that post nothing
@@ -100,8 +101,9 @@ Lender::Served Lender::serve() {
   return served;
 }
 
-Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory) {
-  Offer offer{.token = net::random_hex(token_bytes), .device_changes = memory->atomics() == Atomics::device};
+Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only) {
+  Offer offer{.token = net::random_hex(token_bytes),
+              .device_changes = memory->atomics() == Atomics::device && !reads_only};
   sessions_.insert_or_assign(
       session,
       Session{.token = offer.token, .memory = std::move(memory), .device_changes = offer.device_changes});
@@ -119,7 +121,7 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
   });
   if (found == sessions_.end()) return refuse("a queue pair of no session that is waited for");
   Session& session = found->second;
-  auto device = device_of(id->verbs);
+  auto device = device_of(id->verbs, session.device_changes);
   if (!device) return refuse(device.error().detail);
   if (!may_use(**device, session)) {
     return refuse(fmt::format(
@@ -156,13 +158,13 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
 // The atomics of two devices are not atomic against each other, so one alone changes a store.
 bool Lender::may_use(const Device& device, const Session& session) const {
   return !session.device_changes || std::ranges::none_of(sessions_, [&](const auto& other) {
-    return other.second.memory->location() == session.memory->location() && other.second.device != nullptr &&
-           other.second.device.get() != &device;
+    return other.second.device_changes && other.second.memory->location() == session.memory->location() &&
+           other.second.device != nullptr && other.second.device.get() != &device;
   });
 }
 
-Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context) {
-  auto& known = devices_[context];
+Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, bool changes) {
+  auto& known = devices_[{context, changes}];
   if (auto device = known.lock(); device != nullptr) return device;
   auto device = std::make_shared<Device>();
   device->domain.reset(::ibv_alloc_pd(context));

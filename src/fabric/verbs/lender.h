@@ -3,7 +3,8 @@
 // off.
 //
 // A device gets at what its protection domain has registered, for whoever has a queue pair of that domain;
-// so a queue pair that is gone is all that a client needs to lose.
+// so a queue pair that is gone is all that a client needs to lose. And clients that may only read have a
+// domain of their own, in which nothing is registered that could be changed.
 //
 // One thread.
 #pragma once
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -45,7 +47,7 @@ class Lender {
     std::string token;
     bool device_changes = false;  // else the device only reads `memory`
   };
-  Offer expect(SessionId session, std::shared_ptr<Fabric> memory);
+  Offer expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only);
   // When it returns, nothing that was posted over the session's queue pair happens any more.
   void remove(SessionId session);
 
@@ -69,11 +71,11 @@ class Lender {
   // Errors: why the client is turned away.
   Result<void> take_request(Id id, std::string_view token);
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
-  Result<std::shared_ptr<Device>> device_of(ibv_context* context);
+  Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
 
   EventChannel events_;
   std::vector<Id> listeners_;
-  std::map<ibv_context*, std::weak_ptr<Device>> devices_;
+  std::map<std::pair<ibv_context*, bool>, std::weak_ptr<Device>> devices_;  // whether they change anything
   std::map<SessionId, Session> sessions_;
 };
 

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "fabric/remote/link.h"
 #include "fabric/testing/conformance.h"
+#include "fabric/verbs/queue_pair.h"
 
 namespace loch::fabric::conformance {
 namespace {
@@ -34,6 +36,9 @@ const std::vector<Backend> backends = {
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
                          [](const auto& info) { return info.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(Backends, ReadOnlyConformance, testing::ValuesIn(backends),
+                         [](const auto& info) { return info.param.name; });
+
 // ---- the host
 
 Plan small_plan(Atomics atomics) {
@@ -47,6 +52,7 @@ class VerbsHost : public testing::TestWithParam<Atomics> {
   void start(const std::vector<std::string>& addresses, base::Nanos silence_max_ns) {
     Host::Options options{.verbs = true,
                           .open_store = [this](const std::string&) { return files_.attach(); },
+                          .readers = files_.readers(),
                           .silence_max_ns = silence_max_ns};
     for (const std::string& address : addresses) options.listen.push_back({.host = address, .port = "0"});
     auto host = Host::start(std::move(options));
@@ -83,6 +89,78 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
   EXPECT_EQ(silent->write_word(word_, 3).error().code, Errc::unavailable);
   EXPECT_EQ(silent->read_word(word_).error().code, Errc::unavailable);
   EXPECT_EQ(other->read_word(word_).value(), 1U);
+}
+
+// Whatever a client's program does with its queue pair.
+class RawQueuePair {
+ public:
+  RawQueuePair(const net::HostPort& host, bool read_only)
+      : link_(remote::Link::open({.scheme = "verbs",
+                                  .host = host,
+                                  .store = "store",
+                                  .read_only = read_only,
+                                  .source = environment("LOCH_TEST_VERBS_CLIENT")})
+                  .value()),
+        joined_(link_->join({}).value()) {
+    const auto offer = link_->ask({{"do", "queue_pair"}, {"port", joined_.port}}).value();
+    pair_ =
+        verbs::QueuePair::connect(host, environment("LOCH_TEST_VERBS_CLIENT"), net::text_of(offer, "token"),
+                                  base::Clock().now() + 10 * base::second_ns)
+            .value();
+    const auto answer =
+        link_->ask({{"do", "key"}, {"port", joined_.port}, {"region", small_region}, {"at", 0}}).value();
+    address = net::number_of(answer, "address").value();
+    key = static_cast<std::uint32_t>(net::number_of(answer, "key").value());
+  }
+
+  // What becomes of 8 bytes that go to the beginning of the region, or come from there, by this key.
+  ibv_wc_status post(ibv_wr_opcode opcode, std::uint32_t with_key) {
+    ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer()),
+                 .length = sizeof(std::uint64_t),
+                 .lkey = pair_->buffer_key()};
+    ibv_send_wr request{};
+    request.sg_list = &part;
+    request.num_sge = 1;
+    request.opcode = opcode;
+    request.send_flags = IBV_SEND_SIGNALED;
+    if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      request.wr.atomic = {.remote_addr = address, .compare_add = 1, .swap = 0, .rkey = with_key};
+    } else {
+      request.wr.rdma = {.remote_addr = address, .rkey = with_key};
+    }
+    EXPECT_EQ(pair_->post(request), 0);
+    ibv_wc completion{};
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (pair_->poll({&completion, 1}) == 0 && std::chrono::steady_clock::now() < deadline) {
+    }
+    return completion.status;
+  }
+
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+
+ private:
+  std::shared_ptr<remote::Link> link_;
+  remote::Link::Joined joined_;
+  std::unique_ptr<verbs::QueuePair> pair_;
+};
+
+// Receive: a reader that changes the host's memory by its own key, and by one that it has seen or guessed of
+// a client that may. Expect: the device refuses.
+TEST_P(VerbsHost, TheKeysOfAReaderAreForReading) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const net::HostPort host{.host = addresses_[0], .port = std::to_string(host_->ports()[0])};
+  RawQueuePair writer(host, false);
+  EXPECT_EQ(RawQueuePair(host, true).post(IBV_WR_RDMA_READ, RawQueuePair(host, true).key), IBV_WC_SUCCESS);
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    RawQueuePair reader(host, true);  // a queue pair ends with what it may not
+    EXPECT_EQ(reader.post(opcode, reader.key), IBV_WC_REM_ACCESS_ERR);
+    RawQueuePair guesser(host, true);
+    EXPECT_EQ(guesser.post(opcode, writer.key), IBV_WC_REM_ACCESS_ERR);
+  }
+  if (GetParam() == Atomics::device) {
+    EXPECT_EQ(writer.post(IBV_WR_RDMA_WRITE, writer.key), IBV_WC_SUCCESS);
+  }
 }
 
 // The atomics of two devices are not atomic against each other.

@@ -76,6 +76,7 @@ class Node {
         {.listen = {address_},
          .open_store = [this](const std::string& store) { return keeper_->open(store); },
          .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
+         .readers = keeper_->readers(),
          .silence_max_ns = silence_max_ns});
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);

@@ -1,0 +1,22 @@
+// Readers: what a store's host does for sessions that may only read (Fabric::read_only). It knows what a
+// session says of itself in the store, which fabrics do not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "fabric/fabric.h"
+
+namespace loch::fabric {
+
+// Called while the presence of `client` is held for the session.
+struct Readers {
+  // Says in the store that the session is there. Which words it may write from now on; nothing if it can not
+  // have this number.
+  std::function<Result<std::optional<Range>>(Fabric& store, std::uint32_t client)> admit;
+  // Says that it has gone.
+  std::function<void(Fabric& store, std::uint32_t client)> dismiss;
+};
+
+}  // namespace loch::fabric

@@ -1,0 +1,43 @@
+#include "memory/readers.h"
+
+#include <limits>
+
+#include "base/planted.h"
+
+namespace loch::memory {
+namespace {
+
+void store(std::uint64_t& word, std::uint64_t value) { shared(word).store(value, std::memory_order_release); }
+
+}  // namespace
+
+void make_room_for_readers(Control& control) { control.raise_clients_end(device_readers_end); }
+
+std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client, Atomics atomics) {
+  if (client == 0 || client >= client_count_max) return std::nullopt;
+  if (atomics == Atomics::device && client >= control.clients_end()) return std::nullopt;
+  ClientEntry& entry = control.entry(client);
+  if (shared(entry.open).load(std::memory_order_acquire) != 0) return std::nullopt;
+  const base::Nanos time = shared(control.word(latest_offset)).load(std::memory_order_acquire);
+  store(entry.op_start_ns, time);
+  store(entry.pin_start_ns, time);
+  store(entry.opened_at_ns, time);
+  store(entry.process, 0);  // of another host
+  store(entry.act_until_ns, std::numeric_limits<std::uint64_t>::max());
+  if (atomics == Atomics::processor) control.raise_clients_end(client + 1);
+  if (!base::planted(base::Planted::reader_unseen)) store(entry.open, 1);
+  static_assert(offsetof(ClientEntry, op_start_ns) < offsetof(ClientEntry, counters) &&
+                    offsetof(ClientEntry, next_nonce) < offsetof(ClientEntry, op_start_ns) &&
+                    offsetof(ClientEntry, unfinished_moves) < offsetof(ClientEntry, op_start_ns),
+                "a reader writes from op_start on to the end");
+  constexpr std::size_t from = offsetof(ClientEntry, op_start_ns);
+  return fabric::Range{.at = control.address_of(&entry.op_start_ns),
+                       .length_bytes = sizeof(ClientEntry) - from};
+}
+
+void dismiss_reader(Control& control, std::uint32_t client) {
+  ClientEntry& entry = control.entry(client);
+  for (std::uint64_t* word : {&entry.op_start_ns, &entry.pin_start_ns, &entry.open}) store(*word, 0);
+}
+
+}  // namespace loch::memory

@@ -109,12 +109,19 @@ class RawQueuePair {
             .value();
     const auto answer =
         link_->ask({{"do", "key"}, {"port", joined_.port}, {"region", small_region}, {"at", 0}}).value();
-    address = net::number_of(answer, "address").value();
-    key = static_cast<std::uint32_t>(net::number_of(answer, "key").value());
+    given = {.address = net::number_of(answer, "address").value(),
+             .key = static_cast<std::uint32_t>(net::number_of(answer, "key").value())};
   }
 
-  // What becomes of 8 bytes that go to the beginning of the region, or come from there, by this key.
-  ibv_wc_status post(ibv_wr_opcode opcode, std::uint32_t with_key) {
+  // The beginning of the region, and a key to it.
+  struct Given {
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+  };
+  Given given;
+
+  // What becomes of 8 bytes that go there, or come from there.
+  ibv_wc_status post(ibv_wr_opcode opcode, const Given& there) {
     ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer()),
                  .length = sizeof(std::uint64_t),
                  .lkey = pair_->buffer_key()};
@@ -124,9 +131,9 @@ class RawQueuePair {
     request.opcode = opcode;
     request.send_flags = IBV_SEND_SIGNALED;
     if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-      request.wr.atomic = {.remote_addr = address, .compare_add = 1, .swap = 0, .rkey = with_key};
+      request.wr.atomic = {.remote_addr = there.address, .compare_add = 1, .swap = 0, .rkey = there.key};
     } else {
-      request.wr.rdma = {.remote_addr = address, .rkey = with_key};
+      request.wr.rdma = {.remote_addr = there.address, .rkey = there.key};
     }
     EXPECT_EQ(pair_->post(request), 0);
     ibv_wc completion{};
@@ -135,9 +142,6 @@ class RawQueuePair {
     }
     return completion.status;
   }
-
-  std::uint64_t address = 0;
-  std::uint32_t key = 0;
 
  private:
   std::shared_ptr<remote::Link> link_;
@@ -151,15 +155,18 @@ TEST_P(VerbsHost, TheKeysOfAReaderAreForReading) {
   start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
   const net::HostPort host{.host = addresses_[0], .port = std::to_string(host_->ports()[0])};
   RawQueuePair writer(host, false);
-  EXPECT_EQ(RawQueuePair(host, true).post(IBV_WR_RDMA_READ, RawQueuePair(host, true).key), IBV_WC_SUCCESS);
+  RawQueuePair reader(host, true);
+  EXPECT_EQ(reader.post(IBV_WR_RDMA_READ, reader.given), IBV_WC_SUCCESS);
+  EXPECT_EQ(writer.post(IBV_WR_RDMA_READ, writer.given), IBV_WC_SUCCESS);
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
-    RawQueuePair reader(host, true);  // a queue pair ends with what it may not
-    EXPECT_EQ(reader.post(opcode, reader.key), IBV_WC_REM_ACCESS_ERR);
-    RawQueuePair guesser(host, true);
-    EXPECT_EQ(guesser.post(opcode, writer.key), IBV_WC_REM_ACCESS_ERR);
+    // A queue pair ends with what it may not.
+    RawQueuePair writes(host, true);
+    EXPECT_EQ(writes.post(opcode, writes.given), IBV_WC_REM_ACCESS_ERR);
+    RawQueuePair guesses(host, true);
+    EXPECT_EQ(guesses.post(opcode, writer.given), IBV_WC_REM_ACCESS_ERR);
   }
   if (GetParam() == Atomics::device) {
-    EXPECT_EQ(writer.post(IBV_WR_RDMA_WRITE, writer.key), IBV_WC_SUCCESS);
+    EXPECT_EQ(writer.post(IBV_WR_RDMA_WRITE, writer.given), IBV_WC_SUCCESS);
   }
 }
 

@@ -6,8 +6,6 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/hosts.h"
-
 namespace loch::bench {
 namespace {
 
@@ -32,8 +30,8 @@ Result<ClusterFiles> ClusterFiles::make(Settings settings) {
     const std::string path = settings.folder + "/cluster.toml";
     std::string list;
     for (std::size_t host = 0; host < settings.hosts; ++host)
-      list +=
-          fmt::format("[[node]]\nname = \"{}\"\naddress = \"{}\"\n", Hosts::name(host), Hosts::address(host));
+      list += fmt::format("[[node]]\nname = \"{}\"\naddress = \"{}\"\n", Hosts::name(host),
+                          settings.address(host));
     if (auto written = write(path, list); !written) return std::unexpected(std::move(written.error()));
     settings.coordinator = "file:" + path;
   }
@@ -46,11 +44,12 @@ Result<std::vector<std::string>> ClusterFiles::arguments(std::size_t host) const
   if (error) return failure(stores(host), error);
   const std::string path = fmt::format("{}/{}.toml", settings_.folder, Hosts::name(host));
   // The network is of this machine alone, so nobody else gets there.
-  auto written = write(path, fmt::format("listen = [\"{}\"]\nopen_to_all = true\n{}"
-                                         "[cluster]\ncoordinator = \"{}\"\nnode = \"{}\"\n"
-                                         "[[store]]\nname = \"{}\"\ncluster = true\n{}",
-                                         Hosts::address(host), settings_.more_of_lochd, settings_.coordinator,
-                                         Hosts::name(host), settings_.store, settings_.more_of_store));
+  auto written =
+      write(path, fmt::format("listen = [\"{}\"]\nopen_to_all = true\n{}"
+                              "[cluster]\ncoordinator = \"{}\"\nnode = \"{}\"\n"
+                              "[[store]]\nname = \"{}\"\ncluster = true\n{}",
+                              settings_.address(host), settings_.more_of_lochd, settings_.coordinator,
+                              Hosts::name(host), settings_.store, settings_.more_of_store));
   if (!written) return std::unexpected(std::move(written.error()));
   return std::vector<std::string>{"--config", path, "--directory", stores(host)};
 }
@@ -69,8 +68,8 @@ Result<void> ClusterFiles::lose_memory(std::size_t host) const {
 std::string ClusterFiles::url() const {
   std::string hosts;
   for (std::size_t host = 0; host < settings_.hosts; ++host)
-    hosts += (host == 0 ? "" : ",") + Hosts::address(host);
-  return fmt::format("tcp://{}/{}", hosts, settings_.store);
+    hosts += (host == 0 ? "" : ",") + settings_.address(host);
+  return fmt::format("{}://{}/{}", settings_.scheme, hosts, settings_.store);
 }
 
 }  // namespace loch::bench

@@ -1,4 +1,4 @@
-// bench/cluster_files: what the lochds of a cluster on Hosts are started with: the list of them, and for each
+// bench/cluster_files: what the lochds of a cluster are started with: the list of them, and for each
 // a configuration and a folder of stores.
 #pragma once
 
@@ -8,14 +8,18 @@
 
 #include <loch/error.h>
 
+#include "bench/hosts.h"
+
 namespace loch::bench {
 
 class ClusterFiles {
  public:
   struct Settings {
-    std::string folder;           // that has all of it
-    std::string store;            // its name
-    std::size_t hosts = 3;        // that make up the cluster at first, the first ones of the network
+    std::string folder;     // that has all of it
+    std::string store;      // its name
+    std::size_t hosts = 3;  // that make up the cluster at first, the first ones of the network
+    std::string (*address)(std::size_t host) = Hosts::address;
+    std::string scheme = "tcp";   // of url()
     std::string coordinator;      // empty: a list of these hosts, in a file
     std::string more_of_lochd{};  // lines of lochd.toml
     std::string more_of_store{};  // and of its [[store]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# In a guest: the hash store over verbs, on three nodes.
+# In a guest: a test of three nodes.
 set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"

@@ -1,0 +1,153 @@
+// A store of a cluster over verbs: a lochd on each of three nodes, which is a host of the cluster, and
+// clients on all of them, with lochds and clients that are killed, and cables that are cut. For the nodes of
+// nodes.sh.
+#include <array>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <optional>
+#include <signal.h>
+#include <thread>
+
+#include "bench/cluster_files.h"
+#include "tests/lochd_process.h"
+#include "tests/store_processes.h"
+#include "tests/workload.h"
+
+namespace loch::tests {
+namespace {
+
+constexpr std::size_t nodes = 3;
+std::string address_of(std::size_t node) { return fmt::format("10.0.0.{}", node + 1); }
+
+// For others to go on meanwhile, where a processor is emulated.
+constexpr milliseconds a_while{3'000};
+
+class VerbsCluster : public StoreProcesses {
+ protected:
+  Result<Store> open_store(const Options& options) override {
+    auto files =
+        bench::ClusterFiles::make({.folder = folder(),
+                                   .store = "test",
+                                   .hosts = nodes,
+                                   .address = address_of,
+                                   .scheme = "verbs",
+                                   .coordinator = "",
+                                   .more_of_lochd = "verbs = true\n",
+                                   .more_of_store = fmt::format("expiry_ms = {}\n", expiry.count())});
+    if (!files) return std::unexpected(std::move(files.error()));
+    files_.emplace(std::move(*files));
+    for (std::size_t node = 0; node < nodes; ++node) start_lochd(node);
+    Options remote = options;
+    remote.mode = Options::Mode::attach;
+    remote.max_bytes.reset();
+    remote.source_address = address_of(1);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      // A new store is there once all its hosts have met.
+      auto opened = Store::open(files_->url(), remote);
+      if (opened && opened->count()) return opened;
+      if (std::chrono::steady_clock::now() > deadline) return opened;
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+  }
+
+  void start_lochd(std::size_t node) {
+    const auto arguments = files_->arguments(node);
+    ASSERT_TRUE(arguments.has_value()) << arguments.error().message();
+    lochds_.at(node) = start_lochd_process(*arguments, folder() / fmt::format("lochd-{}.log", node));
+  }
+
+  WorkerSpec worker(std::size_t node, const char* placement) {
+    return {.url = files_->url(),
+            .source_address = address_of(node),
+            .may_be_cut_off = true,
+            .placement = placement,
+            .keys = 6};
+  }
+  std::vector<Worker> start_crew() {
+    std::vector<Worker> crew;
+    crew.push_back(start(worker(0, "local")));
+    crew.push_back(start(worker(1, "spread")));
+    crew.push_back(start(worker(2, "by-key")));
+    for (const Worker& each : crew) await_work(each);
+    return crew;
+  }
+  // They have answers about all keys, from now on.
+  static void await_all(const std::vector<Worker>& crew) {
+    const std::uint64_t since_ns = now_ns();
+    for (const Worker& each : crew) await_answers(each, numbered_keys("hot", 6), since_ns);
+  }
+  void finish_in_order(std::vector<Worker> crew) {
+    for (Worker& each : crew) finish(each, true);
+    expect_linearizable();
+    expect_accounted_for();
+  }
+
+  std::optional<bench::ClusterFiles> files_;
+  std::array<std::unique_ptr<Process>, nodes> lochds_;
+};
+
+TEST_F(VerbsCluster, ClientsOfAllNodesAreOne) {
+  std::vector<Worker> crew = start_crew();
+  await_all(crew);
+  finish_in_order(std::move(crew));
+}
+
+TEST_F(VerbsCluster, KilledClientsLoseNothing) {
+  std::vector<Worker> crew = start_crew();
+  WorkerSpec killed = worker(2, "spread");
+  killed.lives = 4;
+  killed.life_us = 2'000'000;
+  Worker dying = start(killed);
+  EXPECT_GT(await(dying, true).killed, 0U);
+  await_all(crew);
+  finish_in_order(std::move(crew));
+}
+
+// Receive: a lochd is killed, and started again. Expect: its keys are unavailable meanwhile, and all is as
+// before when it is back, since the memory is the host's.
+TEST_F(VerbsCluster, ALochdIsKilledAndComesBack) {
+  std::vector<Worker> crew = start_crew();
+  lochds_[2]->signal(SIGKILL);
+  ASSERT_TRUE(lochds_[2]->wait(patience));
+  std::this_thread::sleep_for(a_while / 2);
+  start_lochd(2);
+  await_all(crew);
+  finish_in_order(std::move(crew));
+}
+
+// Receive: a node is cut off, and joined again. Expect: likewise.
+TEST_F(VerbsCluster, ANodeIsCutOffAndJoinedAgain) {
+  std::vector<Worker> crew = start_crew();
+  for (const char* command : {"ip link set v3 nomaster", "ip link set v3 master br0"}) {
+    ASSERT_EQ(std::system(command), 0) << command;
+    std::this_thread::sleep_for(a_while);
+  }
+  await_all(crew);
+  finish_in_order(std::move(crew));
+}
+
+// Receive: a client may only read. Expect: it reads what others put on all hosts, by keys that are for
+// reading.
+TEST_F(VerbsCluster, AReaderReadsFromAllHosts) {
+  Options reads;
+  reads.mode = Options::Mode::attach;
+  reads.read_only = true;
+  reads.source_address = address_of(2);
+  reads.timeout = operation_timeout;
+  auto reader = Store::open(files_->url(), reads);
+  ASSERT_TRUE(reader.has_value()) << reader.error().message();
+  constexpr std::uint64_t items = 20;
+  fill(items);
+  for (const std::string& key : numbered_keys("fill", items)) {
+    const auto got = reader->get(key);
+    ASSERT_TRUE(got.has_value()) << got.error().message();
+    EXPECT_EQ(*got, store().get(key).value());
+    EXPECT_EQ(reader->put(key, "x").error().code, Errc::permission);
+  }
+}
+
+}  // namespace
+}  // namespace loch::tests

@@ -12,6 +12,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <span>
 
 #include <loch/coro/task.h>
 
@@ -57,5 +58,13 @@ class Scope final : public Joiner {
   std::coroutine_handle<> joining_;
   bool cancelled_ = false;
 };
+
+// Runs all of them beside each other, until the last has finished; then their results are there to be taken.
+template <class T>
+Task<void> run_together(RunQueue* queue, std::span<Task<T>> tasks) {
+  Scope scope(*queue);
+  for (Task<T>& task : tasks) scope.start(task);
+  co_await scope.join();
+}
 
 }  // namespace loch::coro

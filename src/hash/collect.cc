@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "coro/scope.h"
 #include "hash/shards.h"
 
 namespace loch::hash {
@@ -67,6 +68,19 @@ coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber
   co_return !*named;
 }
 
+coro::Task<void> Shards::find_out(memory::Session* session, BlockNumber block, LeaseWord lease,
+                                  Suspect* suspect) {
+  suspect->is_orphan = co_await is_orphan(session, block, lease, suspect->index, suspect->state);
+}
+
+coro::Task<void> Shards::find_orphans(memory::Session* session, BlockNumber block, LeaseWord lease,
+                                      std::vector<Suspect>* suspects) {
+  if (suspects->size() == 1) co_return co_await find_out(session, block, lease, &suspects->front());
+  std::vector<coro::Task<void>> asking;
+  for (Suspect& each : *suspects) asking.push_back(find_out(session, block, lease, &each));
+  co_await coro::run_together(&attachment_.endpoint().queue(), std::span(asking));
+}
+
 coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
   const SlotNumber slots = d.rows() * candidates_ * (d.growing ? 2 : 1);
@@ -74,12 +88,12 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
     if (!group.has(slot)) {
-      if (auto read = co_await read_group(slot, slots, &group); !read) co_return read;
+      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read) co_return read;
     }
     const SlotWord word = group.word(slot);
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
-      auto header = co_await read_header(word.item());
+      auto header = co_await header_of(&group, slot);
       if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) continue;
       // A damaged word may point at anything that looks like this; nothing is to be written there.
       if (!co_await read_item(word.item())) continue;
@@ -107,30 +121,36 @@ coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node*
   const auto blocks = node->allocator->blocks();
   if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
+  std::vector<Suspect> suspects;
   for (const BlockNumber block : *blocks) {
     auto word_of_block = co_await node->allocator->lease_of(block);
     if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
     const LeaseWord lease = *word_of_block;
     if (auto looked = co_await node->allocator->look_at_items(block, lease, &items); !looked)
       co_return looked;
-    for (std::uint32_t i = 0; i < items.size(); ++i) {
-      const ItemRef item = memory::item_of(block, lease, i);
-      const fabric::Address at = item.address();
-      const std::uint64_t word = items[i].state.encode();
-      auto orphan = co_await is_orphan(&session, block, lease, i, items[i].state);
-      if (!orphan) co_return std::unexpected(std::move(orphan.error()));
-      if (!*orphan) continue;
-      // Retired as if it had been unlinked just now: somebody who is late may still know it.
-      const auto now = co_await session.control().read_time();
-      if (!now) co_return std::unexpected(now.error());
-      if (!attachment_.may_act()) continue;  // looked at too long ago: left to the next collection
-      const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = *now};
-      auto before = co_await endpoint.compare_swap(at, word, retired.encode());
-      if (!before) co_return std::unexpected(std::move(before.error()));
-      if (*before != word) continue;
-      co_await endpoint.fetch_add(memory::released_address(block), 1);
-      ++collected->items_reclaimed;
-      session.count(Counter::items_reclaimed);
+    const std::size_t together = at_once(lease);
+    for (std::uint32_t i = 0; i < items.size();) {
+      suspects.clear();
+      for (; i < items.size() && suspects.size() < together; ++i)
+        suspects.push_back({.index = i, .state = items[i].state});
+      co_await find_orphans(&session, block, lease, &suspects);
+      for (Suspect& suspect : suspects) {
+        if (!suspect.is_orphan) co_return std::unexpected(std::move(suspect.is_orphan.error()));
+        if (!*suspect.is_orphan) continue;
+        const fabric::Address at = memory::item_of(block, lease, suspect.index).address();
+        const std::uint64_t word = suspect.state.encode();
+        // Retired as if it had been unlinked just now: somebody who is late may still know it.
+        const auto now = co_await session.control().read_time();
+        if (!now) co_return std::unexpected(now.error());
+        if (!attachment_.may_act()) continue;  // looked at too long ago: left to the next collection
+        const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = *now};
+        auto before = co_await endpoint.compare_swap(at, word, retired.encode());
+        if (!before) co_return std::unexpected(std::move(before.error()));
+        if (*before != word) continue;
+        co_await endpoint.fetch_add(memory::released_address(block), 1);
+        ++collected->items_reclaimed;
+        session.count(Counter::items_reclaimed);
+      }
     }
   }
   co_return Result<void>{};

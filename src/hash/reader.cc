@@ -504,13 +504,55 @@ coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
 }
 
 coro::Task<Result<void>> Table::read_group(SlotNumber first, SlotNumber end, SlotGroup* into) {
-  into->first = first;
-  into->count = std::min<std::size_t>(into->words.size(), end - first);
-  std::array<fabric::Address, std::tuple_size_v<decltype(into->words)>> at;
-  for (std::size_t i = 0; i < into->count; ++i) at[i] = index_.slot(first + i);
-  auto read = co_await endpoint_.read_words(std::span(at).first(into->count), into->words.data());
-  if (!read) into->count = 0;
-  co_return read;
+  constexpr std::size_t words = SlotGroup::words_at_once;
+  into->count_ = 0;
+  into->first_ = first;
+  into->headers_.clear();
+  const auto count = std::min<std::size_t>(home_.remote() ? into->words_.size() : words, end - first);
+  if (count <= words) {
+    auto read = co_await read_words_of(first, count, into->words_.data());
+    if (read) into->count_ = count;
+    co_return read;
+  }
+  std::vector<coro::Task<Result<void>>> reading;
+  for (std::size_t i = 0; i < count; i += words)
+    reading.push_back(read_words_of(first + i, std::min(words, count - i), into->words_.data() + i));
+  co_await coro::run_together(&endpoint_.queue(), std::span(reading));
+  for (auto& task : reading) {
+    if (auto read = task.take(); !read) co_return read;
+  }
+  into->count_ = count;
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Table::read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into) {
+  if (auto read = co_await read_group(first, end, into); !read || !home_.remote()) co_return read;
+  std::vector<coro::Task<Result<memory::ItemHeader>>> reading;
+  for (std::size_t i = 0; i < into->count_; ++i) {
+    if (const SlotWord word{into->words_[i]}; word.names_item()) reading.push_back(read_header(word.item()));
+  }
+  co_await coro::run_together(&endpoint_.queue(), std::span(reading));
+  auto next = reading.begin();
+  for (std::size_t i = 0; i < into->count_; ++i) {
+    const bool names_item = SlotWord{into->words_[i]}.names_item();
+    into->headers_.push_back(names_item ? (next++)->take() : memory::ItemHeader{});
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Table::read_words_of(SlotNumber first, std::size_t count, std::uint64_t* into) {
+  std::array<fabric::Address, SlotGroup::words_at_once> at;
+  for (std::size_t i = 0; i < count; ++i) at[i] = index_.slot(first + i);
+  co_return co_await endpoint_.read_words(std::span(at).first(count), into);
+}
+
+coro::Task<Result<memory::ItemHeader>> Table::header_of(const SlotGroup* group, SlotNumber slot) {
+  if (group->headers_.empty()) return read_header(group->word(slot).item());
+  return known_header(group, slot);
+}
+
+coro::Task<Result<memory::ItemHeader>> Table::known_header(const SlotGroup* group, SlotNumber slot) {
+  co_return group->headers_[slot - group->first_];
 }
 
 coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,

@@ -1,5 +1,6 @@
 #include "hash/shards.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace loch::hash {
@@ -38,6 +39,13 @@ Result<void> Shards::all_reached(const char* operation) const {
   return fail(Errc::unavailable, operation,
               fmt::format("only {} of the {} nodes of the store can be reached now",
                           attachment_.nodes().size(), living));
+}
+
+std::size_t Shards::at_once(memory::LeaseWord lease) const {
+  constexpr std::size_t most = 64;
+  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 20;
+  if (!attachment_.remote() || lease.state == memory::BlockState::large_head) return 1;
+  return std::clamp<std::size_t>(bytes_max / memory::class_bytes[lease.size_class], 1, most);
 }
 
 coro::Task<Result<Found>> Shards::get(Key key) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hash/table.h"
@@ -56,11 +57,33 @@ class Shards final : public memory::ReuseGuard {
 
  private:
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
+  // An item that a walk comes to, and the one that its key has.
+  struct Walked {
+    memory::ItemRef ref;
+    bool written_before = false;
+    Result<Found> found{};
+    Result<Found> current{};
+  };
+  coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks);
+  coro::Task<void> find_item(Walked* walked);
+  coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
   coro::Task<Result<void>> check_node(const memory::Attachment::Node* node, const memory::ItemSet* linked,
                                       Report* report);
   coro::Task<Result<bool>> is_orphan(memory::Session* session, memory::BlockNumber block,
                                      memory::LeaseWord lease, std::uint32_t index, memory::ItemState state);
+  // The same of items of a block that are asked about together.
+  struct Suspect {
+    std::uint32_t index = 0;
+    memory::ItemState state;
+    Result<bool> is_orphan{};
+  };
+  coro::Task<void> find_out(memory::Session* session, memory::BlockNumber block, memory::LeaseWord lease,
+                            Suspect* suspect);
+  coro::Task<void> find_orphans(memory::Session* session, memory::BlockNumber block, memory::LeaseWord lease,
+                                std::vector<Suspect>* suspects);
+  // How many items of a block a client looks at together: elsewhere some, so that their round trips overlap.
+  [[nodiscard]] std::size_t at_once(memory::LeaseWord lease) const;
   // Whether a slot of its key names the item.
   coro::Task<Result<bool>> is_named(memory::ItemRef item);
   [[nodiscard]] std::unexpected<Error> unreached(std::uint64_t key_hash) const;

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <loch/coro/task.h>
 #include <loch/loch.h>
@@ -279,16 +280,28 @@ class Table final {
   enum class TimeLeft : std::uint8_t { some, none, look_again };
   coro::Task<Result<TimeLeft>> time_left(base::Nanos expires_at_ns, base::Nanos asked_at);
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
-  // Some slots in a row that were read at once, by who looks at all of them.
-  struct SlotGroup {
-    std::array<std::uint64_t, 8> words{};
-    SlotNumber first = 0;
-    std::size_t count = 0;
+  // Some slots in a row that were read at once, by who looks at all of them: of a remote session more.
+  class SlotGroup {
+   public:
+    [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first_ && slot - first_ < count_; }
+    [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words_[slot - first_]}; }
 
-    [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first && slot - first < count; }
-    [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words[slot - first]}; }
+   private:
+    friend class Table;
+    static constexpr std::size_t words_at_once = 8;
+    static constexpr std::size_t reads_at_once = 8;
+    std::array<std::uint64_t, words_at_once * reads_at_once> words_{};
+    std::vector<Result<memory::ItemHeader>> headers_;  // by slot, if they were read
+    SlotNumber first_ = 0;
+    std::size_t count_ = 0;
   };
   coro::Task<Result<void>> read_group(SlotNumber first, SlotNumber end, SlotGroup* into);
+  coro::Task<Result<void>> read_words_of(SlotNumber first, std::size_t count, std::uint64_t* into);
+  // Of a remote session also the headers of the items that the slots name.
+  coro::Task<Result<void>> read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into);
+  // The header that was read with the group, or is read now.
+  coro::Task<Result<memory::ItemHeader>> header_of(const SlotGroup* group, SlotNumber slot);
+  static coro::Task<Result<memory::ItemHeader>> known_header(const SlotGroup* group, SlotNumber slot);
   // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
   // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coro/scope.h"
 #include "hash/shards.h"
 
 namespace loch::hash {
@@ -72,6 +73,8 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
 
   memory::ItemSet visited;
   std::vector<memory::Allocator::ItemWords> items;
+  std::vector<Walked> walked;
+  std::vector<coro::Task<void>> tasks;
   // The regions of the nodes may alternate, and all blocks are walked in the order of their numbers.
   std::vector<std::pair<BlockNumber, std::size_t>> order;
   for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -84,37 +87,68 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
     auto lease = co_await allocator.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
     if (auto looked = co_await allocator.look_at_items(block, *lease, &items); !looked) co_return looked;
+    walked.clear();
     for (std::uint32_t i = 0; i < items.size(); ++i) {
       const auto& [state, written_at_ns] = items[i];
       const bool written_before = written_at_ns < start;
       const bool unlinked_since =
           state.kind == ItemKind::retired && state.value >= pin.start(n) && written_before;
-      if (state.kind != ItemKind::in_use && !unlinked_since) continue;
-      const ItemRef ref = memory::item_of(block, *lease, i);
+      if (state.kind == ItemKind::in_use || unlinked_since)
+        walked.push_back({.ref = memory::item_of(block, *lease, i), .written_before = written_before});
+    }
+    const std::size_t together = at_once(*lease);
+    for (std::size_t first = 0; first < walked.size(); first += together) {
+      const auto some_of_them = std::span(walked).subspan(first, std::min(together, walked.size() - first));
       const memory::Attachment::Operation during(attachment_);
-      auto found = co_await some().fetch_item(ref);
-      if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-      if (!found) continue;  // damaged, or not written yet; `check` tells which
-      Result<Found> current;
-      do {
-        current = co_await get(Key{.bytes = found->view.key(), .hash = found->view.key_hash()});
-      } while (!attachment_.may_act());
-      if (!current) {
-        const Errc code = current.error().code;
-        if (code == Errc::not_found || code == Errc::corrupt) continue;
-        co_return std::unexpected(std::move(current.error()));
+      if (auto looked = co_await look_up(some_of_them, &tasks); !looked) co_return looked;
+      for (const Walked& item : some_of_them) {
+        if (!item.found || !item.current) continue;
+        const ItemRef y = item.current->view.ref();
+        const auto& y_node = attachment_.node_of(y);
+        const auto y_number = static_cast<std::size_t>(&y_node - nodes.data());
+        const bool comes_later = item.current->view.written_at_ns() < starts[y_number] &&
+                                 blocks[y_number].contains(block_of(y)) && is_later(y, item.ref);
+        if (y != item.ref && (!item.written_before || comes_later)) continue;
+        if (!visited.insert(y)) continue;
+        if (!(*visit)(item.current->view)) co_return Result<void>{};
       }
-      const ItemRef y = current->view.ref();
-      const auto& y_node = attachment_.node_of(y);
-      const auto y_number = static_cast<std::size_t>(&y_node - nodes.data());
-      const bool comes_later = current->view.written_at_ns() < starts[y_number] &&
-                               blocks[y_number].contains(block_of(y)) && is_later(y, ref);
-      if (y != ref && (!written_before || comes_later)) continue;
-      if (!visited.insert(y)) continue;
-      if (!(*visit)(current->view)) co_return Result<void>{};
     }
   }
   co_return Result<void>{};
+}
+
+// What is not there, or damaged, is so in `walked`. Errors: any other.
+coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks) {
+  coro::RunQueue& queue = attachment_.endpoint().queue();
+  tasks->clear();
+  for (Walked& each : walked) tasks->push_back(find_item(&each));
+  co_await coro::run_together(&queue, std::span(*tasks));
+  do {
+    tasks->clear();
+    for (Walked& each : walked) {
+      if (each.found) tasks->push_back(find_current(&each));
+    }
+    co_await coro::run_together(&queue, std::span(*tasks));
+  } while (!attachment_.may_act());
+  for (Walked& each : walked) {
+    // Damaged, or not written yet; `check` tells which.
+    if (!each.found && each.found.error().code != Errc::corrupt)
+      co_return std::unexpected(std::move(each.found.error()));
+    if (!each.found || each.current) continue;
+    const Errc code = each.current.error().code;
+    if (code != Errc::not_found && code != Errc::corrupt)
+      co_return std::unexpected(std::move(each.current.error()));
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<void> Shards::find_item(Walked* walked) {
+  walked->found = co_await some().fetch_item(walked->ref);
+}
+
+coro::Task<void> Shards::find_current(Walked* walked) {
+  const ItemView& item = walked->found->view;
+  walked->current = co_await get(Key{.bytes = item.key(), .hash = item.key_hash()});
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
@@ -137,13 +171,13 @@ coro::Task<Result<std::uint64_t>> Table::count() {
       if (item != nullptr) __builtin_prefetch(item);
     }
     if (!group.has(slot)) {
-      if (auto read = co_await read_group(slot, slots, &group); !read)
+      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
         co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
     // An item that is being moved is counted at its destination.
     if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
-    auto header = co_await read_header(word.item());
+    auto header = co_await header_of(&group, slot);
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
     if (!header) continue;
     if (expired(header->expires_at_ns, *now)) continue;

@@ -141,12 +141,8 @@ bool Attachment::all_may_act() {
 coro::Task<void> Attachment::refresh_each(std::vector<Result<void>>* outcomes) {
   std::vector<coro::Task<Result<void>>> refreshing;
   refreshing.reserve(nodes_.size());
-  coro::Scope scope(endpoint_->queue());
-  for (const Node& node : nodes_) {
-    refreshing.push_back(node.session->refresh());
-    scope.start(refreshing.back());
-  }
-  co_await scope.join();
+  for (const Node& node : nodes_) refreshing.push_back(node.session->refresh());
+  co_await coro::run_together(&endpoint_->queue(), std::span(refreshing));
   for (auto& each : refreshing) outcomes->push_back(each.take());
 }
 

@@ -166,10 +166,8 @@ TEST_F(Remote, TakesTheNumberOfADeadClientAndGoesOnWithItsNonces) {
 
 coro::Task<bool> allocate_at_once(Process* process, std::size_t count, std::uint64_t bytes) {
   std::vector<coro::Task<Result<ItemRef>>> tasks;
-  coro::Scope scope(process->session->endpoint().queue());
   for (std::size_t i = 0; i < count; ++i) tasks.push_back(process->allocator->allocate(bytes));
-  for (auto& task : tasks) scope.start(task);
-  co_await scope.join();
+  co_await coro::run_together(&process->session->endpoint().queue(), std::span(tasks));
   bool all = true;
   for (auto& task : tasks) all = all && task.take().has_value();
   co_return all;

@@ -15,7 +15,7 @@ constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 constexpr std::size_t direct_bytes_min = 4'096;
 // When so many operations wait to be sent, the host may begin with them while the session still asks for
 // more.
-constexpr std::size_t operations_waiting_max = 64;
+constexpr std::size_t operations_waiting_max = 128;
 
 }  // namespace
 

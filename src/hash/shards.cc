@@ -44,7 +44,8 @@ Result<void> Shards::all_reached(const char* operation) const {
 std::size_t Shards::at_once(memory::LeaseWord lease) const {
   constexpr std::size_t most = 64;
   constexpr std::uint64_t bytes_max = std::uint64_t{1} << 20;
-  if (!attachment_.remote() || lease.state == memory::BlockState::large_head) return 1;
+  const bool is_large = lease.size_class >= memory::size_class_count;
+  if (!attachment_.remote() || is_large) return 1;
   return std::clamp<std::size_t>(bytes_max / memory::class_bytes[lease.size_class], 1, most);
 }
 

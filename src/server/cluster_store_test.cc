@@ -38,6 +38,7 @@ class ClusterStore : public testing::Test {
   ClusterStore(const ClusterStore&) = delete;
   ClusterStore& operator=(const ClusterStore&) = delete;
   ~ClusterStore() override {
+    if (HasFailure()) fmt::print("the store could not be opened at last: {}\n", why_not_);
     nodes_.clear();
     ::unlink(cluster_file().c_str());
     ::rmdir(folder_.c_str());
@@ -68,7 +69,9 @@ class ClusterStore : public testing::Test {
   }
   Result<Store> open(Options options = {}) const {
     options.mode = Options::Mode::attach;
-    return Store::open(url(), options);
+    auto store = Store::open(url(), options);
+    if (!store) why_not_ = store.error().message();
+    return store;
   }
   static Options put_at(Placement placement, const std::string& node = {}) {
     Options options;
@@ -86,6 +89,7 @@ class ClusterStore : public testing::Test {
   }
 
   std::string folder_;
+  mutable std::string why_not_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

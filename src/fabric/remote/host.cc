@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <poll.h>
-#include <set>
 #include <sys/eventfd.h>
 #include <thread>
 #include <unistd.h>
@@ -19,9 +16,8 @@
 
 #include "base/check.h"
 #include "fabric/map_message.h"
-#include "fabric/remote/fencer.h"
 #include "fabric/remote/protocol.h"
-#include "fabric/tcp/agent.h"
+#include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
 #include "net/credentials.h"
 #include "net/message.h"
@@ -30,7 +26,8 @@ namespace loch::fabric {
 namespace {
 
 using net::Message;
-using Id = std::uint64_t;
+using Id = remote::Sessions::Id;
+using End = remote::Sessions::End;
 
 std::string id_text(Id id) { return fmt::format("{}", id); }
 
@@ -52,21 +49,6 @@ Result<net::Credentials> neighbour_credentials_of(const Host::Options& options) 
   return net::Credentials::of_client(options.key_file, options.tls);
 }
 
-// A session's data connection, while the agent has it.
-struct DataPort {
-  Id link = 0;
-  bool reads_only = false;
-  std::string session{};              // of a cluster
-  std::set<std::uint32_t> clients{};  // whose presence it holds
-};
-
-// A session of a cluster that has ended here and may not have on other hosts: its presence is held until it
-// has.
-struct Condemned {
-  std::shared_ptr<Fabric> fabric;
-  std::set<std::uint32_t> clients;
-};
-
 // A connection that speaks messages: a client that greets, or a link.
 struct Peer {
   enum class Stage : std::uint8_t { tls, greets, proves, is_linked };
@@ -82,12 +64,8 @@ struct Peer {
   std::string theirs;
 
   // Of a link.
-  std::string store;
   net::Secret secret{};
-  bool reads_only = false;
-  std::shared_ptr<Fabric> fabric;
-  std::unique_ptr<Port> way;  // to the store, for presence
-  std::optional<Host::Options::Cluster> cluster;
+  std::shared_ptr<remote::OpenedStore> store{};
 };
 
 class HostThread final : public Host {
@@ -100,9 +78,8 @@ class HostThread final : public Host {
         listeners_(std::move(listeners)),
         lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        agent_({.gone = [this](Id port) { note_gone(port); }}),
-        fencer_([this](Id session) { note_fenced(session); },
-                [this](const remote::Target& host) { return is_gone(host); }) {
+        sessions_(
+            options_, lender_.get(), [this] { wake(); }, [this] { return this->neighbour_credentials(); }) {
     LOCH_CHECK(woken_.is_open());
     thread_ = std::thread([this] { run(); });
   }
@@ -121,11 +98,11 @@ class HostThread final : public Host {
   }
 
   [[nodiscard]] Counts counts() const override {
-    const tcp::Agent::Counts agent = agent_.counts();
+    const tcp::Agent::Counts agent = sessions_.agent_counts();
     return {.clients = clients_,
-            .sessions = sessions_,
+            .sessions = sessions_.count(),
             .refused = refused_,
-            .fenced = fenced_,
+            .fenced = sessions_.fenced(),
             .reads = agent.reads,
             .writes = agent.writes,
             .atomics = agent.atomics,
@@ -135,29 +112,10 @@ class HostThread final : public Host {
             .sends = agent.sends};
   }
 
-  Result<void> pause(const std::string& store) override {
-    std::unique_lock lock(mutex_);
-    paused_[store] = false;
-    wake();
-    if (paused_changed_.wait_for(lock, std::chrono::nanoseconds(remote::answer_max_ns),
-                                 [&] { return paused_[store]; })) {
-      return {};
-    }
-    paused_.erase(store);
-    return fail(Errc::timed_out, "pause",
-                fmt::format("the sessions of {} have not ended in time; it is tried again", store));
-  }
-  void resume(const std::string& store) override {
-    const std::scoped_lock lock(mutex_);
-    paused_.erase(store);
-  }
-
+  Result<void> pause(const std::string& store) override { return sessions_.pause(store); }
+  void resume(const std::string& store) override { sessions_.resume(store); }
   void end_idle(const std::string& store, base::Nanos longer_than_ns) override {
-    {
-      const std::scoped_lock lock(mutex_);
-      idle_max_ns_[store] = longer_than_ns;
-    }
-    wake();
+    sessions_.end_idle(store, longer_than_ns);
   }
 
   Result<void> reload() override {
@@ -189,30 +147,6 @@ class HostThread final : public Host {
     return neighbour_credentials_;
   }
 
-  // Of the agent's thread.
-  void note_gone(Id port) {
-    {
-      const std::scoped_lock lock(mutex_);
-      gone_.push_back(port);
-    }
-    wake();
-  }
-
-  // Of the fencer's thread: whether the cluster does without this host now.
-  [[nodiscard]] bool is_gone(const remote::Target& host) const {
-    const auto of = options_.cluster_of(host.store);
-    if (!of || !*of) return false;
-    const auto& nodes = (*of)->map.nodes;
-    return std::ranges::find(nodes, host.host, &ClusterMap::Node::at) == nodes.end();
-  }
-  void note_fenced(Id condemned) {
-    {
-      const std::scoped_lock lock(mutex_);
-      fenced_everywhere_.push_back(condemned);
-    }
-    wake();
-  }
-
   void accept_all(const net::Listener& listener);
   // False if the peer is done with.
   bool serve(Id id, Peer& peer);
@@ -223,61 +157,30 @@ class HostThread final : public Host {
   Message fence(Peer& peer, const Message& said);
   Message answer(Id id, Peer& peer, const Message& asked);
   Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
-  Result<bool> claim(Peer& peer, Id port_id, DataPort& port, std::uint32_t client);
-  Result<Message> offer_queue_pair(Id port, const Peer& peer);
-  Result<Message> lend(Id port, RegionId region, const Message& asked);
+  Result<Message> answer_about_region(remote::OpenedStore& store, const std::string& what,
+                                      const Message& asked);
+  Result<Message> offer_queue_pair(Id session, const remote::OpenedStore& store);
+  Result<Message> lend(Id session, RegionId region, const Message& asked);
   Message refuse(Peer& peer, Errc code, const std::string& why);
-  DataPort* port_of(Id link, const Message& asked, Id* id);
   void end_peer(Id id);
-  // How a session ends: it leaves, and nothing that it posted anywhere is under way; or it is taken for dead.
-  enum class End : std::uint8_t { leaves, is_dead };
-  void end_port(Id id, End how);
-  void release(Id id, End how);
-  static void let_go(const Peer& link, const DataPort& port, std::uint32_t client);
-  void condemn(Peer& link, const std::string& session, std::set<std::uint32_t> clients);
-  void condemn_those_of_before(Peer& link);
-  void pardon(Id condemned);
-  void end_silent_ports();
-  void end_ports_silent_for(base::Nanos longest_ns, const std::string& store);
-  void end_idle_ports();
-  // The cluster of a link's store, as it is now.
-  const Options::Cluster* cluster_of(Peer& link) const;
-  void end_those_of_paused_stores();
-  bool is_paused(const std::string& store) const {
-    const std::scoped_lock lock(mutex_);
-    return paused_.contains(store);
-  }
 
   const Options options_;
   mutable std::mutex mutex_;
   net::Credentials credentials_;
   net::Credentials neighbour_credentials_;
-  std::vector<Id> gone_;                // ports whose connection ended
-  std::map<std::string, bool> paused_;  // stores; whether their sessions have ended
-  std::condition_variable paused_changed_;
-  std::map<std::string, base::Nanos>
-      idle_max_ns_;                    // stores, and for how long their sessions may have been silent
-  std::vector<Id> fenced_everywhere_;  // of those that are condemned
   const std::vector<net::Listener> listeners_;
   const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
   const base::FileDescriptor woken_;
   std::atomic<bool> stop_ = false;
   std::atomic<std::uint64_t> clients_ = 0;
-  std::atomic<std::uint64_t> sessions_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
-  std::atomic<std::uint64_t> fenced_ = 0;
 
   // Of the thread alone.
   std::map<Id, Peer> peers_;
-  std::map<Id, DataPort> ports_;
-  std::map<Id, Condemned> condemned_;
-  std::set<std::string> looked_for_those_of_before_;  // stores
-  Id next_id_ = 1;
-  base::Nanos looked_at_ports_ns_ = 0;
+  Id next_id_ = 1;  // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
 
-  tcp::Agent agent_;
-  remote::Fencer fencer_;
+  remote::Sessions sessions_;
   std::thread thread_;
 };
 
@@ -304,25 +207,17 @@ void HostThread::run() {
     }
     // Asleep as long as nobody is there.
     constexpr int look_every_ms = 500;
-    const int wait_ms = some_greet || !accepts || !ports_.empty() ? look_every_ms : -1;
+    const int wait_ms = some_greet || !accepts || sessions_.size() != 0 ? look_every_ms : -1;
     if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
 
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
-    std::vector<Id> gone;
-    std::vector<Id> fenced_everywhere;
-    {
-      const std::scoped_lock lock(mutex_);
-      gone = std::exchange(gone_, {});
-      fenced_everywhere = std::exchange(fenced_everywhere_, {});
-    }
-    for (const Id port : gone) end_port(port, End::is_dead);
-    for (const Id condemned : fenced_everywhere) pardon(condemned);
+    sessions_.look();
     if (lender_ != nullptr) {
       const verbs::Lender::Served served = lender_->serve();
       for (const std::string& why : served.refusals)
         log(Level::warning, fmt::format("a queue pair was refused: {}", why));
-      for (const Id port : served.ended) end_port(port, End::is_dead);
+      for (const Id session : served.ended) sessions_.end(session, End::is_dead);
     }
     const base::Nanos now = base::Clock().now();
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -335,10 +230,8 @@ void HostThread::run() {
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
       if (waits[before_listeners + i].revents != 0) accept_all(listeners_[i]);
     }
-    end_silent_ports();
-    end_idle_ports();
-    end_those_of_paused_stores();
   }
+  sessions_.stop();
   while (!peers_.empty()) end_peer(peers_.begin()->first);
 }
 
@@ -358,7 +251,7 @@ void HostThread::accept_all(const net::Listener& listener) {
       }
       return;
     }
-    if (peers_.size() + ports_.size() >= options_.connections_max) {
+    if (peers_.size() + sessions_.size() >= options_.connections_max) {
       refused_.fetch_add(1);
       log(Level::warning, fmt::format("{}: refused, there are {} connections already",
                                       net::peer_of(socket.get()), options_.connections_max));
@@ -467,24 +360,24 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   if (!of) return complain(of.error());
   auto fabric = options_.open_store(store);
   if (!fabric) return complain(fabric.error());
-  if ((is_reader || asks_to_read) && !options_.readers.admit)
-    return refusal(Errc::unavailable, "nobody can only read here");
-  peer.store = store;
-  peer.cluster = std::move(*of);
-  peer.fabric = std::move(*fabric);
-  peer.way = peer.fabric->connect();
+  const bool reads_only = is_reader || asks_to_read;
+  if (reads_only && !options_.readers.admit) return refusal(Errc::unavailable, "nobody can only read here");
+  peer.store = std::make_shared<remote::OpenedStore>(remote::OpenedStore{.name = store,
+                                                                         .reads_only = reads_only,
+                                                                         .fabric = *fabric,
+                                                                         .way = (*fabric)->connect(),
+                                                                         .cluster = std::move(*of)});
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
-  peer.reads_only = is_reader || asks_to_read;
   peer.stage = Peer::Stage::is_linked;
-  if (peer.cluster) condemn_those_of_before(peer);
+  if (peer.store->cluster) sessions_.end_those_of_before(*peer.store);
   clients_.fetch_add(1);
-  log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, peer.reads_only ? ", to read only" : ""));
-  Message told{{"proof", net::proof(key, {"host", peer.mine, peer.theirs, store,
-                                          remote::access_text(peer.reads_only)})},
-               {"link", id_text(id)},
-               {"read_only", peer.reads_only},
-               {"device_atomics", peer.fabric->atomics() == Atomics::device}};
-  if (peer.cluster) told.update(membership(*peer.cluster));
+  log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, reads_only ? ", to read only" : ""));
+  Message told{
+      {"proof", net::proof(key, {"host", peer.mine, peer.theirs, store, remote::access_text(reads_only)})},
+      {"link", id_text(id)},
+      {"read_only", reads_only},
+      {"device_atomics", (*fabric)->atomics() == Atomics::device}};
+  if (peer.store->cluster) told.update(membership(*peer.store->cluster));
   return told;
 }
 
@@ -495,14 +388,7 @@ Message HostThread::fence(Peer& peer, const Message& said) {
                  net::proof(credentials().key, {"fence", peer.mine, peer.theirs, session}))) {
     return refuse(peer, Errc::permission, "it would fence, and does not know this host's key");
   }
-  std::vector<Id> its_ports;
-  for (const auto& [id, port] : ports_) {
-    if (!session.empty() && port.session == session) its_ports.push_back(id);
-  }
-  for (const Id id : its_ports) {
-    fenced_.fetch_add(1);
-    end_port(id, End::is_dead);
-  }
+  sessions_.fence(session);
   return Message::object();
 }
 
@@ -521,22 +407,19 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
                  net::proof(link->second.secret, {"join", peer.mine, peer.theirs, session}))) {
     return refuse(peer, Errc::permission, "it belongs to no client that is known here");
   }
-  if (link->second.cluster.has_value() == session.empty()) {
+  const std::shared_ptr<remote::OpenedStore>& store = link->second.store;
+  if (store->cluster.has_value() == session.empty()) {
     return refuse(peer, Errc::incompatible,
                   session.empty() ? "a session of a cluster says what its hosts know it by"
                                   : "the store is of no cluster");
   }
-  if (is_paused(link->second.store))
+  if (sessions_.is_paused(store->name))
     return refusal(Errc::unavailable, "the host sees to what another one has lost; try again");
-  const Id port = next_id_++;
-  if (!peer.messages.say({{"port", port}}) || peer.messages.has_unsent()) {
+  const Id its_id = next_id_++;
+  if (!peer.messages.say({{"port", its_id}}) || peer.messages.has_unsent()) {
     return refuse(peer, Errc::unavailable, "it does not take what it asked for");
   }
-  const bool reads_only = link->second.reads_only;
-  ports_[port] = {.link = link->first, .reads_only = reads_only, .session = session};
-  sessions_.fetch_add(1);
-  agent_.add(port, std::move(peer.messages).take_stream(), link->second.fabric,
-             reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all);
+  sessions_.begin(its_id, link->first, store, session, std::move(peer.messages).take_stream());
   return std::nullopt;
 }
 
@@ -545,116 +428,90 @@ Message HostThread::answer(Id id, Peer& peer, const Message& asked) {
   return done ? std::move(*done) : net::error_message(done.error());
 }
 
-DataPort* HostThread::port_of(Id link, const Message& asked, Id* id) {
-  *id = net::number_of(asked, "port").value_or(0);
-  const auto found = ports_.find(*id);
-  return found != ports_.end() && found->second.link == link ? &found->second : nullptr;
-}
-
 Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
   const std::string what = net::text_of(asked, "do");
-  const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
   const auto client = static_cast<std::uint32_t>(net::number_of(asked, "client").value_or(0));
-  const auto about_region = [&](const char* field) {
-    return net::number_of(asked, field).value_or(region_bytes_max + 1);
-  };
-  if (peer.reads_only && (what == "extend" || what == "prepare"))
+  remote::OpenedStore& store = *peer.store;
+  if (store.reads_only && (what == "extend" || what == "prepare"))
     return fail(Errc::permission, "host", "this client may only read");
-  if (what == "length" || what == "extend" || what == "prepare") {
-    if (region >= region_count_max)
-      return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
-    const auto name = static_cast<RegionId>(region);
-    if (const auto* of = cluster_of(peer); of != nullptr && of->map.node_of(name) != of->node)
-      return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
-    if (what == "prepare") {
-      const std::uint64_t to = about_region("to");
-      const std::uint64_t from = about_region("from");
-      if (from <= to && to <= region_bytes_max) peer.fabric->prepare(name, from, to);
-      return Message::object();
-    }
-    if (what == "extend") {
-      const std::uint64_t bytes = about_region("bytes");
-      if (bytes > region_bytes_max)
-        return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
-      if (auto extended = peer.fabric->extend(name, bytes); !extended)
-        return std::unexpected(std::move(extended.error()));
-    }
-    const auto bytes = peer.way->length_bytes(name);
-    if (!bytes) return std::unexpected(bytes.error());
-    return Message{{"bytes", *bytes}};
-  }
+  if (what == "length" || what == "extend" || what == "prepare")
+    return answer_about_region(store, what, asked);
   if (what == "membership") {
-    const auto* of = cluster_of(peer);
+    const auto* of = sessions_.cluster_of(store);
     return of == nullptr ? Message::object() : membership(*of);
   }
-  if (what == "free") return Message{{"bytes", peer.fabric->free_bytes()}};
-  if (what == "present") return Message{{"present", peer.way->present(client)}};
-  Id port_id = 0;
-  DataPort* port = port_of(id, asked, &port_id);
-  if (port == nullptr) {
+  if (what == "free") return Message{{"bytes", store.fabric->free_bytes()}};
+  if (what == "present") return Message{{"present", store.way->present(client)}};
+  const Id session = net::number_of(asked, "port").value_or(0);
+  if (!sessions_.has(id, session)) {
     return fail(what == "leave" ? Errc::not_found : Errc::unavailable, "host",
                 "the session was broken off, because it was silent or gone");
   }
   if (what == "leave") {
-    end_port(port_id, net::flag_of(asked, "dead") ? End::is_dead : End::leaves);
+    sessions_.end(session, net::flag_of(asked, "dead") ? End::is_dead : End::leaves);
     return Message::object();
   }
-  if (what == "queue_pair") return offer_queue_pair(port_id, peer);
+  if (what == "queue_pair") return offer_queue_pair(session, store);
   if (what == "key") {
+    const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
     if (region >= region_count_max) return fail(Errc::not_found, "host", "there is no such region");
-    return lend(port_id, static_cast<RegionId>(region), asked);
+    return lend(session, static_cast<RegionId>(region), asked);
   }
   if (what == "claim") {
-    auto claimed = claim(peer, port_id, *port, client);
+    auto claimed = sessions_.claim(session, client);
     if (!claimed) return std::unexpected(std::move(claimed.error()));
     return Message{{"claimed", *claimed}};
   }
   if (what == "release") {
-    if (port->clients.erase(client) == 0) return Message::object();
-    if (port->reads_only) {
-      agent_.set_range(port_id, {});
-      options_.readers.dismiss(*peer.fabric, client);
-    }
-    let_go(peer, *port, client);
+    sessions_.release(session, client);
     return Message::object();
   }
   return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
 }
 
-Result<bool> HostThread::claim(Peer& peer, Id port_id, DataPort& port, std::uint32_t client) {
-  // One, since it has one range to write to.
-  if (port.reads_only && !port.clients.empty())
-    return fail(Errc::permission, "host", "a session that only reads has one client number");
-  auto claimed = peer.way->claim_presence(client);
-  if (!claimed || !*claimed) return claimed;
-  if (port.reads_only) {
-    const auto range = options_.readers.admit(*peer.fabric, client);
-    if (!range || !*range) {
-      peer.way->release_presence(client);
-      if (!range) return std::unexpected(range.error());
-      return false;
-    }
-    agent_.set_range(port_id, **range);
+Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, const std::string& what,
+                                                const Message& asked) {
+  const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
+  const auto field = [&](const char* name) {
+    return net::number_of(asked, name).value_or(region_bytes_max + 1);
+  };
+  if (region >= region_count_max)
+    return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
+  const auto id = static_cast<RegionId>(region);
+  if (const auto* of = sessions_.cluster_of(store); of != nullptr && of->map.node_of(id) != of->node)
+    return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
+  if (what == "prepare") {
+    const std::uint64_t to = field("to");
+    const std::uint64_t from = field("from");
+    if (from <= to && to <= region_bytes_max) store.fabric->prepare(id, from, to);
+    return Message::object();
   }
-  port.clients.insert(client);
-  if (!port.session.empty()) peer.fabric->note_session(client, port.session);
-  return true;
+  if (what == "extend") {
+    const std::uint64_t bytes = field("bytes");
+    if (bytes > region_bytes_max)
+      return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
+    if (auto extended = store.fabric->extend(id, bytes); !extended)
+      return std::unexpected(std::move(extended.error()));
+  }
+  const auto bytes = store.way->length_bytes(id);
+  if (!bytes) return std::unexpected(bytes.error());
+  return Message{{"bytes", *bytes}};
 }
 
-Result<Message> HostThread::offer_queue_pair(Id port, const Peer& peer) {
+Result<Message> HostThread::offer_queue_pair(Id session, const remote::OpenedStore& store) {
   if (lender_ == nullptr) {
     return fail(
         Errc::unavailable, "host",
         "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
   }
-  const verbs::Lender::Offer offer = lender_->expect(port, peer.fabric, peer.reads_only);
+  const verbs::Lender::Offer offer = lender_->expect(session, store.fabric, store.reads_only);
   return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
 }
 
-Result<Message> HostThread::lend(Id port, RegionId region, const Message& asked) {
-  const auto key = lender_ == nullptr
-                       ? fail(Errc::unavailable, "host", "the session has no queue pair")
-                       : lender_->key(port, region, net::number_of(asked, "at").value_or(region_bytes_max));
+Result<Message> HostThread::lend(Id session, RegionId region, const Message& asked) {
+  const auto key = lender_ == nullptr ? fail(Errc::unavailable, "host", "the session has no queue pair")
+                                      : lender_->key(session, region,
+                                                     net::number_of(asked, "at").value_or(region_bytes_max));
   if (!key) {
     if (key.error().code != Errc::not_found) log(Level::warning, key.error().message());
     return std::unexpected(key.error());
@@ -663,146 +520,15 @@ Result<Message> HostThread::lend(Id port, RegionId region, const Message& asked)
       {"from", key->from_bytes}, {"bytes", key->length_bytes}, {"address", key->address}, {"key", key->key}};
 }
 
-// ---- ends
-
 void HostThread::end_peer(Id id) {
   const auto found = peers_.find(id);
-  if (found->second.stage == Peer::Stage::is_linked) {
-    std::vector<Id> its_ports;
-    for (const auto& [port, data] : ports_) {
-      if (data.link == id) its_ports.push_back(port);
-    }
-    for (const Id port : its_ports) end_port(port, End::is_dead);
+  const Peer& peer = found->second;
+  if (peer.stage == Peer::Stage::is_linked) {
+    sessions_.end_those_of(id);
     clients_.fetch_sub(1);
-    log(Level::info, fmt::format("{}: left {}", found->second.name, found->second.store));
+    log(Level::info, fmt::format("{}: left {}", peer.name, peer.store->name));
   }
   peers_.erase(found);
-}
-
-void HostThread::end_port(Id id, End how) {
-  agent_.remove(id);
-  if (lender_ != nullptr) lender_->remove(id);
-  release(id, how);  // nothing that it posted here happens any more
-}
-
-void HostThread::release(Id id, End how) {
-  const auto found = ports_.find(id);
-  if (found == ports_.end()) return;
-  DataPort port = std::move(found->second);
-  ports_.erase(found);
-  sessions_.fetch_sub(1);
-  const auto link = peers_.find(port.link);
-  if (link == peers_.end()) return;
-  // Those of a host that ends are noted, and are seen to when it is back: what they held is nobody's until
-  // then.
-  if (stop_ && link->second.cluster) return;
-  // One that holds no number here has seen nothing here that it could rely on elsewhere.
-  if (how == End::is_dead && link->second.cluster && !port.clients.empty())
-    return condemn(link->second, port.session, std::move(port.clients));
-  for (const std::uint32_t client : port.clients) let_go(link->second, port, client);
-}
-
-void HostThread::let_go(const Peer& link, const DataPort& port, std::uint32_t client) {
-  if (!port.session.empty()) link.fabric->note_session(client, {});
-  link.way->release_presence(client);
-}
-
-// What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
-void HostThread::condemn(Peer& link, const std::string& session, std::set<std::uint32_t> clients) {
-  const Id id = next_id_++;
-  std::vector<remote::Target> others;
-  const Options::Cluster& of = *cluster_of(link);
-  for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
-    if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
-    others.push_back({.scheme = "tcp",
-                      .host = of.map.nodes[node].at,
-                      .store = link.store,
-                      .credentials = neighbour_credentials()});
-  }
-  condemned_[id] = {.fabric = link.fabric, .clients = std::move(clients)};
-  fencer_.fence(id, session, std::move(others));
-}
-
-// Sessions that a host had which ended before they did.
-void HostThread::condemn_those_of_before(Peer& link) {
-  if (!looked_for_those_of_before_.insert(link.store).second) return;
-  for (const auto& [client, session] : link.fabric->noted_sessions()) {
-    if (const auto claimed = link.way->claim_presence(client); claimed && *claimed)
-      condemn(link, session, {client});
-  }
-}
-
-void HostThread::pardon(Id condemned) {
-  const auto found = condemned_.find(condemned);
-  if (found == condemned_.end()) return;
-  const auto way = found->second.fabric->connect();
-  for (const std::uint32_t client : found->second.clients) {
-    found->second.fabric->note_session(client, {});
-    way->release_presence(client);
-  }
-  condemned_.erase(found);
-}
-
-void HostThread::end_those_of_paused_stores() {
-  std::vector<std::string> stores;
-  {
-    const std::scoped_lock lock(mutex_);
-    for (const auto& [store, ended] : paused_) {
-      if (!ended) stores.push_back(store);
-    }
-  }
-  for (const std::string& store : stores) {
-    std::vector<Id> its_ports;
-    for (const auto& [id, port] : ports_) {
-      const auto link = peers_.find(port.link);
-      if (link == peers_.end() || link->second.store == store) its_ports.push_back(id);
-    }
-    for (const Id id : its_ports) end_port(id, End::is_dead);
-    const std::scoped_lock lock(mutex_);
-    if (const auto found = paused_.find(store); found != paused_.end()) found->second = true;
-  }
-  if (!stores.empty()) paused_changed_.notify_all();
-}
-
-void HostThread::end_silent_ports() {
-  const base::Nanos now = base::Clock().now();
-  if (now - looked_at_ports_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
-  looked_at_ports_ns_ = now;
-  end_ports_silent_for(options_.silence_max_ns, {});
-}
-
-void HostThread::end_idle_ports() {
-  std::map<std::string, base::Nanos> asked;
-  {
-    const std::scoped_lock lock(mutex_);
-    asked = std::exchange(idle_max_ns_, {});
-  }
-  for (const auto& [store, longest_ns] : asked) end_ports_silent_for(longest_ns, store);
-}
-
-// Of one store, or of all if it is not named.
-void HostThread::end_ports_silent_for(base::Nanos longest_ns, const std::string& store) {
-  const base::Nanos now = base::Clock().now();
-  std::vector<Id> silent;
-  for (const auto& [id, port] : ports_) {
-    if (port.clients.empty()) continue;  // it holds nobody up
-    const auto link = peers_.find(port.link);
-    if (!store.empty() && (link == peers_.end() || link->second.store != store)) continue;
-    const base::Nanos heard = agent_.last_heard(id);
-    if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
-  }
-  for (const Id id : silent) {
-    fenced_.fetch_add(1);
-    log(Level::debug, fmt::format("session {} was silent for too long", id));
-    end_port(id, End::is_dead);
-  }
-}
-
-const Host::Options::Cluster* HostThread::cluster_of(Peer& link) const {
-  if (!link.cluster) return nullptr;
-  // What is there in a store that is of none any more is of no use to anybody, and stays as it is.
-  if (auto now = options_.cluster_of(link.store); now && *now) link.cluster = std::move(*now);
-  return &*link.cluster;
 }
 
 }  // namespace

@@ -1,0 +1,267 @@
+#include "fabric/remote/sessions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <utility>
+
+#include "fabric/remote/protocol.h"
+
+namespace loch::fabric::remote {
+
+Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::function<void()> wake,
+                   std::function<net::Credentials()> neighbour_credentials)
+    : options_(options),
+      lender_(lender),
+      wake_(std::move(wake)),
+      neighbour_credentials_(std::move(neighbour_credentials)),
+      agent_({.gone = [this](Id id) { note(&gone_, id); }}),
+      fencer_([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
+              [this](const Target& host) { return is_gone(host); }) {}
+
+// Of the agent's thread, and of the fencer's.
+void Sessions::note(std::vector<Id>* list, Id id) {
+  {
+    const std::scoped_lock lock(mutex_);
+    list->push_back(id);
+  }
+  wake_();
+}
+
+// Of the fencer's thread: whether the cluster does without this host now.
+bool Sessions::is_gone(const Target& host) const {
+  const auto of = options_.cluster_of(host.store);
+  if (!of || !*of) return false;
+  const auto& nodes = (*of)->map.nodes;
+  return std::ranges::find(nodes, host.host, &ClusterMap::Node::at) == nodes.end();
+}
+
+void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::string name,
+                     std::unique_ptr<net::Stream> stream) {
+  const auto may = store->reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all;
+  const std::shared_ptr<Fabric> fabric = store->fabric;
+  sessions_[id] = {.link = link, .store = std::move(store), .name = std::move(name)};
+  count_.fetch_add(1);
+  agent_.add(id, std::move(stream), fabric, may);
+}
+
+bool Sessions::has(Id link, Id id) const {
+  const auto found = sessions_.find(id);
+  return found != sessions_.end() && found->second.link == link;
+}
+
+Result<bool> Sessions::claim(Id id, std::uint32_t client) {
+  Session& session = sessions_.at(id);
+  OpenedStore& store = *session.store;
+  // One, since it has one range to write to.
+  if (store.reads_only && !session.clients.empty())
+    return fail(Errc::permission, "host", "a session that only reads has one client number");
+  auto claimed = store.way->claim_presence(client);
+  if (!claimed || !*claimed) return claimed;
+  if (store.reads_only) {
+    const auto range = options_.readers.admit(*store.fabric, client);
+    if (!range || !*range) {
+      store.way->release_presence(client);
+      if (!range) return std::unexpected(range.error());
+      return false;
+    }
+    agent_.set_range(id, **range);
+  }
+  session.clients.insert(client);
+  if (!session.name.empty()) store.fabric->note_session(client, session.name);
+  return true;
+}
+
+void Sessions::release(Id id, std::uint32_t client) {
+  Session& session = sessions_.at(id);
+  if (session.clients.erase(client) == 0) return;
+  if (session.store->reads_only) {
+    agent_.set_range(id, {});
+    options_.readers.dismiss(*session.store->fabric, client);
+  }
+  let_go(session, client);
+}
+
+void Sessions::let_go(const Session& session, std::uint32_t client) {
+  if (!session.name.empty()) session.store->fabric->note_session(client, {});
+  session.store->way->release_presence(client);
+}
+
+void Sessions::end(Id id, End how) {
+  agent_.remove(id);
+  if (lender_ != nullptr) lender_->remove(id);
+  // Nothing that it posted here happens any more.
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  Session session = std::move(found->second);
+  sessions_.erase(found);
+  count_.fetch_sub(1);
+  if (stopping_ && session.store->cluster) return;
+  // One that holds no number here has seen nothing here that it could rely on elsewhere.
+  if (how == End::is_dead && session.store->cluster && !session.clients.empty())
+    return condemn(*session.store, session.name, std::move(session.clients));
+  for (const std::uint32_t client : session.clients) let_go(session, client);
+}
+
+void Sessions::end_these(const std::vector<Id>& sessions) {
+  for (const Id id : sessions) end(id, End::is_dead);
+}
+
+void Sessions::end_those_of(Id link) {
+  std::vector<Id> its_own;
+  for (const auto& [id, session] : sessions_) {
+    if (session.link == link) its_own.push_back(id);
+  }
+  end_these(its_own);
+}
+
+void Sessions::fence(const std::string& name) {
+  std::vector<Id> called_so;
+  for (const auto& [id, session] : sessions_) {
+    if (!name.empty() && session.name == name) called_so.push_back(id);
+  }
+  fenced_.fetch_add(called_so.size());
+  end_these(called_so);
+}
+
+// What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
+void Sessions::condemn(OpenedStore& store, const std::string& name, std::set<std::uint32_t> clients) {
+  const Fencer::Id id = next_condemned_++;
+  std::vector<Target> others;
+  const Host::Options::Cluster& of = *cluster_of(store);
+  for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
+    if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
+    others.push_back({.scheme = "tcp",
+                      .host = of.map.nodes[node].at,
+                      .store = store.name,
+                      .credentials = neighbour_credentials_()});
+  }
+  condemned_[id] = {.fabric = store.fabric, .clients = std::move(clients)};
+  fencer_.fence(id, name, std::move(others));
+}
+
+void Sessions::end_those_of_before(OpenedStore& store) {
+  if (!looked_for_those_of_before_.insert(store.name).second) return;
+  for (const auto& [client, name] : store.fabric->noted_sessions()) {
+    if (const auto claimed = store.way->claim_presence(client); claimed && *claimed)
+      condemn(store, name, {client});
+  }
+}
+
+void Sessions::pardon(Fencer::Id condemned) {
+  const auto found = condemned_.find(condemned);
+  if (found == condemned_.end()) return;
+  const auto way = found->second.fabric->connect();
+  for (const std::uint32_t client : found->second.clients) {
+    found->second.fabric->note_session(client, {});
+    way->release_presence(client);
+  }
+  condemned_.erase(found);
+}
+
+const Host::Options::Cluster* Sessions::cluster_of(OpenedStore& store) const {
+  if (!store.cluster) return nullptr;
+  // What is there in a store that is of none any more is of no use to anybody, and stays as it is.
+  if (auto now = options_.cluster_of(store.name); now && *now) store.cluster = std::move(*now);
+  return &*store.cluster;
+}
+
+void Sessions::look() {
+  std::vector<Id> gone;
+  std::vector<Id> fenced_everywhere;
+  {
+    const std::scoped_lock lock(mutex_);
+    gone = std::exchange(gone_, {});
+    fenced_everywhere = std::exchange(fenced_everywhere_, {});
+  }
+  end_these(gone);
+  for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
+  end_silent();
+  end_idle_now();
+  end_those_of_paused_stores();
+}
+
+void Sessions::end_silent() {
+  const base::Nanos now = base::Clock().now();
+  if (now - looked_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
+  looked_ns_ = now;
+  end_silent_for(options_.silence_max_ns, {});
+}
+
+// Of one store, or of all if it is not named.
+void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store) {
+  const base::Nanos now = base::Clock().now();
+  std::vector<Id> silent;
+  for (const auto& [id, session] : sessions_) {
+    if (session.clients.empty()) continue;  // it holds nobody up
+    if (!store.empty() && session.store->name != store) continue;
+    const base::Nanos heard = agent_.last_heard(id);
+    if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
+  }
+  fenced_.fetch_add(silent.size());
+  if (!silent.empty() && options_.log)
+    options_.log(Host::Level::debug, fmt::format("{} sessions were silent for too long", silent.size()));
+  end_these(silent);
+}
+
+void Sessions::end_idle(const std::string& store, base::Nanos longer_than_ns) {
+  {
+    const std::scoped_lock lock(mutex_);
+    idle_max_ns_[store] = longer_than_ns;
+  }
+  wake_();
+}
+
+void Sessions::end_idle_now() {
+  std::map<std::string, base::Nanos> asked;
+  {
+    const std::scoped_lock lock(mutex_);
+    asked = std::exchange(idle_max_ns_, {});
+  }
+  for (const auto& [store, longest_ns] : asked) end_silent_for(longest_ns, store);
+}
+
+Result<void> Sessions::pause(const std::string& store) {
+  std::unique_lock lock(mutex_);
+  paused_[store] = false;
+  wake_();
+  if (paused_changed_.wait_for(lock, std::chrono::nanoseconds(answer_max_ns),
+                               [&] { return paused_[store]; })) {
+    return {};
+  }
+  paused_.erase(store);
+  return fail(Errc::timed_out, "pause",
+              fmt::format("the sessions of {} have not ended in time; it is tried again", store));
+}
+
+void Sessions::resume(const std::string& store) {
+  const std::scoped_lock lock(mutex_);
+  paused_.erase(store);
+}
+
+bool Sessions::is_paused(const std::string& store) const {
+  const std::scoped_lock lock(mutex_);
+  return paused_.contains(store);
+}
+
+void Sessions::end_those_of_paused_stores() {
+  std::vector<std::string> stores;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [store, ended] : paused_) {
+      if (!ended) stores.push_back(store);
+    }
+  }
+  for (const std::string& store : stores) {
+    std::vector<Id> its_own;
+    for (const auto& [id, session] : sessions_) {
+      if (session.store->name == store) its_own.push_back(id);
+    }
+    end_these(its_own);
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = paused_.find(store); found != paused_.end()) found->second = true;
+  }
+  if (!stores.empty()) paused_changed_.notify_all();
+}
+
+}  // namespace loch::fabric::remote

@@ -72,6 +72,25 @@ TEST_P(VerbsStore, ClientsOfAllNodesAreOne) {
   expect_memory_back();
 }
 
+// Also of a store whose words the device changes: what a reader says of itself goes by the agent.
+TEST_P(VerbsStore, AReaderReadsAndChangesNothing) {
+  Options reads;
+  reads.mode = Options::Mode::attach;
+  reads.read_only = true;
+  reads.source_address = farther;
+  reads.timeout = operation_timeout;
+  auto reader = Store::open(url, reads);
+  ASSERT_TRUE(reader.has_value()) << reader.error().message();
+  for (const char* value : {"1", "2"}) {
+    ASSERT_TRUE(store().put("a", value).has_value());
+    EXPECT_EQ(reader->get("a").value(), value);
+    EXPECT_EQ(reader->put("a", "x").error().code, Errc::permission);
+    std::this_thread::sleep_for(2 * expiry);  // and it tells the others anew what it holds
+  }
+  EXPECT_EQ(reader->count().value(), 1U);
+  EXPECT_EQ(reader->info().value().clients, 2U);
+}
+
 TEST_P(VerbsStore, KilledClientsLoseNothing) {
   WorkerSpec killed = worker(farther);
   killed.lives = 8;

@@ -81,7 +81,7 @@ coro::Task<void> StorePlayer::act(Act what) {
 }
 
 // Notes whether the key's shard is on its way.
-const Result<void>& StorePlayer::note(const Result<void>& result) {
+Result<void> StorePlayer::note(Result<void> result) {
   met_move_ = met_move_ || (!result && result.error().code == Errc::moved);
   return result;
 }

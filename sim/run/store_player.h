@@ -35,7 +35,7 @@ class StorePlayer final : public Player {
   [[nodiscard]] bool reads_only() { return shared_fabric()->read_only(); }
   // Whether a walk or a collection may fail so.
   [[nodiscard]] bool is_excused(Errc code);
-  const Result<void>& note(const Result<void>& result);
+  Result<void> note(Result<void> result);
   coro::Task<void> get(std::string key);
   coro::Task<void> exists(std::string key);
   coro::Task<void> put(std::string key, Kind kind);

@@ -182,7 +182,7 @@ TEST_F(Remote, OperationsThatRunOutOfMemoryTogetherAddItOnce) {
   // to.
   const std::size_t before = far.allocator->blocks().value().size();
   ASSERT_TRUE(far.run(allocate_at_once(&far, 16, 2 * block_bytes)));
-  EXPECT_LE(far.allocator->blocks().value().size(), before + 16 * 3 + 16);
+  EXPECT_LE(far.allocator->blocks().value().size(), before + std::size_t{16} * 3 + 16);
 }
 
 // However many steps an operation has: it asks before each whether to refresh.
@@ -294,7 +294,6 @@ TEST_F(Readers, LeaveTheNumbersOfTheDeadToOthers) {
   ASSERT_TRUE(near.run(near.session->bury(number)).has_value());
   Process after(to_read());
   EXPECT_EQ(after.session->client(), number);
-  Process writer_after(*store_);
   EXPECT_GE(entry(after).next_nonce, nonce >> 12) << "its nonces are not given out again";
 }
 

@@ -28,7 +28,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using fake::comes_true;
-using fake::free_port;
 using fake::Node;
 using fake::store_name;
 using testing::HasSubstr;

@@ -137,7 +137,7 @@ void read_store(Settings& settings, Config& config) {
   if (const auto parsed = parse_atomics(atomics)) {
     store.atomics = *parsed;
   } else {
-    settings.complain(fmt::format("'atomics' is \"processor\" or \"device\", not '{}'", atomics));
+    settings.complain(fmt::format(R"('atomics' is "processor" or "device", not '{}')", atomics));
   }
   settings.flag("cluster", store.of_cluster);
   config.stores.push_back(std::move(store));

@@ -70,7 +70,7 @@ struct Process final : ReuseGuard {
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
-  ~Process() = default;
+  ~Process() override = default;
 
   coro::Task<bool> before_reuse(ItemRef /*item*/) override {
     ++guarded;

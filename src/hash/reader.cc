@@ -247,7 +247,8 @@ Result<void> Table::reaches(const memory::ItemRef& ref) const {
                 "the item is on a host of the cluster that this client does not know yet");
   if (!node) return damaged_item(ref);
   return fail(Errc::unavailable, "read",
-              fmt::format("the item is on node {} of the store, which can not be reached now", *node));
+              fmt::format("the item is on {}, which can not be reached now",
+                          attachment_.memory().name_of_node(*node)));
 }
 
 coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {

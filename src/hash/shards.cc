@@ -28,8 +28,8 @@ coro::Task<Result<void>> Shards::open() {
 std::unexpected<Error> Shards::unreached(std::uint64_t key_hash) const {
   const std::uint32_t shard = shard_of(key_hash, tables_.size());
   return fail(Errc::unavailable, "index",
-              fmt::format("the key's index is on node {} of the store, which can not be reached now",
-                          attachment_.region_map().shards[shard].home),
+              fmt::format("the key's index is on {}, which can not be reached now",
+                          attachment_.memory().name_of_node(attachment_.region_map().shards[shard].home)),
               key_hash);
 }
 

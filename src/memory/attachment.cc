@@ -198,9 +198,9 @@ std::size_t Attachment::place(std::uint32_t home) {
 coro::Task<Result<ItemRef>> Attachment::allocate_on(std::size_t index, std::uint64_t bytes) {
   const Node& node = nodes_[index];
   if (takes_items(node)) co_return co_await node.allocator->allocate(bytes);
-  co_return fail(
-      Errc::no_space, "allocate",
-      fmt::format("node {} of the store takes no new items; it leaves the cluster", node.session->node()));
+  co_return fail(Errc::no_space, "allocate",
+                 fmt::format("{} takes no new items; it leaves the cluster",
+                             node.session->memory().name_of_node(node.session->node())));
 }
 
 coro::Task<Result<ItemRef>> Attachment::allocate(std::uint64_t bytes, std::uint32_t home) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/hash.h"
+#include "fabric/cluster_map.h"
 #include "fabric/endpoint.h"
 
 namespace loch::memory {
@@ -111,6 +112,12 @@ Result<Geometry> StoreMemory::look_at_node(fabric::Endpoint& endpoint, fabric::R
                   .expiry_ns = superblock.expiry_ns,
                   .max_bytes = superblock.max_bytes,
                   .hash_seed = superblock.hash_seed};
+}
+
+std::string StoreMemory::name_of_node(std::uint32_t node) const {
+  const fabric::ClusterMap* cluster = fabric_->cluster();
+  if (cluster == nullptr || node >= cluster->nodes.size()) return fmt::format("node {} of the store", node);
+  return fmt::format("host {} ({})", cluster->nodes[node].name, cluster->nodes[node].at.text());
 }
 
 }  // namespace loch::memory

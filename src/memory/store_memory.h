@@ -42,6 +42,8 @@ class StoreMemory {
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] const RegionMap& region_map() const { return map_; }
+  // What people call a node: "host b (10.0.0.2:7457)", or its number if nobody has given it a name.
+  [[nodiscard]] std::string name_of_node(std::uint32_t node) const;
   [[nodiscard]] fabric::Fabric& fabric() const { return *fabric_; }
   [[nodiscard]] const std::shared_ptr<fabric::Fabric>& shared_fabric() const { return fabric_; }
 

@@ -197,6 +197,7 @@ TEST_F(ClusterStore, AHostThatDiesMakesItsOwnKeysUnavailable) {
     } else {
       ++unavailable;
       EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+      EXPECT_THAT(got.error().message(), HasSubstr(nodes_[1]->address().text()));
       EXPECT_FALSE(store.put(key(i), "lost").has_value());
     }
   }

@@ -7,6 +7,8 @@
 namespace loch::memory {
 namespace {
 
+constexpr std::uint64_t process_of_readers = 0;  // no process of a session that writes
+
 void store(std::uint64_t& word, std::uint64_t value) { shared(word).store(value, std::memory_order_release); }
 
 }  // namespace
@@ -17,12 +19,14 @@ std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client
   if (client == 0 || client >= client_count_max) return std::nullopt;
   if (atomics == Atomics::device && client >= control.clients_end()) return std::nullopt;
   ClientEntry& entry = control.entry(client);
-  if (shared(entry.open).load(std::memory_order_acquire) != 0) return std::nullopt;
+  const bool is_left = shared(entry.open).load(std::memory_order_acquire) != 0;
+  if (is_left && shared(entry.process).load(std::memory_order_acquire) != process_of_readers)
+    return std::nullopt;
   const base::Nanos time = shared(control.word(latest_offset)).load(std::memory_order_acquire);
   store(entry.op_start_ns, time);
   store(entry.pin_start_ns, time);
   store(entry.opened_at_ns, time);
-  store(entry.process, 0);  // of another host
+  store(entry.process, process_of_readers);
   store(entry.act_until_ns, std::numeric_limits<std::uint64_t>::max());
   if (atomics == Atomics::processor) control.raise_clients_end(client + 1);
   if (!base::planted(base::Planted::reader_unseen)) store(entry.open, 1);

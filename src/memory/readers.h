@@ -2,8 +2,9 @@
 // registry of clients, the store's host says for them, but for the words that change while they run: since
 // when they do, and their counters.
 //
-// They take numbers that nobody has left anything with, since they can not settle it, and leave nothing
-// themselves but their counters, which go on from where those of the number were.
+// They take numbers that nobody has left anything with, since they can not settle it: free ones, and those of
+// readers that have died. They leave nothing themselves but their counters, which go on from where those of
+// the number were.
 //
 // Any thread of the host; whoever calls holds the presence of the client number.
 #pragma once
@@ -23,7 +24,7 @@ inline constexpr std::uint32_t device_readers_end = 65;
 void make_room_for_readers(Control& control);
 
 // The number becomes a reader's, which runs since now. Which words it writes itself; nothing if somebody who
-// died had the number, or if it is beyond those that there are.
+// wrote has died with the number, or if it is beyond those that there are.
 std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client, Atomics atomics);
 void dismiss_reader(Control& control, std::uint32_t client);
 

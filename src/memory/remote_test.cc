@@ -280,21 +280,39 @@ TEST_F(Readers, LeaveTheNumbersOfTheDeadToOthers) {
   store_->kill(number);
   Process reader(to_read());
   EXPECT_NE(reader.session->client(), number);
-  // And one that dies itself leaves nothing but its number.
-  const std::uint16_t its_number = reader.session->client();
-  reader.session->count(Counter::get_hit, 3);
-  refresh(reader);
-  store_->kill(its_number);
-  Process another(to_read());
-  EXPECT_NE(another.session->client(), its_number);
-  EXPECT_EQ(near.run(near.session->take_dead(number)).value(), its_number);
-  ASSERT_TRUE(near.run(near.session->bury(its_number)).has_value());
-  EXPECT_EQ(near.session->totals()[Counter::get_hit], 3U);
-  EXPECT_EQ(near.run(near.session->take_dead(0)).value(), number);
+  ASSERT_TRUE(near.run(near.session->take_dead(0)).value() == number);
   ASSERT_TRUE(near.run(near.session->bury(number)).has_value());
   Process after(to_read());
   EXPECT_EQ(after.session->client(), number);
   EXPECT_GE(entry(after).next_nonce, nonce >> 12) << "its nonces are not given out again";
+}
+
+// One that dies itself leaves nothing, so that whoever only reads may take its number, too.
+TEST_F(Readers, ThatDiedAreFollowedByOthers) {
+  Process near(*store_);
+  Process first(to_read());
+  const std::uint16_t number = first.session->client();
+  first.session->count(Counter::get_hit, 3);
+  refresh(first);
+  store_->kill(number);
+  // There is no other number for those that read.
+  auto* registry = reinterpret_cast<ClientEntry*>(store_->at({control_region, registry_offset}));
+  for (std::uint32_t other = 1; other < client_count_max; ++other) {
+    if (other == number) continue;
+    registry[other].process = 1;
+    registry[other].open = 1;
+  }
+  {
+    Process next(to_read());
+    EXPECT_EQ(next.session->client(), number);
+    EXPECT_EQ(next.session->stats()[Counter::get_hit], 0U);
+    next.session->count(Counter::get_hit, 1);
+    store_->kill(number);
+  }
+  // One that writes settles it like others.
+  EXPECT_EQ(near.run(near.session->take_dead(static_cast<std::uint16_t>(number - 1))).value(), number);
+  ASSERT_TRUE(near.run(near.session->bury(number)).has_value());
+  EXPECT_EQ(near.session->totals()[Counter::get_hit], 4U);
 }
 
 TEST_F(Readers, OfAStoreThatADeviceChangesAreAsManyAsWereProvidedFor) {

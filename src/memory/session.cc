@@ -62,7 +62,6 @@ coro::Task<Result<void>> Session::enter() {
   }
   // Numbers that say they are free first, then those whose sessions may have died.
   for (const bool want_free : {true, false}) {
-    if (reads_only_ && !want_free) break;
     for (std::uint32_t number = 1; number < client_count_max; ++number) {
       const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
       if (is_free != want_free) continue;

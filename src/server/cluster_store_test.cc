@@ -153,6 +153,24 @@ TEST_F(ClusterStore, AClientThatOnlyReadsIsOneOnAllItsHosts) {
   for (int i = 0; i < count; ++i) EXPECT_EQ(reader.get(key(i)).value(), value(i));
 }
 
+// Once all hosts have ended its session, they say so for it.
+TEST_F(ClusterStore, AReaderThatIsTakenForDeadLeavesNothing) {
+  add_nodes(2);
+  for (const auto& node : nodes_) node->silence_max_ns = 400 * base::millisecond_ns;
+  start_all();
+  auto store = open().value();
+  const auto has_clients = [&](std::uint64_t count) {
+    return comes_true([&] { return store.info().value().clients == count; });
+  };
+  Options reads;
+  reads.read_only = true;
+  auto reader = open(reads).value();
+  EXPECT_TRUE(has_clients(2));
+  EXPECT_TRUE(has_clients(1)) << "it says nothing any more";
+  EXPECT_EQ(store.collect().value().sessions_reaped, 0U);
+  EXPECT_EQ(reader.get(key(0)).error().code, Errc::not_found) << "it goes on";
+}
+
 TEST_F(ClusterStore, ItemsArePutWhereTheClientWants) {
   add_nodes(3);
   start_all();

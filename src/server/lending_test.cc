@@ -361,6 +361,9 @@ TEST_F(LendingTest, AReaderThatWasSilentReadsOn) {
   ASSERT_TRUE(near().put("a", "1").has_value());
   EXPECT_EQ(reader.get("a").value(), "1");
   ASSERT_TRUE(comes_true([&] { return host_->counts().fenced != 0; }));
+  // It has left no trace: nobody who writes comes to settle it, and its number is free.
+  EXPECT_EQ(near().info().value().clients, 1U);
+  EXPECT_EQ(near().collect().value().sessions_reaped, 0U);
   ASSERT_TRUE(near().put("a", "2").has_value());
   EXPECT_EQ(reader.get("a").value(), "2");
 }

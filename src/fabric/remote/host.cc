@@ -369,7 +369,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
                                                                          .cluster = std::move(*of)});
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
   peer.stage = Peer::Stage::is_linked;
-  if (peer.store->cluster) sessions_.end_those_of_before(*peer.store);
+  if (peer.store->cluster) sessions_.end_those_of_before(peer.store);
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, reads_only ? ", to read only" : ""));
   Message told{

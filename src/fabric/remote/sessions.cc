@@ -38,9 +38,11 @@ bool Sessions::is_gone(const Target& host) const {
 
 void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::string name,
                      std::unique_ptr<net::Stream> stream) {
-  const auto may = store->reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all;
+  const bool reads_only = store->reads_only;
+  const auto may = reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all;
   const std::shared_ptr<Fabric> fabric = store->fabric;
-  sessions_[id] = {.link = link, .store = std::move(store), .name = std::move(name)};
+  sessions_[id] = {
+      .link = link, .store = std::move(store), .reads_only = reads_only, .name = std::move(name)};
   count_.fetch_add(1);
   agent_.add(id, std::move(stream), fabric, may);
 }
@@ -54,11 +56,11 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client) {
   Session& session = sessions_.at(id);
   OpenedStore& store = *session.store;
   // One, since it has one range to write to.
-  if (store.reads_only && !session.clients.empty())
+  if (session.reads_only && !session.clients.empty())
     return fail(Errc::permission, "host", "a session that only reads has one client number");
   auto claimed = store.way->claim_presence(client);
   if (!claimed || !*claimed) return claimed;
-  if (store.reads_only) {
+  if (session.reads_only) {
     const auto range = options_.readers.admit(*store.fabric, client);
     if (!range || !*range) {
       store.way->release_presence(client);
@@ -75,16 +77,17 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client) {
 void Sessions::release(Id id, std::uint32_t client) {
   Session& session = sessions_.at(id);
   if (session.clients.erase(client) == 0) return;
-  if (session.store->reads_only) {
-    agent_.set_range(id, {});
-    options_.readers.dismiss(*session.store->fabric, client);
-  }
+  if (session.reads_only) agent_.set_range(id, {});
   let_go(session, client);
 }
 
+// Nothing that it posted anywhere happens any more. What is left of one that wrote, others settle; one that
+// read has left nothing.
 void Sessions::let_go(const Session& session, std::uint32_t client) {
-  if (!session.name.empty()) session.store->fabric->note_session(client, {});
-  session.store->way->release_presence(client);
+  OpenedStore& store = *session.store;
+  if (!session.name.empty()) store.fabric->note_session(client, {});
+  if (session.reads_only) options_.readers.dismiss(*store.fabric, client);
+  store.way->release_presence(client);
 }
 
 void Sessions::end(Id id, End how) {
@@ -99,7 +102,7 @@ void Sessions::end(Id id, End how) {
   if (stopping_ && session.store->cluster) return;
   // One that holds no number here has seen nothing here that it could rely on elsewhere.
   if (how == End::is_dead && session.store->cluster && !session.clients.empty())
-    return condemn(*session.store, session.name, std::move(session.clients));
+    return condemn(std::move(session));
   for (const std::uint32_t client : session.clients) let_go(session, client);
 }
 
@@ -125,9 +128,10 @@ void Sessions::fence(const std::string& name) {
 }
 
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
-void Sessions::condemn(OpenedStore& store, const std::string& name, std::set<std::uint32_t> clients) {
+void Sessions::condemn(Session session) {
   const Fencer::Id id = next_condemned_++;
   std::vector<Target> others;
+  OpenedStore& store = *session.store;
   const Host::Options::Cluster& of = *cluster_of(store);
   for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
     if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
@@ -136,26 +140,23 @@ void Sessions::condemn(OpenedStore& store, const std::string& name, std::set<std
                       .store = store.name,
                       .credentials = neighbour_credentials_()});
   }
-  condemned_[id] = {.fabric = store.fabric, .clients = std::move(clients)};
+  const std::string name = session.name;
+  condemned_[id] = std::move(session);
   fencer_.fence(id, name, std::move(others));
 }
 
-void Sessions::end_those_of_before(OpenedStore& store) {
-  if (!looked_for_those_of_before_.insert(store.name).second) return;
-  for (const auto& [client, name] : store.fabric->noted_sessions()) {
-    if (const auto claimed = store.way->claim_presence(client); claimed && *claimed)
-      condemn(store, name, {client});
+void Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& store) {
+  if (!looked_for_those_of_before_.insert(store->name).second) return;
+  for (const auto& [client, name] : store->fabric->noted_sessions()) {
+    if (const auto claimed = store->way->claim_presence(client); claimed && *claimed)
+      condemn({.link = 0, .store = store, .reads_only = false, .name = name, .clients = {client}});
   }
 }
 
 void Sessions::pardon(Fencer::Id condemned) {
   const auto found = condemned_.find(condemned);
   if (found == condemned_.end()) return;
-  const auto way = found->second.fabric->connect();
-  for (const std::uint32_t client : found->second.clients) {
-    found->second.fabric->note_session(client, {});
-    way->release_presence(client);
-  }
+  for (const std::uint32_t client : found->second.clients) let_go(found->second, client);
   condemned_.erase(found);
 }
 

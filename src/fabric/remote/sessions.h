@@ -64,7 +64,7 @@ class Sessions {
   // As another host wants, which takes it for dead.
   void fence(const std::string& name);
   // Those that this host had before it was started, of a store that is opened.
-  void end_those_of_before(OpenedStore& store);
+  void end_those_of_before(const std::shared_ptr<OpenedStore>& store);
   // Ends those that are gone, silent, idle for too long or of a paused store, and lets go of what is fenced
   // everywhere. When woken, and now and then while there are any.
   void look();
@@ -88,18 +88,13 @@ class Sessions {
   struct Session {
     Id link = 0;
     std::shared_ptr<OpenedStore> store;
+    bool reads_only = false;            // for all that is known
     std::string name;                   // of a cluster
     std::set<std::uint32_t> clients{};  // whose presence it holds
   };
-  // One of a cluster that has ended here and may not have on other hosts: its presence is held until it has.
-  struct Condemned {
-    std::shared_ptr<Fabric> fabric;
-    std::set<std::uint32_t> clients;
-  };
-
   void end_these(const std::vector<Id>& sessions);
   void let_go(const Session& session, std::uint32_t client);
-  void condemn(OpenedStore& store, const std::string& name, std::set<std::uint32_t> clients);
+  void condemn(Session session);
   void pardon(Fencer::Id condemned);
   void end_silent();
   void end_silent_for(base::Nanos longest_ns, const std::string& store);
@@ -124,7 +119,9 @@ class Sessions {
 
   // Of the host's thread.
   std::map<Id, Session> sessions_;
-  std::map<Fencer::Id, Condemned> condemned_;
+  // Of clusters, those that have ended here and may not have on other hosts: their presence is held until
+  // they have.
+  std::map<Fencer::Id, Session> condemned_;
   Fencer::Id next_condemned_ = 1;
   std::set<std::string> looked_for_those_of_before_;  // stores
   base::Nanos looked_ns_ = 0;

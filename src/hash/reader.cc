@@ -104,7 +104,7 @@ coro::Task<Result<Found>> Table::get(Key key) {
   }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
-  if (auto read = co_await read_slots(key.hash, &seen); !read) [[unlikely]]
+  if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
   if (!cache_) [[likely]] {
     for (unsigned j = 0; j < seen.at.count; ++j) {
@@ -148,7 +148,7 @@ coro::Task<Result<Found>> Table::get_by_pointer(Key key, PointerCache::Pointer p
     }
   }
   Collect seen;
-  if (auto read = co_await read_slots(key.hash, &seen); !read)
+  if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read)
     co_return std::unexpected(std::move(read.error()));
   co_return co_await get_by_snapshot(key, seen);
 }
@@ -304,7 +304,8 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
   co_return header;
 }
 
-coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into) {
+coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
+                                           DirectoryToo directory_too) {
   into->at.set(key_hash, directory(), candidates_);
   into->key_hash = key_hash;
   into->asked_at_ns = newest_time();
@@ -314,11 +315,13 @@ coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into
   unsigned count = into->at.count;
   for (unsigned j = 0; j < count; ++j) addresses[j] = index_.slot(into->at.slot[j]);
   // Directories only rise. One that was the same before a collect and during the next was so in between.
-  if (home_.remote()) addresses[count++] = index_.directory();
+  const bool wanted = directory_too == DirectoryToo::yes || attachment_.is_of_cluster();
+  const bool reads_directory = home_.remote() && wanted;
+  if (reads_directory) addresses[count++] = index_.directory();
   auto read = co_await endpoint_.read_words(std::span(addresses).first(count), &into->word[0].raw);
   if (!read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
-  if (!home_.remote() || base::planted(base::Planted::directory_by_copy)) co_return true;
+  if (!reads_directory || base::planted(base::Planted::directory_by_copy)) co_return true;
   const std::uint64_t seen = into->word[into->at.count].raw;
   directory_copy_ = seen;
   if (!directory().is_open()) [[unlikely]]

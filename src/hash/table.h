@@ -183,7 +183,13 @@ class Table final {
   bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
   // Reads a key's slots where the directory says they are. False if a remote session learns of a newer
   // directory at that: then what was read says nothing of what is not there.
-  coro::Task<Result<bool>> read_slots(std::uint64_t key_hash, Collect* into);
+  //
+  // A remote session that only looks for the key need not read the directory, too: a committed word whose
+  // item has the key is right wherever it stands. If there is none, the next collect reads it, and tells of
+  // both. Of a cluster it is read all the same: slots of a shard that is elsewhere say nothing (Handover).
+  enum class DirectoryToo : std::uint8_t { no, yes };
+  coro::Task<Result<bool>> read_slots(std::uint64_t key_hash, Collect* into,
+                                      DirectoryToo directory_too = DirectoryToo::yes);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);

@@ -72,7 +72,19 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
       break;
     }
   }
-  co_return false;
+  // Near its end the old half may be so full that no chain is short enough. Splits free slots, so some are
+  // made right here: half of them make room for one of the chain's items.
+  constexpr unsigned splits_max = 8;
+  const Directory d = directory();
+  unsigned splits = 0;
+  for (const Node& node : nodes) {
+    if (!d.growing || splits == splits_max) break;
+    if (node.slot >= d.rows() * candidates_ || node.word.level() != d.level % level_modulus) continue;
+    const auto split = co_await split_slot(node.slot, d);
+    if (!split) co_return std::unexpected(split.error());
+    if (*split) ++splits;
+  }
+  co_return splits != 0;
 }
 
 }  // namespace loch::hash

@@ -72,6 +72,21 @@ TEST(Growth, SeveralDoublingsWithinOneTick) {
   expect_all(client, keys);
 }
 
+// The half that is not split yet gets so full that some keys find no chain in it: they split what is around
+// them, and do not wait for all of it.
+TEST(Growth, AFullOldHalfIsSplitWhereRoomIsNeeded) {
+  const auto store = make_store();
+  Client client(*store);
+  constexpr int keys = 100'000;
+  std::uint64_t tries_most = 0;
+  for (int i = 0; i < keys; ++i) {
+    const std::uint64_t before = client.counted(Counter::backoffs);
+    ASSERT_TRUE(client.put(key_number(i), key_number(i)).has_value());
+    tries_most = std::max(tries_most, client.counted(Counter::backoffs) - before);
+  }
+  EXPECT_LT(tries_most, 16U);
+}
+
 TEST(Growth, FourCandidatesAndTwo) {
   for (const std::uint32_t candidates : {2U, 4U}) {
     const auto store = make_store({.candidates = candidates, .hash_seed = 1});

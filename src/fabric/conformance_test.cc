@@ -116,6 +116,37 @@ TEST_P(Conformance, BytesOfAnyLengthAndPlace) {
   EXPECT_EQ(b.fetch({large_region, 0}, large_bytes).value(), expected);
 }
 
+TEST_P(Conformance, ABatchDoesOperationsOfAllKinds) {
+  Session a(*world_);
+  Session b(*world_);
+  const std::string text = "some bytes that are no words";
+  ASSERT_TRUE(a.write({large_region, 4'096}, text).has_value());
+  for (const Urgency urgency : {Urgency::awaited, Urgency::background}) {
+    std::string got(text.size(), '\0');
+    std::uint64_t word = 0;
+    const std::uint64_t written = 77;
+    ASSERT_TRUE(a.write_word({small_region, 0}, 1).has_value());
+    ASSERT_TRUE(a.write_word({small_region, 8}, 2).has_value());
+    ASSERT_TRUE(a.write_word({small_region, 16}, 3).has_value());
+    std::array operations = {Operation::read({large_region, 4'096}, got.data(), got.size()),
+                             Operation::read({large_region, 40}, &word, sizeof word),
+                             Operation::write({small_region, 24}, &written, sizeof written),
+                             Operation::compare_swap({small_region, 0}, 1, 10),
+                             Operation::compare_swap({small_region, 8}, 1, 10),
+                             Operation::fetch_add({small_region, 16}, 30)};
+    ASSERT_TRUE(b.perform(operations, urgency).has_value());
+    EXPECT_EQ(got, text);
+    EXPECT_EQ(word, 5U) << "as it was filled";
+    EXPECT_EQ(operations[3].result, 1U);
+    EXPECT_EQ(operations[4].result, 2U);
+    EXPECT_EQ(operations[5].result, 3U);
+    EXPECT_EQ(a.read_word({small_region, 0}).value(), 10U);
+    EXPECT_EQ(a.read_word({small_region, 8}).value(), 2U);
+    EXPECT_EQ(a.read_word({small_region, 16}).value(), 33U);
+    EXPECT_EQ(a.read_word({small_region, 24}).value(), 77U);
+  }
+}
+
 // ---- bounds
 // --------------------------------------------------------------------------------------------------------
 
@@ -154,6 +185,11 @@ TEST_P(Conformance, OneBadAddressFailsItsBatch) {
     const auto read = s.read_words(at, words.data());
     ASSERT_FALSE(read.has_value());
     EXPECT_EQ(read.error().code, Errc::corrupt);
+    std::array<Operation, 3> operations;
+    for (std::size_t i = 0; i < 3; ++i) operations[i] = Operation::read(at[i], &words[i], sizeof words[i]);
+    const auto performed = s.perform(operations);
+    ASSERT_FALSE(performed.has_value());
+    EXPECT_EQ(performed.error().code, Errc::corrupt);
   }
 }
 

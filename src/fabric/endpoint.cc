@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fabric/words.h"
+
 namespace loch::fabric {
 
 Endpoint::Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port)
@@ -23,6 +25,7 @@ void GiveBack::operator()(Posted* posted) const noexcept {
   if (spares.size() == spares_max) return;
   given->batch.clear();
   given->outcome = {};
+  given->urgency = Urgency::awaited;
   spares.push_back(std::move(given));
 }
 
@@ -68,9 +71,24 @@ void Posted::completed(Completion& completion, Result<void> result) {
   self.endpoint.queue_.push(self.waiter);
 }
 
-Result<void> Posted::finish() {
+void Several::carry_out(Operation& operation, std::byte* at) {
+  switch (operation.kind) {
+    case Operation::Kind::read:
+      return copy_from_region(operation.local, at, operation.length_bytes);
+    case Operation::Kind::write:
+      return copy_to_region(at, operation.local, operation.length_bytes);
+    case Operation::Kind::compare_swap:
+      operation.result = swap_word(at, operation.compare, operation.operand);
+      return;
+    case Operation::Kind::fetch_add:
+      operation.result = add_to_word(at, operation.operand);
+      return;
+  }
+}
+
+Result<void> Posted::finish(std::span<const Operation> operations) {
   if (!outcome) return std::move(outcome);
-  for (const Operation& operation : batch) {
+  for (const Operation& operation : operations) {
     if (operation.unreachable) {
       return fail(Errc::unavailable, "fabric",
                   fmt::format("{}: the host that region {} is on can not be reached now",

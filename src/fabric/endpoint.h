@@ -66,6 +66,18 @@ inline void store_word(std::byte* at, std::uint64_t value) {
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
 }
 
+// Both return the word as it was before.
+inline std::uint64_t swap_word(std::byte* at, std::uint64_t expected, std::uint64_t desired) {
+  // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one
+  // names.
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
+      .compare_exchange_strong(expected, desired, std::memory_order_acq_rel, std::memory_order_acquire);
+  return expected;
+}
+inline std::uint64_t add_to_word(std::byte* at, std::uint64_t added) {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(added, std::memory_order_acq_rel);
+}
+
 class Endpoint {
  public:
   Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port);
@@ -101,15 +113,16 @@ class Endpoint {
   // not).
   auto fetch(Address at, std::size_t length_bytes);
   auto write(Address at, std::span<const std::byte> bytes);
+  // All of these at once, in any order; what was read or was there before stands in them afterwards. The
+  // caller keeps them until then.
+  auto perform(std::span<Operation> operations, Urgency urgency = Urgency::awaited);
 
   // Lets the pending coroutines run until `task` has finished. What a blocking call does.
   template <class T>
   T run(coro::Task<T> task) {
     task.start();
-    if (!task.done()) [[unlikely]] {
-      while (!task.done()) step();
-      port_->flush();  // for those that nobody waits for
-    }
+    while (!task.done()) [[unlikely]]
+      step();
     return task.take();
   }
   // One step of progress: runs a coroutine, or polls, or waits for the next timer.
@@ -170,8 +183,9 @@ struct Posted : Completion {
 
   Posted(Endpoint& e, std::coroutine_handle<> handle) : Completion{&completed}, endpoint(e), waiter(handle) {}
   static void completed(Completion& completion, Result<void> result);
-  // The outcome of the batch, a bad address among them.
-  Result<void> finish();
+  // The outcome of the batch, a bad address among them; it is what was posted, here or by the caller.
+  Result<void> finish() { return finish(batch); }
+  Result<void> finish(std::span<const Operation> operations);
 };
 
 // What all awaitables of an Endpoint share: the choice between touching and posting.
@@ -185,7 +199,10 @@ struct Awaiting {
     posted = endpoint.take_posted(handle);
     return *posted;
   }
-  void post() const { endpoint.port_->post(posted->batch, endpoint.now() + endpoint.timeout_ns_, *posted); }
+  void post() const { post(*posted, posted->batch); }
+  void post(Posted& to, std::span<Operation> operations) const {
+    endpoint.port_->post(operations, endpoint.now() + endpoint.timeout_ns_, to);
+  }
 };
 
 struct ReadWords : Awaiting {
@@ -213,10 +230,7 @@ struct ReadWords : Awaiting {
     Posted& batch = prepare(handle);
     batch.batch.reserve(at.size());
     for (std::size_t i = 0; i < at.size(); ++i) {
-      batch.batch.push_back({.kind = Operation::Kind::read,
-                             .at = at[i],
-                             .local = reinterpret_cast<std::byte*>(into + i),
-                             .length_bytes = sizeof(std::uint64_t)});
+      batch.batch.push_back(Operation::read(at[i], into + i, sizeof *into));
     }
     post();
   }
@@ -242,11 +256,9 @@ struct Atomic : Awaiting {
     return in_place != nullptr;
   }
   void await_suspend(std::coroutine_handle<> handle) {
-    prepare(handle).batch.push_back({.kind = kind,
-                                     .at = at,
-                                     .length_bytes = sizeof(std::uint64_t),
-                                     .compare = compare,
-                                     .operand = operand});
+    prepare(handle).batch.push_back(kind == Operation::Kind::fetch_add
+                                        ? Operation::fetch_add(at, operand)
+                                        : Operation::compare_swap(at, compare, operand));
     post();
   }
   // The word as it was before.
@@ -255,29 +267,20 @@ struct Atomic : Awaiting {
       if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
       return posted->batch[0].result;
     }
-    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(in_place));
-    if (kind == Operation::Kind::fetch_add) return word.fetch_add(operand, std::memory_order_acq_rel);
-    std::uint64_t seen = compare;
-    // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one
-    // names.
-    word.compare_exchange_strong(seen, operand, std::memory_order_acq_rel, std::memory_order_acquire);
-    return seen;
+    return kind == Operation::Kind::fetch_add ? add_to_word(in_place, operand)
+                                              : swap_word(in_place, compare, operand);
   }
 };
 
 struct Write : Awaiting {
   Address at;
-  std::byte* from;  // null: `word`
+  const std::byte* from;  // null: `word`
   std::size_t length_bytes;
   std::uint64_t word;
   std::byte* in_place = nullptr;
 
   Write(Endpoint& e, Address address, std::span<const std::byte> bytes)
-      : Awaiting{e},
-        at(address),
-        from(const_cast<std::byte*>(bytes.data())),
-        length_bytes(bytes.size()),
-        word(0) {}
+      : Awaiting{e}, at(address), from(bytes.data()), length_bytes(bytes.size()), word(0) {}
   Write(Endpoint& e, Address address, std::uint64_t value)
       : Awaiting{e}, at(address), from(nullptr), length_bytes(sizeof value), word(value) {}
 
@@ -286,9 +289,8 @@ struct Write : Awaiting {
     return in_place != nullptr;
   }
   void await_suspend(std::coroutine_handle<> handle) {
-    std::byte* bytes = from != nullptr ? from : reinterpret_cast<std::byte*>(&word);
-    prepare(handle).batch.push_back(
-        {.kind = Operation::Kind::write, .at = at, .local = bytes, .length_bytes = length_bytes});
+    const std::byte* bytes = from != nullptr ? from : reinterpret_cast<const std::byte*>(&word);
+    prepare(handle).batch.push_back(Operation::write(at, bytes, length_bytes));
     post();
   }
   Result<void> await_resume() {
@@ -323,8 +325,7 @@ struct Fetch : Awaiting {
   void await_suspend(std::coroutine_handle<> handle) {
     if (in_place != nullptr) return wait_for_turn(handle);
     copy = std::make_unique_for_overwrite<std::byte[]>(length_bytes);
-    prepare(handle).batch.push_back(
-        {.kind = Operation::Kind::read, .at = at, .local = copy.get(), .length_bytes = length_bytes});
+    prepare(handle).batch.push_back(Operation::read(at, copy.get(), length_bytes));
     post();
   }
   Result<Bytes> await_resume() {
@@ -333,6 +334,32 @@ struct Fetch : Awaiting {
     if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
     return Bytes(std::move(copy), length_bytes);
   }
+};
+
+struct Several : Awaiting {
+  std::span<Operation> operations;
+  Urgency urgency;
+
+  Several(Endpoint& e, std::span<Operation> of, Urgency how) : Awaiting{e}, operations(of), urgency(how) {}
+  bool await_ready() {
+    for (const Operation& operation : operations) {
+      if (endpoint.mapped(operation.at, operation.length_bytes) == nullptr) return false;
+    }
+    return true;
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    prepare(handle).urgency = urgency;
+    post(*posted, operations);
+  }
+  Result<void> await_resume() {
+    if (posted) return posted->finish(operations);
+    for (Operation& operation : operations)
+      carry_out(operation, endpoint.mapped(operation.at, operation.length_bytes));
+    return {};
+  }
+
+ private:
+  static void carry_out(Operation& operation, std::byte* at);
 };
 
 inline auto Endpoint::read_words(std::span<const Address> at, std::uint64_t* into) {
@@ -347,5 +374,8 @@ inline auto Endpoint::fetch_add(Address at, std::uint64_t added) {
 inline auto Endpoint::write_word(Address at, std::uint64_t value) { return Write(*this, at, value); }
 inline auto Endpoint::write(Address at, std::span<const std::byte> bytes) { return Write(*this, at, bytes); }
 inline auto Endpoint::fetch(Address at, std::size_t length_bytes) { return Fetch(*this, at, length_bytes); }
+inline auto Endpoint::perform(std::span<Operation> operations, Urgency urgency) {
+  return Several(*this, operations, urgency);
+}
 
 }  // namespace loch::fabric

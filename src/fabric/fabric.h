@@ -69,12 +69,33 @@ struct Operation {
   Kind kind = Kind::read;
   Address at;
   std::byte* local = nullptr;    // read: filled; write: taken from
-  std::size_t length_bytes = 0;  // read, write
+  std::size_t length_bytes = 0;  // of an atomic: of its word
   std::uint64_t compare = 0;     // compare_swap: expected
   std::uint64_t operand = 0;     // compare_swap: desired; fetch_add: added
   std::uint64_t result = 0;      // of an atomic: the word as it was before
   bool bad_address = false;      // outside its region: this operation did nothing
   bool unreachable = false;      // on a host that this session does not reach: likewise
+
+  static Operation read(Address at, void* into, std::size_t length_bytes) {
+    return {.at = at, .local = static_cast<std::byte*>(into), .length_bytes = length_bytes};
+  }
+  // `from` is not changed.
+  static Operation write(Address at, const void* from, std::size_t length_bytes) {
+    return {.kind = Kind::write,
+            .at = at,
+            .local = static_cast<std::byte*>(const_cast<void*>(from)),
+            .length_bytes = length_bytes};
+  }
+  static Operation compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
+    return {.kind = Kind::compare_swap,
+            .at = at,
+            .length_bytes = sizeof(std::uint64_t),
+            .compare = expected,
+            .operand = desired};
+  }
+  static Operation fetch_add(Address at, std::uint64_t added) {
+    return {.kind = Kind::fetch_add, .at = at, .length_bytes = sizeof(std::uint64_t), .operand = added};
+  }
 };
 
 // Where a region is in this process; `base` is null if its memory is elsewhere.
@@ -83,10 +104,15 @@ struct Mapping {
   std::uint64_t length_bytes = 0;
 };
 
+// In the background: nobody waits for it. It may be sent with the next batch that somebody waits for, and its
+// time counts from then on.
+enum class Urgency : std::uint8_t { awaited, background };
+
 // Told once, when a posted batch has completed, successfully or not. A function pointer and not a virtual
 // call: most of these live on a hot path that never posts.
 struct Completion {
   void (*complete)(Completion& self, Result<void> outcome) = nullptr;
+  Urgency urgency = Urgency::awaited;
 };
 
 // Whose presence it is: a client number of a node. A store of one host has node 0 alone.
@@ -116,8 +142,6 @@ class Port {
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
-  // Sends what was posted, if that waits for the next poll.
-  virtual void flush() {}
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
   // however it ends, and what it had under way with it, or when its host is taken for dead and nothing that

@@ -3,6 +3,7 @@
 // names the item. One thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,32 +26,46 @@ class PointerCache {
     memory::ItemRef item;
     SlotNumber slot = 0;
     base::Nanos seen_at = 0;
+    std::uint64_t length_bytes = 0;  // of the item
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
-    if (entries_.empty()) return std::nullopt;
-    const Entry& entry = entries_[key_hash % entries_max];
-    if (entry.key != key) return std::nullopt;
-    return entry.pointer;
+    if (places_.empty()) return std::nullopt;
+    for (const Entry& entry : places_[key_hash % places_max]) {
+      if (entry.key_hash == key_hash && entry.key == key) return entry.pointer;
+    }
+    return std::nullopt;
   }
 
-  // A key that shares its place is forgotten.
+  // Of the keys that share its place, the one that was seen longest ago is forgotten.
   void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer) {
     if (key.size() > key_bytes_max) return;
-    if (entries_.empty()) entries_.resize(entries_max);
-    Entry& entry = entries_[key_hash % entries_max];
-    if (entry.key != key) entry.key.assign(key);
-    entry.pointer = pointer;
+    if (places_.empty()) places_.resize(places_max);
+    Place& place = places_[key_hash % places_max];
+    Entry* chosen = place.data();
+    for (Entry& entry : place) {
+      if (entry.key_hash == key_hash && entry.key == key) {
+        chosen = &entry;
+        break;
+      }
+      if (entry.pointer.seen_at < chosen->pointer.seen_at) chosen = &entry;
+    }
+    if (chosen->key != key) chosen->key.assign(key);
+    chosen->key_hash = key_hash;
+    chosen->pointer = pointer;
   }
 
  private:
-  static constexpr std::size_t entries_max = std::size_t{1} << 14;
+  static constexpr std::size_t places_max = std::size_t{1} << 12;
+  static constexpr std::size_t entries_in_place = 4;
   static constexpr std::size_t key_bytes_max = 64;
   struct Entry {
+    std::uint64_t key_hash = 0;
     std::string key;  // no key is empty, so an entry that was never used is none's
     Pointer pointer;
   };
-  std::vector<Entry> entries_;  // made when first needed
+  using Place = std::array<Entry, entries_in_place>;
+  std::vector<Place> places_;  // made when first needed
 };
 
 }  // namespace loch::hash

@@ -99,8 +99,9 @@ coro::Task<Result<Found>> Table::get(Key key) {
       co_return std::unexpected(std::move(fresh.error()));
   }
   if (!cache_) {
-    if (const auto pointer = pointer_of(key)) [[unlikely]]
-      co_return co_await get_by_pointer(key, *pointer);
+    if (const auto pointer = pointer_of(key)) [[unlikely]] {
+      if (auto found = co_await get_by_pointer(key, *pointer)) co_return std::move(*found);
+    }
   }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
@@ -128,33 +129,24 @@ coro::Task<Result<Found>> Table::get(Key key) {
 
 // The slot that named the key's item lately, and that item, at once (nessie.txt 4.1.3). The item's memory has
 // not been reused since, so if the slot names it now, it is what was read. If the slot names another item,
-// that one is probably the key's. Either way this is step 1 with one slot of the key's.
-coro::Task<Result<Found>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
-  const fabric::Address slot = index_.slot(pointer.slot);
+// that one is probably the key's. Either way this is step 1 with one slot of the key's. What is not found so
+// is nothing yet.
+coro::Task<std::optional<Result<Found>>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(pointer.length_bytes);
   SlotWord word;
-  auto fetching = fetch_item(pointer.item);
-  auto reading = read_slot(slot, &word);
-  coro::Scope scope(endpoint_.queue());
-  scope.start(fetching);
-  scope.start(reading);
-  co_await scope.join();
-  auto found = fetching.take();
-  if (auto read = reading.take(); !read) co_return std::unexpected(std::move(read.error()));
-  if (word.is(SlotType::committed) && word.filter() == key.filter()) {
-    if (word.item() != pointer.item) found = co_await fetch_item(word.item());
-    if (found && found->view.key() == key.bytes && found->view.expires_at_ns() == 0) {
-      note_pointer(key, word.item(), pointer.slot);
-      co_return found;
-    }
+  std::array operations = {fabric::Operation::read(pointer.item.address(), copy.get(), pointer.length_bytes),
+                           fabric::Operation::read(index_.slot(pointer.slot), &word.raw, sizeof word.raw)};
+  if (auto read = co_await endpoint_.perform(operations); !read) {
+    if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
+    co_return std::nullopt;
   }
-  Collect seen;
-  if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return co_await get_by_snapshot(key, seen);
-}
-
-coro::Task<Result<void>> Table::read_slot(fabric::Address slot, SlotWord* word) {
-  co_return co_await endpoint_.read_words({&slot, 1}, &word->raw);
+  if (!word.is(SlotType::committed) || word.filter() != key.filter()) co_return std::nullopt;
+  Result<Found> found = word.item() == pointer.item
+                            ? take_item(pointer.item, std::move(copy), pointer.length_bytes)
+                            : co_await fetch_item(word.item());
+  if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) co_return std::nullopt;
+  note_pointer(key, word.item(), pointer.slot, found->view.length_bytes() + tail_bytes());
+  co_return found;
 }
 
 // The rest of GET: what is not a plain hit.
@@ -219,7 +211,8 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
-      if (words == Words::committed) note_pointer(key, word.item(), seen->at.slot[j]);
+      if (words == Words::committed)
+        note_pointer(key, word.item(), seen->at.slot[j], found->view.length_bytes() + tail_bytes());
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == TimeLeft::look_again;
@@ -270,26 +263,34 @@ coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
 
 coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
   if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
-  Found found;
-  std::uint64_t length = 0;
   const bool large = ref.size_class == memory::large_class;
   const bool here = endpoint_.mapped(ref.address(), sizeof(memory::ItemHeader)) != nullptr;
-  if (large || (!here && memory::class_bytes[ref.size_class] > one_step_bytes_max)) {
+  std::uint64_t length = large ? 0 : memory::class_bytes[ref.size_class];
+  if (large || (!here && length > one_step_bytes_max)) {
     auto header = co_await read_header(ref);
     if (!header) co_return std::unexpected(std::move(header.error()));
     length = item_bytes(header->key_bytes, header->value_bytes) + tail_bytes();
     const std::uint64_t room =
         large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
     if (length > room) co_return damaged_item(ref);
-  } else {
-    length = memory::class_bytes[ref.size_class];
   }
   auto bytes = co_await endpoint_.fetch(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
-  if (!found.view.parse(bytes->data(), bytes->size(), ref)) co_return damaged_item(ref);
-  if (!is_whole(found.view, bytes->size())) co_return damaged_item(ref);
-  found.copy = std::move(*bytes).take_copy();
-  co_return found;
+  if (bytes->in_place()) co_return take_apart(ref, bytes->data(), length);
+  co_return take_item(ref, std::move(*bytes).take_copy(), length);
+}
+
+Result<Found> Table::take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length) {
+  Found found;
+  if (!found.view.parse(bytes, length, ref) || !is_whole(found.view, length)) return damaged_item(ref);
+  return found;
+}
+
+Result<Found> Table::take_item(const memory::ItemRef& ref, std::unique_ptr<std::byte[]> copy,
+                               std::uint64_t length) {
+  auto found = take_apart(ref, copy.get(), length);
+  if (found) found->copy = std::move(copy);
+  return found;
 }
 
 coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
@@ -304,29 +305,41 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
   co_return header;
 }
 
-coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
-                                           DirectoryToo directory_too) {
+Table::Reading Table::begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
+                                    std::optional<SlotNumber> only) {
   into->at.set(key_hash, directory(), candidates_);
+  if (only) {
+    into->at.count = 1;
+    into->at.slot[0] = *only;
+  }
   into->key_hash = key_hash;
   into->asked_at_ns = newest_time();
   into->mine = 0;
   into->owner_gone = 0;
-  std::array<fabric::Address, locations_max + 1> addresses;
-  unsigned count = into->at.count;
-  for (unsigned j = 0; j < count; ++j) addresses[j] = index_.slot(into->at.slot[j]);
+  Reading reading;
+  for (unsigned j = 0; j < into->at.count; ++j) reading.add(index_.slot(into->at.slot[j]));
   // Directories only rise. One that was the same before a collect and during the next was so in between.
   const bool wanted = directory_too == DirectoryToo::yes || attachment_.is_of_cluster();
-  const bool reads_directory = home_.remote() && wanted;
-  if (reads_directory) addresses[count++] = index_.directory();
-  auto read = co_await endpoint_.read_words(std::span(addresses).first(count), &into->word[0].raw);
+  reading.has_directory = home_.remote() && wanted;
+  if (reading.has_directory) reading.add(index_.directory());
+  return reading;
+}
+
+Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
+  if (!reading.has_directory || base::planted(base::Planted::directory_by_copy)) return true;
+  directory_copy_ = seen.word[seen.at.count].raw;
+  if (!directory().is_open()) [[unlikely]]
+    return moved(seen.key_hash);
+  return directory_copy_ == seen.at.directory.encode();
+}
+
+coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
+                                           DirectoryToo directory_too) {
+  const Reading reading = begin_collect(key_hash, into, directory_too);
+  auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
   if (!read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
-  if (!reads_directory || base::planted(base::Planted::directory_by_copy)) co_return true;
-  const std::uint64_t seen = into->word[into->at.count].raw;
-  directory_copy_ = seen;
-  if (!directory().is_open()) [[unlikely]]
-    co_return moved(key_hash);
-  co_return seen == into->at.directory.encode();
+  co_return end_collect(reading, *into);
 }
 
 // The words of a key's slots, by a directory that they agree with.

@@ -170,8 +170,7 @@ class Table final {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
-  coro::Task<Result<void>> read_slot(fabric::Address slot, SlotWord* word);
-  coro::Task<Result<Found>> get_by_pointer(Key key, PointerCache::Pointer pointer);
+  coro::Task<std::optional<Result<Found>>> get_by_pointer(Key key, PointerCache::Pointer pointer);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
@@ -190,6 +189,19 @@ class Table final {
   enum class DirectoryToo : std::uint8_t { no, yes };
   coro::Task<Result<bool>> read_slots(std::uint64_t key_hash, Collect* into,
                                       DirectoryToo directory_too = DirectoryToo::yes);
+  // The two halves of it, around the reading of these words into `into->word`. `only`: the one slot of the
+  // key's that is wanted.
+  struct Reading {
+    std::array<fabric::Address, locations_max + 1> at;
+    unsigned count = 0;
+    bool has_directory = false;  // as the last of them
+
+    void add(fabric::Address address) { at[count++] = address; }
+    [[nodiscard]] std::span<const fabric::Address> addresses() const { return std::span(at).first(count); }
+  };
+  Reading begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
+                        std::optional<SlotNumber> only = std::nullopt);
+  Result<bool> end_collect(const Reading& reading, const Collect& seen);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
@@ -199,6 +211,10 @@ class Table final {
   coro::Task<Result<Found>> read_item(memory::ItemRef ref);
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
+  // What was read of it, in place or into a copy.
+  static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
+  static Result<Found> take_item(const memory::ItemRef& ref, std::unique_ptr<std::byte[]> copy,
+                                 std::uint64_t length);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
   // Whether this client is attached to the item's node. Errors: unavailable, corrupt.
   [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
@@ -208,10 +224,15 @@ class Table final {
 
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
-  // The same of a remote session, which collects the key while the item is on its way.
+  // The same of a remote session, which looks for the key while the item is on its way. Where the item is
+  // known, one slot is enough. `is_collected`: what was seen is, for the first step.
   coro::Task<Result<NewItem>> compose_and_collect(const WriteRequest* request, KeyCollect* seen,
-                                                  Result<void>* collected);
-  coro::Task<Result<void>> write_item_out(const WriteRequest* request, NewItem* item);
+                                                  bool* is_collected);
+  std::unique_ptr<std::byte[]> write_copy(const WriteRequest& request, NewItem* item);
+  // Whether the one slot that was read names the item that is known to be the key's.
+  bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
+  // The end of a collect whose words were read once: false if it takes another one.
+  coro::Task<bool> identify_first(Key key, const Reading* reading, KeyCollect* seen);
   // What a remote session knows of where a key's item is.
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!home_.remote()) return std::nullopt;
@@ -220,10 +241,11 @@ class Table final {
     if (!is_kept && !base::planted(base::Planted::pointer_of_any_age)) return std::nullopt;
     return found;
   }
-  void note_pointer(Key key, const memory::ItemRef& item, SlotNumber slot) {
+  void note_pointer(Key key, const memory::ItemRef& item, SlotNumber slot, std::uint64_t length_bytes) {
     if (!home_.remote()) return;
     const base::Nanos seen_at = attachment_.session_of(item).oldest_operation();
-    pointers_.note(key.bytes, key.hash, {.item = item, .slot = slot, .seen_at = seen_at});
+    pointers_.note(key.bytes, key.hash,
+                   {.item = item, .slot = slot, .seen_at = seen_at, .length_bytes = length_bytes});
   }
   // Of an item that is to lie there.
   memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);

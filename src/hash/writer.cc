@@ -5,7 +5,6 @@
 
 #include "base/fault.h"
 #include "base/planted.h"
-#include "coro/scope.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -29,40 +28,69 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
   if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
     item.version = write_item(at, *ref, header_of(request, *ref), request.key.bytes, request.value);
     write_tail(at, length);
-    LOCH_FAULT_POINT("put.item_written");
-    co_return item;
+  } else {
+    const auto copy = write_copy(request, &item);
+    auto written = co_await endpoint_.write(ref->address(), {copy.get(), length});
+    if (!written) co_return std::unexpected(std::move(written.error()));
   }
-  if (auto written = co_await write_item_out(&request, &item); !written)
-    co_return std::unexpected(std::move(written.error()));
   LOCH_FAULT_POINT("put.item_written");
   co_return item;
 }
 
-coro::Task<Result<void>> Table::write_item_out(const WriteRequest* request, NewItem* item) {
-  const std::uint64_t length = length_of(*request);
-  const auto bytes = std::make_unique_for_overwrite<std::uint64_t[]>((length + 7) / 8);
-  auto* start = reinterpret_cast<std::byte*>(bytes.get());
+std::unique_ptr<std::byte[]> Table::write_copy(const WriteRequest& request, NewItem* item) {
+  const std::uint64_t length = length_of(request);
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
   item->version =
-      write_item(start, item->ref, header_of(*request, item->ref), request->key.bytes, request->value);
-  write_tail(start, length);
-  co_return co_await endpoint_.write(item->ref.address(), {start, length});
+      write_item(copy.get(), item->ref, header_of(request, item->ref), request.key.bytes, request.value);
+  write_tail(copy.get(), length);
+  return copy;
 }
 
 coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest* request, KeyCollect* seen,
-                                                              Result<void>* collected) {
-  auto ref = co_await attachment_.allocate(length_of(*request), home_number_);
+                                                              bool* is_collected) {
+  const std::uint64_t length = length_of(*request);
+  auto ref = co_await attachment_.allocate(length, home_number_);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
-  auto writing = write_item_out(request, &item);
-  auto collecting = collect(request->key, seen);
-  coro::Scope scope(endpoint_.queue());
-  scope.start(writing);
-  scope.start(collecting);
-  co_await scope.join();
-  *collected = collecting.take();
-  if (auto written = writing.take(); !written) co_return std::unexpected(std::move(written.error()));
+  const auto copy = write_copy(*request, &item);
+  const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(request->key);
+  const Reading reading = begin_collect(request->key.hash, seen, DirectoryToo::no,
+                                        pointer ? std::optional(pointer->slot) : std::nullopt);
+  std::vector<fabric::Operation> operations{fabric::Operation::write(ref->address(), copy.get(), length)};
+  SlotWord* into = seen->word.data();
+  for (const fabric::Address at : reading.addresses())
+    operations.push_back(fabric::Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
+  const auto done = co_await endpoint_.perform(operations);
+  const fabric::Operation& writing = operations.front();
+  if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))
+    co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put.item_written");
+  if (done && pointer) {
+    *is_collected = names_what_is_known(request->key, reading, seen);
+  } else if (done) {
+    *is_collected = co_await identify_first(request->key, &reading, seen);
+  }
   co_return item;
+}
+
+// By what is known now: a refresh since may have let go of what the pointer named before.
+bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* seen) {
+  const auto pointer = pointer_of(key);
+  const auto is_newest = end_collect(reading, *seen);
+  if (!pointer || !is_newest || !*is_newest) return false;
+  const SlotWord word = seen->word[0];
+  if (!word.is(SlotType::committed) || word.item() != pointer->item) return false;
+  seen->mine = 1;
+  seen->header[0] = {};
+  return true;
+}
+
+coro::Task<bool> Table::identify_first(Key key, const Reading* reading, KeyCollect* seen) {
+  const auto is_newest = end_collect(*reading, *seen);
+  if (!is_newest || !*is_newest || is_outdated(*seen) || is_damaged(*seen)) co_return false;
+  if (const auto done = co_await identify(key, seen); !done) co_return false;
+  const auto over = co_await outlived(seen);
+  co_return over && !*over;
 }
 
 memory::ItemHeader Table::header_of(const WriteRequest& request, const memory::ItemRef& item) {
@@ -82,10 +110,9 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   }
   KeyCollect seen;
   seen.headers_wanted = request.condition != Condition::none;
-  bool is_collected = home_.remote();
-  Result<void> collected{};
-  auto composed =
-      is_collected ? co_await compose_and_collect(&request, &seen, &collected) : co_await compose(request);
+  bool is_collected = false;
+  auto composed = home_.remote() ? co_await compose_and_collect(&request, &seen, &is_collected)
+                                 : co_await compose(request);
   if (!composed) {
     composed.error().key_hash = request.key.hash;
     co_return std::unexpected(std::move(composed.error()));
@@ -93,17 +120,11 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   NewItem item = *composed;
   Attempts attempts(*this, "put", request.key.hash);
   for (;;) {
-    Result<Outcome> step;
-    if (!collected) {
-      step = std::unexpected(std::move(collected.error()));
-    } else if (item.pending_at >= 0) {
-      step = co_await put_step5_settle(request.key, &item);
-    } else {
-      step = co_await put_step(&request, &seen, &item, is_collected);
-    }
+    Result<Outcome> step = item.pending_at >= 0 ? co_await put_step5_settle(request.key, &item)
+                                                : co_await put_step(&request, &seen, &item, is_collected);
     is_collected = false;
     if (step && *step == Outcome::done) {
-      note_pointer(request.key, item.ref, item.slot);
+      note_pointer(request.key, item.ref, item.slot, length_of(request));
       co_return item.version;
     }
     Result<void> more{};

@@ -9,16 +9,8 @@
 namespace loch::memory {
 namespace {
 
-constexpr std::size_t notes_kept_max = std::size_t{1} << 22;
 constexpr base::Nanos note_age_max_in_expiries = 4;
 constexpr std::size_t prefetch_distance = 32;
-
-// How many items of a class a remote session claims before it needs them: some, of few bytes together.
-constexpr std::size_t spares_max = 32;
-constexpr std::size_t spares_wanted(std::uint8_t size_class) {
-  constexpr std::size_t bytes_max = 65'536;
-  return std::min<std::size_t>(spares_max, bytes_max / class_bytes[size_class]);
-}
 
 }  // namespace
 
@@ -99,57 +91,22 @@ bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
   return true;
 }
 
-// A remote session claims items before it needs them, many at once.
-void Allocator::refill_soon(std::uint8_t size_class) {
-  const std::size_t wanted = spares_wanted(size_class);
-  if (!session_.remote() || wanted == 0 || refilling_[size_class] || spares_[size_class].size() > wanted / 2)
-    return;
-  refilling_[size_class] = true;
-  background_.start(refill(size_class));
-}
-
-coro::Task<void> Allocator::refill(std::uint8_t size_class) {
-  const base::Nanos start = session_.begin_operation();
-  std::array<coro::Task<void>, spares_max> claims;
-  coro::Scope scope(endpoint_.queue());
-  const std::size_t missing = spares_wanted(size_class) - spares_[size_class].size();
-  for (std::size_t i = 0; i < missing; ++i) {
-    claims[i] = claim_spare(size_class);
-    scope.start(claims[i]);
-  }
-  co_await scope.join();
-  session_.end_operation(start);
-  refilling_[size_class] = false;
-}
-
-// Of what is at hand; what else there is takes longer, and is for those who need it.
-coro::Task<void> Allocator::claim_spare(std::uint8_t size_class) {
-  Note note;
-  while (take_rested(size_class, note, session_.now())) {
-    if (!co_await claim(note)) continue;
-    session_.count(Counter::items_reused);
-    spares_[size_class].push_back(note.item);
-    co_return;
-  }
-  if (!can_carve(size_class)) co_return;
-  if (const auto item = co_await carve(size_class)) spares_[size_class].push_back(*item);
-}
-
 // The slow half of allocate: neither notes nor a block at hand.
 coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   if (session_.remote()) {
     // What rests may have rested by now.
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
-  // What one operation of this session finds or adds is enough for many.
-  const auto turn = co_await getting_blocks_.lock();
-  if (can_carve(size_class)) co_return co_await carve(size_class);
   bool swept = false;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
+    if (can_carve(size_class)) co_return co_await carve(size_class);
+    // What one operation of this session finds or adds is enough for many.
+    const auto turn = co_await getting_blocks_.lock();
+    if (can_carve(size_class)) continue;
     auto leased = co_await lease_free_block(size_class);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
-    if (*leased && can_carve(size_class)) co_return co_await carve(size_class);
+    if (*leased) continue;
     auto found = co_await find_released(size_class);
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
@@ -170,20 +127,10 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
 
-// Cuts the next item off, and says whose it is. The block is full when the last of its items says so.
 coro::Task<Result<ItemRef>> Allocator::carve(std::uint8_t size_class) {
-  const std::shared_ptr<Carving> carving = carvings_[size_class];
-  const ItemRef item = item_in_block(carving->block, size_class, carving->next++);
-  ++carving->claiming;
-  const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
-  auto claimed = co_await endpoint_.write_word(item.address(), mine);
-  --carving->claiming;
-  if (!claimed) co_return std::unexpected(std::move(claimed.error()));  // a sweep or a collection finds it
-  if (!carving->any() && carving->claiming == 0) {
-    const LeaseWord full = carving->lease.next(BlockState::full, size_class, 0);
-    if (auto done = co_await endpoint_.write_word(lease_address(carving->block), full.encode()); !done)
-      co_return std::unexpected(std::move(done.error()));
-  }
+  ItemRef item;
+  if (auto carved = co_await carve_all(size_class, {&item, 1}, fabric::Urgency::awaited); !carved)
+    co_return std::unexpected(std::move(carved.error()));
   co_return item;
 }
 
@@ -244,55 +191,8 @@ coro::Task<bool> Allocator::claim(Note note) {
 coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
   const auto time = co_await session_.control().read_time();
   if (!time) co_return std::unexpected(time.error());
-  co_return co_await retire_by(item, *time, moved);
-}
-
-// `time` is no earlier than the unlinking, by the clock that others count their operations by.
-coro::Task<Result<void>> Allocator::retire_by(ItemRef item, base::Nanos time, bool moved) {
-  LOCH_FAULT_POINT("retire.before_mark");
-  session_.count(Counter::items_retired);
-  if (auto done = co_await retire_at(item, time, moved); !done) co_return done;
-  auto& notes = notes_[item.size_class];
-  if (notes.size() < notes_kept_max) {
-    notes.push_back({item, time, moved});
-  } else {
-    co_await endpoint_.fetch_add(released_address(block_of(item)), 1);
-  }
-  if (time - left_notes_at_ > session_.geometry().expiry_ns) {
-    left_notes_at_ = time;
-    for (std::size_t c = 0; c < size_class_count; ++c) co_await leave_old_notes(static_cast<std::uint8_t>(c));
-  }
-  co_return Result<void>{};
-}
-
-coro::Task<void> Allocator::retire_soon(ItemRef item, bool moved) {
-  if (!session_.remote()) {
-    co_await retire(item, moved);
-    co_return;
-  }
-  // It counts as a part of the operation that unlinked the item until it is done.
-  unlinked_.push_back({item, moved, session_.begin_operation()});
-  if (std::exchange(retiring_, true)) co_return;
-  background_.start(retire_unlinked());
-}
-
-// All that was unlinked while those before were retired, by one look at the time.
-coro::Task<void> Allocator::retire_unlinked() {
-  while (!unlinked_.empty()) {
-    const std::vector<Unlinked> items = std::exchange(unlinked_, {});
-    if (const auto time = co_await session_.control().read_time()) {
-      std::vector<coro::Task<Result<void>>> retirements;
-      retirements.reserve(items.size());
-      coro::Scope scope(endpoint_.queue());
-      for (const Unlinked& each : items) {
-        retirements.push_back(retire_by(each.item, *time, each.moved));
-        scope.start(retirements.back());
-      }
-      co_await scope.join();
-    }
-    for (const Unlinked& each : items) session_.end_operation(each.start);
-  }
-  retiring_ = false;
+  const Unlinked unlinked{.item = item, .moved = moved};
+  co_return co_await retire_all({&unlinked, 1}, *time, fabric::Urgency::awaited);
 }
 
 coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {
@@ -316,10 +216,10 @@ coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
 
 // Tells the blocks how many items they have that nobody has a note of. False when it can not be told.
 coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint64_t>* released) {
-  for (const auto& [block, count] : *released) {
-    if (!co_await endpoint_.fetch_add(released_address(block), count)) co_return false;
-  }
-  co_return true;
+  std::vector<fabric::Operation> operations;
+  for (const auto& [block, count] : *released)
+    operations.push_back(fabric::Operation::fetch_add(released_address(block), count));
+  co_return (co_await endpoint_.perform(operations)).has_value();
 }
 
 coro::Task<Result<void>> Allocator::discard(ItemRef item) {
@@ -344,11 +244,11 @@ void Allocator::discard_here(const Place& place) {
 coro::Task<void> Allocator::close() {
   while (background_.running() != 0) co_await background_.drain();
   for (std::size_t c = 0; c < size_class_count; ++c) {
-    for (const ItemRef& item : spares_[c]) {
-      if (!co_await retire_at(item, 1, false)) co_return;
-      notes_[c].push_back({item, 1, false});
-    }
-    spares_[c].clear();
+    // They were never linked, so they need not rest.
+    std::vector<Unlinked> unused;
+    for (const ItemRef& item : std::exchange(spares_[c], {})) unused.push_back({.item = item});
+    if (!unused.empty() && !co_await mark_retired(unused, 1, fabric::Urgency::awaited)) co_return;
+    for (const Unlinked& each : unused) notes_[c].push_back({each.item, 1, false});
     std::map<BlockNumber, std::uint64_t> released;
     for (const Note& note : notes_[c]) ++released[block_of(note.item)];
     notes_[c].clear();

@@ -19,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <loch/coro/task.h>
@@ -99,6 +100,10 @@ class Allocator {
   coro::Task<void> close();
 
  private:
+  // Of a block that does not exist, in a region that ends before it: nobody's and not to be had.
+  static constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_class = large_class};
+  static constexpr std::size_t notes_kept_max = std::size_t{1} << 22;
+
   struct Note {
     ItemRef item;
     base::Nanos retired_at = 0;
@@ -109,11 +114,16 @@ class Allocator {
       return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
     }
   };
-  // By this remote session, and not yet retired.
+  // By this session, and not yet retired.
   struct Unlinked {
     ItemRef item;
     bool moved = false;
-    base::Nanos start = 0;  // of an operation
+    base::Nanos start = 0;  // of the operation that it counts as, in a remote session
+  };
+  // How a remote session keeps its spares of a class.
+  struct Supply {
+    std::size_t wanted = 0;
+    bool is_refilling = false;
   };
   // A block that is being cut.
   struct Carving {
@@ -147,7 +157,7 @@ class Allocator {
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
   enum class Sweep : std::uint8_t { takes_notes, frees };
   coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
-  coro::Task<std::size_t> claim_all(std::vector<Note>* notes);
+  coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
   coro::Task<Result<bool>> free_own_large();
   coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
@@ -159,12 +169,20 @@ class Allocator {
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
   coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
-  coro::Task<Result<void>> retire_by(ItemRef item, base::Nanos time, bool moved);
+  coro::Task<Result<void>> close_carving(std::uint8_t size_class);
+
+  // ---- item_batches.cc
+  coro::Task<std::size_t> claim_all(std::span<Note> notes, fabric::Urgency urgency);
+  coro::Task<Result<void>> carve_all(std::uint8_t size_class, std::span<ItemRef> into,
+                                     fabric::Urgency urgency);
+  coro::Task<Result<void>> retire_all(std::span<const Unlinked> unlinked, base::Nanos time,
+                                      fabric::Urgency urgency);
+  // Says of the items that they are `retired`, and nothing else.
+  coro::Task<Result<void>> mark_retired(std::span<const Unlinked> unlinked, base::Nanos time,
+                                        fabric::Urgency urgency);
   coro::Task<void> retire_unlinked();
   void refill_soon(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);
-  coro::Task<void> claim_spare(std::uint8_t size_class);
-  coro::Task<Result<void>> close_carving(std::uint8_t size_class);
 
   Session& session_;
   fabric::Endpoint& endpoint_;
@@ -172,7 +190,7 @@ class Allocator {
   std::array<std::shared_ptr<Carving>, size_class_count> carvings_;
   std::array<std::deque<Note>, size_class_count + 1> notes_;   // in the order of their retirement
   std::array<std::vector<ItemRef>, size_class_count> spares_;  // claimed by this session, never linked
-  std::array<bool, size_class_count> refilling_{};
+  std::array<Supply, size_class_count> supplies_{};
   std::vector<Unlinked> unlinked_;
   bool retiring_ = false;
   const fabric::Address frees_address_;

@@ -13,8 +13,6 @@ namespace loch::memory {
 namespace {
 
 constexpr std::uint64_t extension_blocks_max = 32;
-// Of a block that does not exist, in a region that ends before it: nobody's and not to be had.
-constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_class = large_class};
 
 }  // namespace
 
@@ -262,7 +260,7 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
     }
   }
   std::size_t claimed = 0;
-  if (how == Sweep::frees && rested.size() == cut) claimed = co_await claim_all(&rested);
+  if (how == Sweep::frees && rested.size() == cut) claimed = co_await claim_first(&rested);
   if (how == Sweep::frees && claimed == cut) {
     session_.count(Counter::blocks_freed);
     auto freed = co_await change_lease(block, swept.encode(), swept.next(BlockState::free, 0, 0));
@@ -283,30 +281,14 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
 }
 
 // Claims items, many beside each other, until one can not be had. Those that it got come first; how many.
-coro::Task<std::size_t> Allocator::claim_all(std::vector<Note>* notes) {
+coro::Task<std::size_t> Allocator::claim_first(std::vector<Note>* notes) {
   constexpr std::size_t at_once_max = 256;
-  std::vector<Note> got;
-  std::vector<Note> left;
-  for (std::size_t from = 0; from < notes->size(); from += at_once_max) {
+  std::size_t got = 0;
+  for (std::size_t from = 0; from == got && from < notes->size(); from += at_once_max) {
     const auto group = std::span(*notes).subspan(from, std::min(at_once_max, notes->size() - from));
-    if (!left.empty()) {
-      left.insert(left.end(), group.begin(), group.end());
-      continue;
-    }
-    std::vector<coro::Task<bool>> claims;
-    claims.reserve(group.size());
-    coro::Scope scope(endpoint_.queue());
-    for (const Note& note : group) {
-      claims.push_back(claim(note));
-      scope.start(claims.back());
-    }
-    co_await scope.join();
-    for (std::size_t i = 0; i < group.size(); ++i) (claims[i].take() ? got : left).push_back(group[i]);
+    got += co_await claim_all(group, fabric::Urgency::awaited);
   }
-  const std::size_t count = got.size();
-  got.insert(got.end(), left.begin(), left.end());
-  *notes = std::move(got);
-  co_return count;
+  co_return got;
 }
 
 coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {

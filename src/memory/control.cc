@@ -70,11 +70,11 @@ coro::Task<Result<void>> Control::raise(std::uint64_t* word, std::uint64_t to) {
   co_return Result<void>{};
 }
 
-coro::Task<Result<base::Nanos>> Control::read_time() {
+coro::Task<Result<base::Nanos>> Control::read_time(fabric::Urgency urgency) {
   if (!is_copy()) co_return endpoint_.now();
-  const fabric::Address at{region_, latest_offset};
   base::Nanos time = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &time); !read)
+  fabric::Operation reading = fabric::Operation::read({region_, latest_offset}, &time, sizeof time);
+  if (auto read = co_await endpoint_.perform({&reading, 1}, urgency); !read)
     co_return std::unexpected(std::move(read.error()));
   newest_time_ns_ = std::max(newest_time_ns_, time);
   co_return time;

@@ -57,7 +57,7 @@ class Control {
   coro::Task<Result<void>> raise(std::uint64_t* word, std::uint64_t to);
 
   // The store's time as it is between the call and the answer.
-  coro::Task<Result<base::Nanos>> read_time();
+  coro::Task<Result<base::Nanos>> read_time(fabric::Urgency urgency = fabric::Urgency::awaited);
   // The newest of those, or of the clock here.
   [[nodiscard]] base::Nanos newest_time() const { return is_copy() ? newest_time_ns_ : endpoint_.now(); }
 

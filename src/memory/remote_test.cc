@@ -1,4 +1,5 @@
 // Sessions that do not map the control region (docs/memory.md, "Remote sessions").
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -196,6 +197,32 @@ TEST_F(Remote, NeverRunsOutOfNonces) {
     ASSERT_GT(nonce, last);
     last = nonce;
   }
+}
+
+// Receive: items that this session unlinked, and that rest because of what it said itself: an operation ran
+// when it said so. Expect: it keeps its notes of them until they have rested, and then uses them again.
+TEST_F(Remote, KeepsItsNotesOfWhatRestsBecauseOfItself) {
+  Process far(elsewhere(*store_));
+  const base::Nanos began = far.session->begin_operation();
+  pass(base::millisecond_ns);
+  std::vector<ItemRef> items;
+  for (int i = 0; i < 300; ++i) items.push_back(make_item(*store_, far, 100));
+  for (const ItemRef& item : items) retire(far, item);
+  pass(2 * expiry_ns);
+  refresh(far);
+  const auto uses_one_again = [&] {
+    return std::ranges::find(items, far.allocate(100).value()) != items.end();
+  };
+  for (int i = 0; i < 200; ++i) EXPECT_FALSE(uses_one_again());
+  far.session->end_operation(began);
+  for (int i = 0; i < 2; ++i) {
+    pass(expiry_ns / 2);
+    refresh(far);
+    uses_one_again();  // what it claims for later is an operation, too, and goes on now
+  }
+  int used_again = 0;
+  for (int i = 0; i < 400; ++i) used_again += uses_one_again() ? 1 : 0;
+  EXPECT_GT(used_again, 250);
 }
 
 // ---- those that may only read

@@ -327,6 +327,10 @@ void Session::look_at_the_others_now(base::Nanos now) {
     // After op_start: the moves of operations that are over have been counted.
     if (shared(other.unfinished_moves).load(std::memory_order_acquire) != 0) moves_linger_ = true;
   }
+  // What is held by somebody who may act for ever rests on, whenever it was written.
+  rested_until_ns_ = horizon_ns_;
+  if (stuck_until_ns_ == for_ever && stuck_from_ns_ <= horizon_ns_)
+    rested_until_ns_ = stuck_from_ns_ - std::min<base::Nanos>(stuck_from_ns_, 1);
   // Last, since a session's count goes there from its entry.
   if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != 0)
     moves_linger_ = true;

@@ -144,9 +144,9 @@ class Session {
   // be known.
   [[nodiscard]] bool rested(base::Nanos unlinked_at) { return rested(unlinked_at, now()); }
   [[nodiscard]] bool rested(base::Nanos unlinked_at, base::Nanos now) {
-    if (unlinked_at <= horizon_ns_) return true;
+    if (unlinked_at <= rested_until_ns_) return true;
     look_at_the_others(now);
-    return unlinked_at <= horizon_ns_;
+    return unlinked_at <= rested_until_ns_;
   }
   [[nodiscard]] bool somebody_is_stuck() const {
     return stuck_from_ns_ != std::numeric_limits<base::Nanos>::max();
@@ -300,7 +300,8 @@ class Session {
 
   // What look_at_the_others saw.
   base::Nanos looked_at_ns_ = 0;
-  base::Nanos horizon_ns_ = 0;  // unlinked at or before: R1 holds
+  base::Nanos horizon_ns_ = 0;       // unlinked at or before: R1 holds,
+  base::Nanos rested_until_ns_ = 0;  // and R2 may hold, by when the item was written
   base::Nanos stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   base::Nanos stuck_until_ns_ = 0;
   bool moves_linger_ = true;

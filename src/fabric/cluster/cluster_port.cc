@@ -124,6 +124,7 @@ void ClusterPort::post_in_parts(std::span<Operation> batch, base::Nanos deadline
     Parts::Part& part = parts->parts[node];
     if (part.places.empty()) continue;
     part.complete = &Parts::complete;
+    part.urgency = done.urgency;
     part.whole = parts;
     ++parts->under_way;
     ways_[node].port->post(part.operations, deadline, part);
@@ -152,10 +153,6 @@ void ClusterPort::give_signs() {
                       .length_bytes = sizeof sign.word};
     ways_[node].port->post({&sign.operation, 1}, now + 4 * sign_every_ns, sign);
   }
-}
-
-void ClusterPort::flush() {
-  for (remote::RemotePort* port : ports_) port->flush();
 }
 
 Result<bool> ClusterPort::claim_presence(std::uint32_t client) {

@@ -29,7 +29,6 @@ class ClusterPort final : public Port {
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
   void poll(base::Nanos wait_ns) override;
-  void flush() override;
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;

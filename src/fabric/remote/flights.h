@@ -22,12 +22,12 @@ class Flights {
     std::span<Operation> batch;
     base::Nanos deadline = 0;
     Completion* done = nullptr;
-    std::size_t pieces = 0;  // that are asked for and not answered
-    bool is_asked = false;   // all of it
+    base::Nanos posted_at = 0;  // of one in the background, whose time counts from when it is asked for
+    std::size_t pieces = 0;     // that are asked for and not answered
+    bool is_asked = false;      // all of it
     Result<void> outcome{};
   };
   [[nodiscard]] bool empty() const { return flights_.empty(); }
-  [[nodiscard]] bool has_unasked() const { return next_ < flights_.size(); }
 
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
     std::unique_ptr<Flight> flight;
@@ -38,8 +38,15 @@ class Flights {
       spare_.pop_back();
     }
     *flight = {.batch = batch, .deadline = deadline, .done = &done};
+    if (done.urgency == Urgency::background) {
+      flight->posted_at = base::Clock().now();
+    } else {
+      is_awaited_ = true;
+    }
     flights_.push_back(std::move(flight));
   }
+  // Whether what was posted is to be asked for now: somebody waits for it, or for nothing else.
+  [[nodiscard]] bool is_due() const { return next_ < flights_.size() && (is_awaited_ || next_ == 0); }
 
   // Asks for what was posted. `put(flight, operation, from)` asks for a piece that begins there, and returns
   // its length, or nothing if there is no room for it now. It counts its pieces in `flight.pieces`.
@@ -47,6 +54,8 @@ class Flights {
   void ask(base::Nanos now, Put put) {
     while (next_ < flights_.size()) {
       Flight& flight = *flights_[next_];
+      if (const base::Nanos posted_at = std::exchange(flight.posted_at, 0); posted_at != 0)
+        flight.deadline += now - posted_at;
       if (operation_ == 0 && from_ == 0 && now > flight.deadline) {
         flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
         operation_ = flight.batch.size();
@@ -65,6 +74,7 @@ class Flights {
       ++next_;
       operation_ = 0;
     }
+    is_awaited_ = false;
   }
 
   // Tells of those that are over; whether there were any.
@@ -84,13 +94,14 @@ class Flights {
   // Whether one has waited beyond its deadline.
   [[nodiscard]] bool any_late(base::Nanos now) const {
     return std::ranges::any_of(flights_, [now](const auto& flight) {
-      return flight->outcome.has_value() && now > flight->deadline;
+      return flight->outcome.has_value() && flight->posted_at == 0 && now > flight->deadline;
     });
   }
 
   // Ends them all; with `why` unless they were over.
   void end_all(const Error& why) {
     next_ = operation_ = from_ = 0;
+    is_awaited_ = false;
     for (const auto& flight : std::exchange(flights_, {})) {
       flight->done->complete(
           *flight->done, is_over(*flight) ? std::move(flight->outcome) : Result<void>(std::unexpected(why)));
@@ -105,6 +116,7 @@ class Flights {
   std::size_t next_ = 0;       // the first of them that is not asked for whole,
   std::size_t operation_ = 0;  // and where in it to go on
   std::size_t from_ = 0;
+  bool is_awaited_ = false;  // any of those that are not asked for whole
 };
 
 }  // namespace loch::fabric::remote

@@ -15,7 +15,7 @@ constexpr std::size_t in_bytes_max = 2 * answer_bytes_max;
 constexpr std::size_t direct_bytes_min = 4'096;
 // When so many operations wait to be sent, the host may begin with them while the session still asks for
 // more.
-constexpr std::size_t operations_waiting_max = 128;
+constexpr std::size_t operations_waiting_max = 256;
 
 }  // namespace
 
@@ -76,8 +76,7 @@ void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion&
 bool TcpPort::progress() {
   if (severed_) return false;
   while (!severed_) {
-    encode();
-    send();
+    flush();
     const bool has_come = !severed_ && receive();
     if (severed_ || flights_.settle() || check_deadlines()) break;
     if (!has_come) return false;
@@ -86,8 +85,7 @@ bool TcpPort::progress() {
 }
 
 void TcpPort::flush() {
-  if (severed_) return;
-  encode();
+  if (flights_.is_due()) encode();
   send();
 }
 
@@ -97,7 +95,6 @@ void TcpPort::flush() {
 void TcpPort::encode() {
   operations_waiting_ = 0;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
-  if (!flights_.has_unasked()) return;
   const auto put = [this](Flight& flight, Operation& operation,
                           std::size_t from) -> std::optional<std::size_t> {
     const std::size_t length = std::min(operation.length_bytes - from, piece_bytes_max);

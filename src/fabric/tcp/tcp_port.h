@@ -34,7 +34,6 @@ class TcpPort final : public remote::RemotePort {
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
-  void flush() override;
 
   bool progress() override;
   [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }
@@ -61,6 +60,7 @@ class TcpPort final : public remote::RemotePort {
     std::uint16_t number = 0;
   };
 
+  void flush();
   void encode();
   void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
   void send();

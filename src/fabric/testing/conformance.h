@@ -133,6 +133,10 @@ inline coro::Task<Result<std::string>> fetch_task(Endpoint* e, Address at, std::
   co_return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
 }
 
+inline coro::Task<Result<void>> perform_task(Endpoint* e, std::span<Operation> operations, Urgency urgency) {
+  co_return co_await e->perform(operations, urgency);
+}
+
 // A session of a process of its own.
 struct Session {
   std::shared_ptr<Fabric> fabric;
@@ -163,6 +167,9 @@ struct Session {
   }
   Result<void> write(Address at, std::string_view bytes) {
     return endpoint.run(write_task(&endpoint, at, std::as_bytes(std::span(bytes))));
+  }
+  Result<void> perform(std::span<Operation> operations, Urgency urgency = Urgency::awaited) {
+    return endpoint.run(perform_task(&endpoint, operations, urgency));
   }
   Result<std::string> fetch(Address at, std::size_t length) {
     return endpoint.run(fetch_task(&endpoint, at, length));

@@ -118,12 +118,6 @@ bool VerbsPort::progress() {
   }
 }
 
-void VerbsPort::flush() {
-  if (severed_) return;
-  ring();
-  agent_.flush();
-}
-
 // ---- what is asked
 
 const VerbsPort::Key* VerbsPort::key_of(RegionId region, std::uint64_t offset_bytes) {
@@ -227,7 +221,7 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
 
 // Posts what there is room for: one chain, one doorbell, of which the last is signalled.
 void VerbsPort::ring() {
-  if (!flights_.has_unasked()) return;
+  if (!flights_.is_due()) return;
   beat();
   flights_.ask(base::Clock().now(), [this](remote::Flights::Flight& flight, Operation& operation,
                                            std::size_t from) { return put(flight, operation, from); });

@@ -35,7 +35,6 @@ class VerbsPort final : public remote::RemotePort {
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
-  void flush() override;
 
   bool progress() override;
   [[nodiscard]] bool is_idle() const override { return severed_ || (flights_.empty() && agent_.is_idle()); }

@@ -1,0 +1,110 @@
+#include "fabric/remote/flights.h"
+
+#include <array>
+#include <gtest/gtest.h>
+#include <vector>
+
+namespace loch::fabric::remote {
+namespace {
+
+constexpr base::Nanos timeout_ns = base::second_ns;
+
+class FlightsTest : public testing::Test {
+ protected:
+  struct Batch : Completion {
+    std::array<Operation, 2> operations{};
+    bool is_over = false;
+    Result<void> outcome{};
+
+    explicit Batch(Urgency how)
+        : Completion{.complete =
+                         [](Completion& self, Result<void> result) {
+                           static_cast<Batch&>(self).is_over = true;
+                           static_cast<Batch&>(self).outcome = std::move(result);
+                         },
+                     .urgency = how} {}
+  };
+
+  void post(Batch& batch) { flights_.post(batch.operations, base::Clock().now() + timeout_ns, batch); }
+  // As many as there is room for are asked for; how many that are.
+  std::size_t ask(base::Nanos now, std::size_t room = 100) {
+    const std::size_t before = asked_.size();
+    flights_.ask(now,
+                 [&](Flights::Flight& flight, Operation& operation,
+                     std::size_t /*from*/) -> std::optional<std::size_t> {
+                   if (room-- == 0) return std::nullopt;
+                   ++flight.pieces;
+                   asked_.push_back(&flight);
+                   return operation.length_bytes;
+                 });
+    return asked_.size() - before;
+  }
+  void answer_all() {
+    for (Flights::Flight* flight : asked_) --flight->pieces;
+    asked_.clear();
+    flights_.settle();
+  }
+
+  Flights flights_;
+  std::vector<Flights::Flight*> asked_;
+  base::Nanos now_ = base::Clock().now();
+};
+
+TEST_F(FlightsTest, WhatNobodyWaitsForGoesWithWhatSomebodyWaitsFor) {
+  Batch first(Urgency::awaited);
+  Batch behind(Urgency::background);
+  Batch second(Urgency::awaited);
+  EXPECT_FALSE(flights_.is_due());
+  post(first);
+  EXPECT_TRUE(flights_.is_due());
+  EXPECT_EQ(ask(now_), 2U);
+  post(behind);
+  EXPECT_FALSE(flights_.is_due()) << "the first is under way";
+  post(second);
+  EXPECT_TRUE(flights_.is_due());
+  EXPECT_EQ(ask(now_), 4U);
+  answer_all();
+  EXPECT_TRUE(first.is_over && behind.is_over && second.is_over);
+  EXPECT_TRUE(flights_.empty());
+}
+
+TEST_F(FlightsTest, WhatNobodyWaitsForGoesWhenNothingElseIsUnderWay) {
+  Batch first(Urgency::awaited);
+  Batch behind(Urgency::background);
+  post(first);
+  ASSERT_EQ(ask(now_), 2U);
+  post(behind);
+  answer_all();
+  EXPECT_TRUE(flights_.is_due());
+  EXPECT_EQ(ask(now_), 2U);
+  answer_all();
+  EXPECT_TRUE(behind.is_over);
+}
+
+// Receive: a batch that waited for longer than its time before another was posted. Expect: it has all of its
+// time from then on.
+TEST_F(FlightsTest, TheTimeOfWhatNobodyWaitsForCountsFromWhenItIsAskedFor) {
+  Batch behind(Urgency::background);
+  post(behind);
+  const base::Nanos later = base::Clock().now() + 10 * timeout_ns;
+  EXPECT_FALSE(flights_.any_late(later));
+  EXPECT_EQ(ask(later), 2U);
+  EXPECT_FALSE(flights_.any_late(later + timeout_ns / 2));
+  EXPECT_TRUE(flights_.any_late(later + 2 * timeout_ns));
+  answer_all();
+  EXPECT_TRUE(behind.outcome.has_value());
+}
+
+TEST_F(FlightsTest, WhatIsAskedForInPartStaysDue) {
+  Batch first(Urgency::awaited);
+  post(first);
+  EXPECT_EQ(ask(now_, 1), 1U);
+  EXPECT_TRUE(flights_.is_due());
+  EXPECT_EQ(ask(now_), 1U);
+  EXPECT_FALSE(flights_.is_due());
+  answer_all();
+  EXPECT_TRUE(first.is_over);
+}
+
+}  // namespace
+}  // namespace loch::fabric::remote

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/fault.h"
-#include "coro/scope.h"
 #include "memory/allocator.h"
 
 namespace loch::memory {

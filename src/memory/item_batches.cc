@@ -1,7 +1,6 @@
 // The part of Allocator that claims, cuts off and retires many items at once; and what a remote session does
 // so before it needs items and after it has unlinked some, so that no put waits for it.
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 

@@ -12,9 +12,9 @@
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes.
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use.
 // Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything
-// takes that long at most for each of its steps. Over a network, the call that finds its session broken off
-// also begins another, which takes some seconds more where a host does not answer. Nothing waits without a
-// deadline. Processes: a Store does not cross fork(); open it again in the child.
+// takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the call
+// that finds its session broken off also begins another, which takes some seconds more if no host answers.
+// Processes: a Store does not cross fork(); open it again in the child.
 #pragma once
 
 #include <chrono>

@@ -36,7 +36,8 @@ class TableProbe {
       if (candidate < seen.at.candidates && i != candidate) continue;
       const unsigned j = open_location(seen, i);
       if (j == source || !seen.word[j].is(SlotType::empty)) continue;
-      co_return co_await table->move(seen.word[source].item(), seen.at.slot[source], seen.at.slot[j]);
+      co_return co_await table->move(seen.word[source].item(), key.hash, seen.at.slot[source],
+                                     seen.at.slot[j]);
     }
     co_return false;
   }

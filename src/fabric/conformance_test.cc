@@ -147,6 +147,37 @@ TEST_P(Conformance, ABatchDoesOperationsOfAllKinds) {
   }
 }
 
+// Words of two regions in turn, neighbours among them, and what is not in order where it goes.
+TEST_P(Conformance, ManyWordsFromAnywhereInOneBatch) {
+  Session s(*world_);
+  constexpr std::size_t count = 40;
+  const auto place = [](std::size_t i) {
+    return Address{i % 5 < 3 ? small_region : large_region, 8 * (i * i % 29)};
+  };
+  for (std::uint64_t word = 0; word < 29; ++word) {
+    ASSERT_TRUE(s.write_word({small_region, 8 * word}, 100 + word).has_value());
+    ASSERT_TRUE(s.write_word({large_region, 8 * word}, 200 + word).has_value());
+  }
+  std::array<std::uint64_t, count> words{};
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < count; ++i) {
+    operations.push_back(Operation::read(place(i), &words[count - 1 - i], sizeof(std::uint64_t)));
+    if (i % 7 == 6) operations.push_back(Operation::fetch_add({small_region, 512}, 1));
+  }
+  ASSERT_TRUE(s.perform(operations).has_value());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t base = place(i).region == small_region ? 100 : 200;
+    EXPECT_EQ(words[count - 1 - i], base + i * i % 29) << i;
+  }
+  EXPECT_EQ(s.read_word({small_region, 512}).value(), count / 7);
+
+  std::array<Address, batch_words_max> at;
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = {small_region, 8 * (i < 4 ? i : 2 * i)};
+  std::array<std::uint64_t, batch_words_max> read{};
+  ASSERT_TRUE(s.read_words(at, read.data()).has_value());
+  for (std::size_t i = 0; i < at.size(); ++i) EXPECT_EQ(read[i], 100 + at[i].offset_bytes / 8) << i;
+}
+
 // ---- bounds
 // --------------------------------------------------------------------------------------------------------
 

@@ -227,10 +227,14 @@ struct ReadWords : Awaiting {
   }
   void await_suspend(std::coroutine_handle<> handle) {
     if (in_place[0] != nullptr) return wait_for_turn(handle);
-    Posted& batch = prepare(handle);
-    batch.batch.reserve(at.size());
+    std::vector<Operation>& batch = prepare(handle).batch;
     for (std::size_t i = 0; i < at.size(); ++i) {
-      batch.batch.push_back(Operation::read(at[i], into + i, sizeof *into));
+      // Neighbours are one operation.
+      if (i != 0 && at[i] == at[i - 1] + sizeof *into) {
+        batch.back().length_bytes += sizeof *into;
+      } else {
+        batch.push_back(Operation::read(at[i], into + i, sizeof *into));
+      }
     }
     post();
   }

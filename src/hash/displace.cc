@@ -1,20 +1,17 @@
 // Making room for a key all of whose candidates are taken: the shortest chain of moves that frees one, found
 // breadth first and carried out from its end, so that each move goes to an empty slot (nessie.txt 4.2.3,
 // without its copies).
+#include <algorithm>
 #include <vector>
 
+#include "coro/scope.h"
 #include "hash/table.h"
 
 namespace loch::hash {
 namespace {
 
-constexpr std::size_t nodes_max = 240;  // slots looked at; about five moves deep with three candidates
-
-struct Node {
-  SlotNumber slot = 0;
-  SlotWord word;
-  int parent = -1;  // the node whose item would move here; -1: a candidate of the new key itself
-};
+constexpr std::size_t looked_at_max = 240;  // slots; about five moves deep with three candidates
+constexpr std::size_t at_once_if_remote = 8;
 
 // An item that can not be moved, because it is damaged or on a node that can not be reached.
 bool is_out_of_reach(const Error& error) {
@@ -23,41 +20,62 @@ bool is_out_of_reach(const Error& error) {
 
 }  // namespace
 
+// Where the item of a slot might be instead: nothing, if it can not be moved.
+coro::Task<Result<void>> Table::look_around(Victim* victim) {
+  if (!victim->word.is(SlotType::committed) || victim->word.tag() + 2 > tag_max) co_return Result<void>{};
+  const auto header = co_await read_header(victim->word.item());
+  if (!header && is_out_of_reach(header.error())) co_return Result<void>{};
+  if (!header) co_return std::unexpected(header.error());
+  Collect slots;
+  auto read = co_await collect_words(header->key_hash, &slots);
+  if (!read && is_out_of_reach(read.error())) co_return Result<void>{};
+  if (read) victim->around = slots;
+  co_return read;
+}
+
+// The same for some at once, which takes a remote session no longer than for one.
+coro::Task<Result<void>> Table::look_around(std::span<Victim> victims) {
+  if (victims.size() == 1) co_return co_await look_around(victims.data());
+  std::vector<coro::Task<Result<void>>> looking;
+  for (Victim& victim : victims) looking.push_back(look_around(&victim));
+  co_await coro::run_together(&endpoint_.queue(), std::span(looking));
+  for (auto& task : looking) {
+    if (auto looked = task.take(); !looked) co_return looked;
+  }
+  co_return Result<void>{};
+}
+
 // True if something was moved (or has changed), so that another look is worthwhile.
 coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
-  std::vector<Node> nodes;
-  nodes.reserve(nodes_max);
+  std::vector<Victim> all;
+  all.reserve(looked_at_max + locations_max);
   for (unsigned i = 0; i < full->at.candidates; ++i) {
     const unsigned j = open_location(*full, i);
-    nodes.push_back({full->at.slot[j], full->word[j], -1});
+    all.push_back({.slot = full->at.slot[j], .word = full->word[j]});
   }
-  for (std::size_t next = 0; next < nodes.size() && nodes.size() < nodes_max; ++next) {
-    const Node victim = nodes[next];
-    if (!victim.word.is(SlotType::committed) || victim.word.tag() + 2 > tag_max) continue;
-    auto header = co_await read_header(victim.word.item());
-    if (!header) {
-      if (is_out_of_reach(header.error())) continue;
-      co_return std::unexpected(std::move(header.error()));
+  std::size_t looked_at = 0;
+  for (std::size_t next = 0; next < all.size() && all.size() < looked_at_max; ++next) {
+    if (next == looked_at) {
+      looked_at = std::min(all.size(), next + (home_.remote() ? at_once_if_remote : 1));
+      if (auto looked = co_await look_around(std::span(all).subspan(next, looked_at - next)); !looked)
+        co_return std::unexpected(std::move(looked.error()));
     }
-    Collect slots;
-    if (auto read = co_await collect_words(header->key_hash, &slots); !read) {
-      if (is_out_of_reach(read.error())) continue;
-      co_return std::unexpected(std::move(read.error()));
-    }
+    if (!all[next].around) continue;
+    const Collect slots = *all[next].around;
     for (unsigned i = 0; i < slots.at.candidates; ++i) {
       const unsigned j = open_location(slots, i);
       const SlotNumber slot = slots.at.slot[j];
-      if (slot == victim.slot) continue;
+      if (slot == all[next].slot) continue;
       if (!slots.word[j].is(SlotType::empty)) {
-        nodes.push_back({slot, slots.word[j], static_cast<int>(next)});
+        all.push_back({.slot = slot, .word = slots.word[j], .parent = static_cast<int>(next)});
         continue;
       }
       // The chain, from its end.
       SlotNumber to = slot;
       bool met_damage = false;
-      for (int n = static_cast<int>(next); n >= 0; n = nodes[static_cast<std::size_t>(n)].parent) {
-        const Node& from = nodes[static_cast<std::size_t>(n)];
-        auto moved = co_await move(from.word.item(), from.slot, to);
+      for (int n = static_cast<int>(next); n >= 0; n = all[static_cast<std::size_t>(n)].parent) {
+        const Victim& from = all[static_cast<std::size_t>(n)];
+        auto moved = co_await move(from.word.item(), from.around->key_hash, from.slot, to);
         if (!moved) co_return moved;
         if (*moved) {
           to = from.slot;
@@ -77,10 +95,10 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
   constexpr unsigned splits_max = 8;
   const Directory d = directory();
   unsigned splits = 0;
-  for (const Node& node : nodes) {
+  for (const Victim& victim : all) {
     if (!d.growing || splits == splits_max) break;
-    if (node.slot >= d.rows() * candidates_ || node.word.level() != d.level % level_modulus) continue;
-    const auto split = co_await split_slot(node.slot, d);
+    if (victim.slot >= d.rows() * candidates_ || victim.word.level() != d.level % level_modulus) continue;
+    const auto split = co_await split_slot(victim.slot, d);
     if (!split) co_return std::unexpected(split.error());
     if (*split) ++splits;
   }

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "coro/scope.h"
 #include "hash/table.h"
 
 namespace loch::hash {
 namespace {
 
-constexpr std::uint64_t chunk_slots = 16;  // what one operation is held up by
+constexpr std::uint64_t chunk_slots = 16;     // what one operation is held up by
+constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
 constexpr unsigned cursor_level_shift = 48;
 constexpr std::uint64_t prepared_at_once_bytes_max = 4 * memory::huge_page_bytes;
 
@@ -132,37 +134,69 @@ coro::Task<Result<void>> Table::help_growth() {
     const std::byte* item = endpoint_.mapped(seen.item().address(), sizeof(memory::ItemHeader));
     if (item != nullptr) __builtin_prefetch(item);
   }
-  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
-    auto split = co_await split_slot(slot, d);
-    if (!split) co_return std::unexpected(std::move(split.error()));
+  co_return co_await split_slots(chunk * chunk_slots, end, d);
+}
+
+coro::Task<Result<void>> Table::split_slots(SlotNumber first, SlotNumber end, Directory d) {
+  if (home_.remote()) co_return co_await split_slots_together(first, end, d);
+  for (SlotNumber slot = first; slot < end; ++slot) {
+    if (auto split = co_await split_slot(slot, d); !split) co_return std::unexpected(split.error());
+  }
+  co_return Result<void>{};
+}
+
+// What split_slot looks at, for all of them at once: a remote session waits for the network as often for all
+// as for one.
+coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumber end, Directory d) {
+  const std::size_t count = end - first;
+  const SlotNumber first_high = first + d.rows() * candidates_;
+  std::vector<SlotWord> low(count);
+  std::vector<SlotWord> high(count);
+  std::vector<fabric::Operation> batch{
+      fabric::Operation::read(index_.slot(first), low.data(), count * sizeof(SlotWord)),
+      fabric::Operation::read(index_.slot(first_high), high.data(), count * sizeof(SlotWord))};
+  if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
+
+  // The directory goes last, and births may go beside it.
+  std::uint64_t directory_then = 0;
+  batch = {fabric::Operation::read(index_.directory(), &directory_then, sizeof directory_then)};
+  for (std::size_t i = 0; i < count && attachment_.may_act(); ++i) {
+    if (!high[i].is(SlotType::unborn)) continue;
+    const SlotWord born = SlotWord::empty(home_.next_nonce(), d.level + 1U);
+    batch.push_back(fabric::Operation::compare_swap(index_.slot(first_high + i), high[i].raw, born.raw));
+  }
+  if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
+  if (Directory::decode(directory_then) != d) co_return Result<void>{};
+  LOCH_FAULT_POINT("split.after_birth");
+
+  std::vector<coro::Task<Result<bool>>> splitting;
+  std::size_t birth = 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool was_unborn = high[i].is(SlotType::unborn);
+    const bool is_born = !was_unborn || (birth < batch.size() && batch[birth++].result == high[i].raw);
+    splitting.push_back(split_slot(first + i, d, is_born ? std::optional(low[i]) : std::nullopt));
+  }
+  co_await coro::run_together(&endpoint_.queue(), std::span(splitting));
+  for (auto& task : splitting) {
+    if (auto split = task.take(); !split) co_return std::unexpected(split.error());
   }
   co_return Result<void>{};
 }
 
 // Splits one row's slot. False if it can not be done now: an insert that lost stands there and its owner will
 // clear it, another slot of its item's key is damaged and will be mended by its own split, or the growth is
-// over.
-coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
+// over. `seen`: its word, if that is known as look_before_split would have told it.
+coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::optional<SlotWord> seen) {
   const unsigned next_level = d.level + 1U;
-  const SlotNumber high = low + d.rows() * candidates_;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
-    auto born = co_await read_slot(high);
-    if (!born) co_return std::unexpected(std::move(born.error()));
-    if (SlotWord{*born}.is(SlotType::unborn)) {
-      auto done = co_await swap_slot(high, {*born}, SlotWord::empty(home_.next_nonce(), next_level));
-      if (!done) co_return done;
-      if (!*done) continue;
-      LOCH_FAULT_POINT("split.after_birth");
+    if (!seen) {
+      auto looked = co_await look_before_split(low, d, &seen);
+      if (!looked || !*looked) co_return looked;
+      if (!seen) continue;
     }
-    auto read = co_await read_slot(low);
-    if (!read) co_return std::unexpected(std::move(read.error()));
-    const SlotWord word{*read};
+    const SlotWord word = *std::exchange(seen, std::nullopt);
     if (word.level() == next_level % level_modulus) co_return true;
-    const auto now = co_await read_directory();
-    if (!now) co_return std::unexpected(now.error());
-    if (*now != d) co_return false;
-
     Result<bool> done = true;
     if (word.is(SlotType::committed)) {
       done = co_await split_committed(low, word, d);
@@ -187,6 +221,31 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d) {
     if (!done) co_return done;
   }
   co_return false;
+}
+
+// The word of a slot whose upper one is born, by a directory that is read after it; `seen` stays empty if
+// another look is needed. False if the growth is over.
+coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
+                                                  std::optional<SlotWord>* seen) {
+  const SlotNumber high = low + d.rows() * candidates_;
+  auto born = co_await read_slot(high);
+  if (!born) co_return std::unexpected(std::move(born.error()));
+  if (SlotWord{*born}.is(SlotType::unborn)) {
+    auto done = co_await swap_slot(high, {*born}, SlotWord::empty(home_.next_nonce(), d.level + 1U));
+    if (!done) co_return done;
+    if (!*done) co_return true;
+    LOCH_FAULT_POINT("split.after_birth");
+  }
+  auto read = co_await read_slot(low);
+  if (!read) co_return std::unexpected(std::move(read.error()));
+  const SlotWord word{*read};
+  if (word.level() != (d.level + 1U) % level_modulus) {
+    const auto now = co_await read_directory();
+    if (!now) co_return std::unexpected(now.error());
+    if (*now != d) co_return false;
+  }
+  *seen = word;
+  co_return true;
 }
 
 // Whether `slot` is one of those in which the key of `item` may stand while the index grows.
@@ -222,7 +281,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
         co_return co_await put_copy(low, word, &found->view);
       }
     } else {
-      auto moved = co_await move(word.item(), low, high);
+      auto moved = co_await move(word.item(), header->key_hash, low, high);
       if (!moved || *moved) co_return moved;
       // A move up that was given up may have left its P there.
       auto there = co_await read_slot(high);
@@ -263,10 +322,15 @@ coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const I
 coro::Task<Result<void>> Table::finish_growth(Directory d) {
   const std::uint64_t low_slots = d.rows() * candidates_;
   bool all_split = true;
+  SlotGroup group(looked_at_once);
   for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
-    if (const std::byte* here = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t)); here != nullptr) {
-      if (is_settled({fabric::load_word(here)}, d)) continue;
+    if (!group.has(slot)) {
+      if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
+      // Not across the halves: the lower one is looked at first.
+      const SlotNumber end = slot < low_slots ? low_slots : 2 * low_slots;
+      if (auto read = co_await read_group(slot, end, &group); !read) co_return read;
     }
+    if (is_settled(group.word(slot), d)) continue;
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
     constexpr int rounds_max = 16;
     for (int round = 0;; ++round) {

@@ -131,8 +131,8 @@ TEST(Move, AReaderNeverMissesAKeyThatIsMovedToAndFro) {
         for (int i = 0; i < every; ++i) {
           const bool home = slot(*store, where.slot[0]).is(SlotType::committed);
           const SlotNumber from = where.slot[home ? 0 : 1];
-          const auto moved =
-              mover.run(mover.table().move(slot(*store, from).item(), from, where.slot[home ? 1 : 0]));
+          const auto moved = mover.run(mover.table().move(slot(*store, from).item(), mover.key_of("k").hash,
+                                                          from, where.slot[home ? 1 : 0]));
           ASSERT_TRUE(moved.has_value() && *moved);
         }
       });
@@ -148,8 +148,8 @@ TEST(Move, AnItemWhoseTagIsUsedUpStaysButCanBeUpdated) {
   const Locations at = locations(a, "k");
   int moves = 0;
   for (unsigned from = 0; moves < 100; from = 1 - from, ++moves) {
-    const auto moved =
-        a.run(a.table().move(slot(*store, at.slot[from]).item(), at.slot[from], at.slot[1 - from]));
+    const auto moved = a.run(a.table().move(slot(*store, at.slot[from]).item(), a.key_of("k").hash,
+                                            at.slot[from], at.slot[1 - from]));
     ASSERT_TRUE(moved.has_value());
     if (!*moved) break;
     ASSERT_EQ(answer(a.get("k")), "value");

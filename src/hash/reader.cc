@@ -391,6 +391,10 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
       into->header[j] = {};
       continue;
     }
+    if (into->known != nullptr && into->known->ref() == ref) {
+      take_if_mine(key, j, {into->known->bytes(), into->known->length_bytes()}, *into);
+      continue;
+    }
     if (auto reached = reaches(ref); !reached) {
       if (reached.error().code == Errc::corrupt) continue;
       co_return reached;
@@ -521,25 +525,17 @@ coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
 }
 
 coro::Task<Result<void>> Table::read_group(SlotNumber first, SlotNumber end, SlotGroup* into) {
-  constexpr std::size_t words = SlotGroup::words_at_once;
+  constexpr std::size_t most_if_mapped = fabric::cache_line_bytes / sizeof(std::uint64_t);
   into->count_ = 0;
   into->first_ = first;
   into->headers_.clear();
-  const auto count = std::min<std::size_t>(home_.remote() ? into->words_.size() : words, end - first);
-  if (count <= words) {
-    auto read = co_await read_words_of(first, count, into->words_.data());
-    if (read) into->count_ = count;
-    co_return read;
-  }
-  std::vector<coro::Task<Result<void>>> reading;
-  for (std::size_t i = 0; i < count; i += words)
-    reading.push_back(read_words_of(first + i, std::min(words, count - i), into->words_.data() + i));
-  co_await coro::run_together(&endpoint_.queue(), std::span(reading));
-  for (auto& task : reading) {
-    if (auto read = task.take(); !read) co_return read;
-  }
-  into->count_ = count;
-  co_return Result<void>{};
+  const auto count =
+      std::min<std::size_t>(home_.remote() ? into->words_.size() : most_if_mapped, end - first);
+  auto operation =
+      fabric::Operation::read(index_.slot(first), into->words_.data(), count * sizeof(std::uint64_t));
+  auto read = co_await endpoint_.perform({&operation, 1});
+  if (read) into->count_ = count;
+  co_return read;
 }
 
 coro::Task<Result<void>> Table::read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into) {
@@ -555,12 +551,6 @@ coro::Task<Result<void>> Table::read_group_and_headers(SlotNumber first, SlotNum
     into->headers_.push_back(names_item ? (next++)->take() : memory::ItemHeader{});
   }
   co_return Result<void>{};
-}
-
-coro::Task<Result<void>> Table::read_words_of(SlotNumber first, std::size_t count, std::uint64_t* into) {
-  std::array<fabric::Address, SlotGroup::words_at_once> at;
-  for (std::size_t i = 0; i < count; ++i) at[i] = index_.slot(first + i);
-  co_return co_await endpoint_.read_words(std::span(at).first(count), into);
 }
 
 coro::Task<Result<memory::ItemHeader>> Table::header_of(const SlotGroup* group, SlotNumber slot) {

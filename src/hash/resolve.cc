@@ -1,4 +1,5 @@
 // RESOLVE and MIGRATE: bringing on what is half done, by whoever meets it (docs/hash.md).
+#include <algorithm>
 #include <string>
 
 #include "base/fault.h"
@@ -53,6 +54,7 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
   const std::string bytes(found->view.key());
   const Key key{.bytes = bytes, .hash = found->view.key_hash()};
   KeyCollect snapshot;
+  snapshot.known = &found->view;
   if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
   auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
@@ -61,18 +63,20 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
   co_return co_await resolve_step(key, &snapshot);
 }
 
-coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, SlotNumber to) {
-  auto found = co_await read_item(item);
-  if (!found) {
-    if (found.error().code == Errc::corrupt) co_return false;
-    co_return std::unexpected(std::move(found.error()));
-  }
+coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,
+                                     SlotNumber to) {
+  const auto found = co_await read_item(item);
+  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(found.error());
+  if (!found || found->view.key_hash() != key_hash) co_return false;
   const std::string bytes(found->view.key());
-  const Key key{.bytes = bytes, .hash = found->view.key_hash()};
+  const Key key{.bytes = bytes, .hash = key_hash};
 
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
-  if (auto read = co_await collect(key, &seen); !read) co_return std::unexpected(std::move(read.error()));
+  seen.known = &found->view;
+  if (auto read = co_await collect_words(key_hash, &seen); !read)
+    co_return std::unexpected(std::move(read.error()));
+  if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));
   int source = -1;
   int destination = -1;
   for (unsigned j = 0; j < seen.at.count; ++j) {
@@ -104,13 +108,15 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, SlotNumber from, Slot
   // Step 3: P at the destination. From here on words may be left that name the item.
   memory::Session& session = attachment_.session_of(item);
   session.begin_move();
-  auto moved = co_await move_step3_to_6(item, from, to, committed, empty, &seen);
-  if (co_await is_unnamed_by_moves(item, from, to)) session.end_move();
+  bool leaves_nothing = false;
+  auto moved = co_await move_step3_to_6(item, from, to, committed, empty, &seen, &leaves_nothing);
+  if (leaves_nothing || co_await is_unnamed_by_moves(item, from, to)) session.end_move();
   co_return moved;
 }
 
 coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
-                                                SlotWord committed, SlotWord empty, const Collect* seen) {
+                                                SlotWord committed, SlotWord empty, const Collect* seen,
+                                                bool* leaves_nothing) {
   int source = -1;
   int destination = -1;
   for (unsigned j = 0; j < seen->at.count; ++j) {
@@ -140,10 +146,12 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
 
   // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
   // source is not cleared while the destination is in doubt: that P would be dead.
+  bool has_committed = false;
   for (;;) {
     won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
     if (!won) co_return won;
-    if (*won) break;
+    has_committed = *won;
+    if (has_committed) break;
     auto there = co_await read_slot(to);
     if (!there) co_return std::unexpected(std::move(there.error()));
     if (*there != placed.raw) break;
@@ -152,19 +160,21 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
   auto cleared = co_await swap_slot(
       from, marked, cleared_word(marked, from, seen->at.directory, candidates_, home_.next_nonce()));
   if (!cleared) co_return cleared;
+  // Both words were there and are not any more, and no word is ever written twice.
+  *leaves_nothing = has_committed && *cleared;
   home_.count(Counter::displacements);
   co_return true;
 }
 
 // Whether neither end of a move that was begun here still says anything of it.
 coro::Task<bool> Table::is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to) {
-  for (const SlotNumber slot : {from, to}) {
-    auto word = co_await read_slot(slot);
-    if (!word) co_return false;
-    const SlotWord there{*word};
-    if ((there.is(SlotType::placed) || there.is(SlotType::moved)) && there.item() == item) co_return false;
-  }
-  co_return true;
+  const std::array ends = {index_.slot(from), index_.slot(to)};
+  std::array<std::uint64_t, ends.size()> words{};
+  if (!co_await endpoint_.read_words(ends, words.data())) co_return false;
+  co_return std::ranges::none_of(words, [item](std::uint64_t raw) {
+    const SlotWord there{raw};
+    return (there.is(SlotType::placed) || there.is(SlotType::moved)) && there.item() == item;
+  });
 }
 
 coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_hash) {

@@ -129,5 +129,18 @@ TEST_F(RoundTrips, AGetTakesHardlyMoreThanTwoInAnIndexThatIsNearlyFull) {
   EXPECT_GE(mean, 2.0);
 }
 
+// Receive: inserts one after the other, by which the index doubles twice. Expect: keys that make room and
+// rows that are split take about as many round trips as the inserts themselves.
+TEST_F(RoundTrips, InsertsThatMakeTheIndexGrowTakeTenOnAverage) {
+  const std::uint64_t slots = Table::initial_index_bytes(3) / sizeof(std::uint64_t);
+  std::uint64_t count = 0;
+  const std::uint64_t before = round_trips_;
+  while (fake::directory_of(*store_).level < first_level + 2) {
+    ASSERT_TRUE(warm_.put("key" + std::to_string(++count), value).has_value());
+    ASSERT_LT(count, 4 * slots);
+  }
+  EXPECT_LE(static_cast<double>(round_trips_ - before) / static_cast<double>(count), 10);
+}
+
 }  // namespace
 }  // namespace loch::hash

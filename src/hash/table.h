@@ -105,8 +105,8 @@ class Table final {
   coro::Task<Result<std::uint64_t>> count();
 
   // Moves the item that is committed for its key in slot `from` to the empty slot `to`, another candidate of
-  // its key. False if either has changed. For displacements, splits, and tests.
-  coro::Task<Result<bool>> move(memory::ItemRef item, SlotNumber from, SlotNumber to);
+  // its key, whose hash that is. False if either has changed. For displacements, splits, and tests.
+  coro::Task<Result<bool>> move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from, SlotNumber to);
 
   // Clears P and M words that still name an item of this shard that was moved and has rested.
   coro::Task<bool> before_reuse(memory::ItemRef item, std::uint64_t key_hash);
@@ -152,7 +152,8 @@ class Table final {
 
   struct KeyCollect : Collect {
     std::array<memory::ItemHeader, locations_max> header;  // of the words that are mine
-    bool headers_wanted = true;  // else one whose item is known to be the key's is not read, and zero
+    bool headers_wanted = true;       // else one whose item is known to be the key's is not read, and zero
+    const ItemView* known = nullptr;  // of the key; this operation has read it, so it is not read again
   };
 
   // An item that this operation wrote and has not linked for good.
@@ -272,19 +273,34 @@ class Table final {
   // One step of RESOLVE for the key of `item`, whatever it is. False if there was nothing to do.
   coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
 
+  // Of what it finds, `leaves_nothing` is set if no word of this move is left.
   coro::Task<Result<bool>> move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
-                                           SlotWord committed, SlotWord empty, const Collect* seen);
+                                           SlotWord committed, SlotWord empty, const Collect* seen,
+                                           bool* leaves_nothing);
   coro::Task<bool> is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to);
 
   // ---- displace.cc
+  // A slot whose item might move, to make room.
+  struct Victim {
+    SlotNumber slot = 0;
+    SlotWord word;
+    int parent = -1;                  // whose item would move here; -1: that of the new key itself
+    std::optional<Collect> around{};  // the slots of its item's key
+  };
+  coro::Task<Result<void>> look_around(Victim* victim);
+  coro::Task<Result<void>> look_around(std::span<Victim> victims);
   coro::Task<Result<bool>> displace(const KeyCollect* full);
 
   // ---- grow.cc
   coro::Task<Result<void>> start_growth();
   coro::Task<Result<void>> help_growth();
   void prepare_upper_half(Directory d, SlotNumber from, SlotNumber to);
+  coro::Task<Result<void>> split_slots(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<void>> make_room_by_growth(const KeyCollect* full);
-  coro::Task<Result<bool>> split_slot(SlotNumber low, Directory directory);
+  coro::Task<Result<void>> split_slots_together(SlotNumber first, SlotNumber end, Directory d);
+  coro::Task<Result<bool>> split_slot(SlotNumber low, Directory directory,
+                                      std::optional<SlotWord> seen = std::nullopt);
+  coro::Task<Result<bool>> look_before_split(SlotNumber low, Directory d, std::optional<SlotWord>* seen);
   coro::Task<Result<bool>> leads_to(memory::ItemRef item, SlotNumber slot, Directory d);
   coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory directory);
   coro::Task<Result<void>> finish_growth(Directory directory);
@@ -311,20 +327,18 @@ class Table final {
   // Some slots in a row that were read at once, by who looks at all of them: of a remote session more.
   class SlotGroup {
    public:
+    explicit SlotGroup(std::size_t most_if_remote = 64) : words_(most_if_remote) {}
     [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first_ && slot - first_ < count_; }
     [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words_[slot - first_]}; }
 
    private:
     friend class Table;
-    static constexpr std::size_t words_at_once = 8;
-    static constexpr std::size_t reads_at_once = 8;
-    std::array<std::uint64_t, words_at_once * reads_at_once> words_{};
+    std::vector<std::uint64_t> words_;
     std::vector<Result<memory::ItemHeader>> headers_;  // by slot, if they were read
     SlotNumber first_ = 0;
     std::size_t count_ = 0;
   };
   coro::Task<Result<void>> read_group(SlotNumber first, SlotNumber end, SlotGroup* into);
-  coro::Task<Result<void>> read_words_of(SlotNumber first, std::size_t count, std::uint64_t* into);
   // Of a remote session also the headers of the items that the slots name.
   coro::Task<Result<void>> read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into);
   // The header that was read with the group, or is read now.

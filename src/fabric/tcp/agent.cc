@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -281,6 +282,7 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   OperationHead head;
   std::memcpy(&head, operation, sizeof head);
   const std::byte* rest = operation + sizeof head;
+  if (head.kind == read_words_kind) return read_words(connection, head, rest, answer);
   const auto kind = static_cast<Operation::Kind>(head.kind);
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
@@ -321,6 +323,39 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   }
   std::memcpy(answer, &told, sizeof told);
   return sizeof told + whole_words(told.length_bytes);
+}
+
+std::size_t Agent::read_words(Connection& connection, const OperationHead& head, const std::byte* rest,
+                              std::byte* answer) {
+  std::array<std::uint64_t, words_at_once_max> words{};
+  const std::size_t count = head.length_bytes / word_bytes;
+  std::uint64_t bad = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t offset = i == 0 ? head.offset_bytes : load(rest + (i - 1) * word_bytes);
+    const std::byte* at =
+        offset % word_bytes == 0 ? connection.regions->mapped({head.region, offset}, word_bytes) : nullptr;
+    if (at == nullptr) {
+      bad |= std::uint64_t{1} << i;
+    } else {
+      words[i] = load_word(at);
+    }
+  }
+  const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
+  counts_.refused.fetch_add(bad_count, std::memory_order_relaxed);
+  counts_.reads.fetch_add(count - bad_count, std::memory_order_relaxed);
+  AnswerHead told{.status = static_cast<std::uint8_t>(bad == 0 ? Status::done : Status::bad_address),
+                  .kind = head.kind,
+                  .number = head.number,
+                  .length_bytes = head.length_bytes};
+  std::byte* to = answer + sizeof told;
+  if (bad != 0) {
+    told.length_bytes += word_bytes;
+    std::memcpy(to, &bad, word_bytes);
+    to += word_bytes;
+  }
+  std::memcpy(to, words.data(), head.length_bytes);
+  std::memcpy(answer, &told, sizeof told);
+  return sizeof told + told.length_bytes;
 }
 
 // Sends the first out_bytes_ of out_; what does not go now is kept. False if the connection is gone.

@@ -25,6 +25,8 @@
 
 namespace loch::fabric::tcp {
 
+struct OperationHead;
+
 class Agent {
  public:
   using Id = std::uint64_t;
@@ -78,6 +80,8 @@ class Agent {
   After serve(Connection& connection);
   After answer_all(Connection& connection, std::size_t have);
   bool send(Connection& connection);
+  std::size_t read_words(Connection& connection, const OperationHead& head, const std::byte* rest,
+                         std::byte* answer);
   std::size_t execute(Connection& connection, const std::byte* operation, std::byte* answer);
   void drop(Id id);
 

@@ -16,6 +16,17 @@ constexpr std::size_t direct_bytes_min = 4'096;
 // When so many operations wait to be sent, the host may begin with them while the session still asks for
 // more.
 constexpr std::size_t operations_waiting_max = 256;
+// Until then, what is asked while so many sends are unanswered waits for one of them: others may join it.
+constexpr std::size_t sends_under_way_max = 2;
+
+bool is_word(const Operation& operation) {
+  return operation.kind == Operation::Kind::read && operation.length_bytes == word_bytes &&
+         operation.at.offset_bytes % word_bytes == 0;
+}
+
+bool is_atomic(const Operation& operation) {
+  return operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
+}
 
 }  // namespace
 
@@ -70,7 +81,10 @@ void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion&
   if (batch.empty()) return done.complete(done, {});
   flights_.post(batch, deadline, done);
   operations_waiting_ += batch.size();
-  if (operations_waiting_ >= operations_waiting_max) flush();
+  if (operations_waiting_ >= operations_waiting_max) {
+    encode();
+    send();
+  }
 }
 
 bool TcpPort::progress() {
@@ -85,7 +99,7 @@ bool TcpPort::progress() {
 }
 
 void TcpPort::flush() {
-  if (flights_.is_due()) encode();
+  if (flights_.is_due() && sends_under_way_ < sends_under_way_max) encode();
   send();
 }
 
@@ -104,9 +118,33 @@ void TcpPort::encode() {
     return length;
   };
   flights_.ask(base::Clock().now(), put);
+  if (!asked_.empty() && !std::exchange(asked_.back().ends_send, true)) ++sends_under_way_;
+}
+
+// Whether the operation is a word that the last one, which is words of the same region, can have with it.
+bool TcpPort::joins_last(const Flight& flight, const Operation& operation) const {
+  if (asked_.empty()) return false;
+  const Piece& last = asked_.back();
+  return is_word(operation) && is_word(*last.operation) && !last.ends_send && last.flight == &flight &&
+         last.operation + last.count == &operation && last.operation->at.region == operation.at.region &&
+         last.count < words_at_once_max;
+}
+
+void TcpPort::join_last(const Operation& operation) {
+  Piece& last = asked_.back();
+  ++last.count;
+  OperationHead head;
+  std::memcpy(&head, out_.get() + last_head_, sizeof head);
+  head.kind = read_words_kind;
+  head.length_bytes += word_bytes;
+  std::memcpy(out_.get() + last_head_, &head, sizeof head);
+  std::memcpy(out_.get() + out_end_, &operation.at.offset_bytes, word_bytes);
+  out_end_ += word_bytes;
 }
 
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
+  if (joins_last(flight, operation)) return join_last(operation);
+  last_head_ = out_end_;
   const OperationHead head{.kind = static_cast<std::uint8_t>(operation.kind),
                            .region = operation.at.region,
                            .number = next_number_++,
@@ -134,6 +172,7 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
   ++flight.pieces;
   asked_.push_back({.flight = &flight,
                     .operation = &operation,
+                    .count = 1,
                     .from = from,
                     .length = static_cast<std::uint32_t>(length),
                     .number = head.number});
@@ -199,38 +238,55 @@ bool TcpPort::take_answer_head() {
   AnswerHead head;
   std::memcpy(&head, in_.get() + in_begin_, sizeof head);
   in_begin_ += sizeof head;
-  const Piece* piece = asked_.empty() ? nullptr : &asked_.front();
   const bool is_bad = head.status == static_cast<std::uint8_t>(Status::bad_address);
-  std::size_t expected = 0;
-  if (piece != nullptr && !is_bad) {
-    const Operation::Kind kind = piece->operation->kind;
-    if (kind == Operation::Kind::read) expected = piece->length;
-    if (kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add) expected = word_bytes;
-  }
-  if (piece == nullptr || (!is_bad && head.status != static_cast<std::uint8_t>(Status::done)) ||
-      head.kind != static_cast<std::uint8_t>(piece->operation->kind) || head.number != piece->number ||
-      head.length_bytes != expected) {
+  const bool is_known = is_bad || head.status == static_cast<std::uint8_t>(Status::done);
+  if (!is_known || asked_.empty() || head.number != asked_.front().number ||
+      !expect_rest(asked_.front(), head, is_bad)) {
     sever({.code = Errc::unavailable, .operation = "fabric", .detail = "an answer that nobody asked for"});
     return false;
   }
-  if (is_bad) piece->operation->bad_address = true;
-  const bool is_read = piece->operation->kind == Operation::Kind::read;
-  filling_ = is_read ? piece->operation->local + piece->from : reinterpret_cast<std::byte*>(&result_);
+  is_answering_ = true;
+  is_bad_ = is_bad;
+  return true;
+}
+
+// Where what follows the head goes. False if that is not as long as it has to be.
+bool TcpPort::expect_rest(const Piece& piece, const AnswerHead& head, bool is_bad) {
+  const Operation::Kind kind = piece.operation->kind;
+  const bool are_words = piece.count > 1;
+  const bool is_read = kind == Operation::Kind::read && !are_words;
+  const auto asked_kind = are_words ? read_words_kind : static_cast<std::uint8_t>(kind);
+  std::size_t expected = 0;
+  if (are_words) {
+    expected = (piece.count + (is_bad ? 1U : 0U)) * word_bytes;
+  } else if (!is_bad) {
+    expected = is_read ? piece.length : kind == Operation::Kind::write ? 0 : word_bytes;
+  }
+  filling_ = is_read ? piece.operation->local + piece.from : reinterpret_cast<std::byte*>(words_.data());
   filling_bytes_ = expected;
   skip_bytes_ = whole_words(expected) - expected;
-  is_answering_ = true;
-  return true;
+  return head.kind == asked_kind && head.length_bytes == expected;
 }
 
 void TcpPort::finish_piece() {
   const Piece piece = asked_.front();
   asked_.pop_front();
+  if (piece.ends_send) --sends_under_way_;
   is_answering_ = false;
-  if (piece.operation->kind == Operation::Kind::compare_swap ||
-      piece.operation->kind == Operation::Kind::fetch_add) {
-    piece.operation->result = result_;
-  }
   --piece.flight->pieces;
+  Operation& first = *piece.operation;
+  if (piece.count == 1) {
+    if (is_bad_) first.bad_address = true;
+    if (is_atomic(first)) first.result = words_[0];
+    return;
+  }
+  const std::uint64_t bad = is_bad_ ? words_[0] : 0;
+  const std::uint64_t* words = words_.data() + (is_bad_ ? 1 : 0);
+  for (std::size_t i = 0; i < piece.count; ++i) {
+    Operation& operation = *(piece.operation + i);
+    operation.bad_address = (bad >> i & 1) != 0;
+    if (!operation.bad_address) std::memcpy(operation.local, words + i, word_bytes);
+  }
 }
 
 bool TcpPort::check_deadlines() {
@@ -260,6 +316,7 @@ void TcpPort::sever(Error why) {
                    .operation = "fabric",
                    .detail = fmt::format("{}: the session was broken off", fabric_.location())};
   asked_.clear();
+  sends_under_way_ = 0;
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;
   out_begin_ = out_end_ = 0;

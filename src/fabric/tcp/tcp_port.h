@@ -9,6 +9,7 @@
 // is the host's to end.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -51,22 +52,27 @@ class TcpPort final : public remote::RemotePort {
 
  private:
   using Flight = remote::Flights::Flight;
-  // An operation, or a part of a long one.
+  // An operation, or a part of a long one, or some that follow each other and are words of one region.
   struct Piece {
     Flight* flight = nullptr;
     Operation* operation = nullptr;
+    std::size_t count = 1;  // of operations
     std::size_t from = 0;
     std::uint32_t length = 0;
     std::uint16_t number = 0;
+    bool ends_send = false;  // the last of those that were encoded together
   };
 
   void flush();
   void encode();
   void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
+  [[nodiscard]] bool joins_last(const Flight& flight, const Operation& operation) const;
+  void join_last(const Operation& operation);
   void send();
   bool receive();  // whether anything came
   void take_answers();
   bool take_answer_head();
+  bool expect_rest(const Piece& piece, const AnswerHead& head, bool is_bad);
   void finish_piece();
   bool check_deadlines();
 
@@ -80,21 +86,25 @@ class TcpPort final : public remote::RemotePort {
   remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded
   std::deque<Piece> asked_;             // that are encoded and not answered
+  std::size_t sends_under_way_ = 0;     // of which some of these are
   base::Nanos deadlines_checked_at_ = 0;
 
   std::unique_ptr<std::byte[]> out_;
   std::size_t out_begin_ = 0;
   std::size_t out_end_ = 0;
+  std::size_t last_head_ = 0;  // where in out_ the last operation begins
   std::uint16_t next_number_ = 0;
 
   std::unique_ptr<std::byte[]> in_;
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
-  bool is_answering_ = false;      // the head of an answer was taken
+  bool is_answering_ = false;      // the head of an answer was taken,
+  bool is_bad_ = false;            // and it says that there is no such address
   std::byte* filling_ = nullptr;   // where the answer to the first piece goes, while it comes
   std::size_t filling_bytes_ = 0;  // and how much of it is still to come
   std::size_t skip_bytes_ = 0;     // of what fills it up to whole words
-  std::uint64_t result_ = 0;       // of an atomic
+  // The answer to what is no read.
+  std::array<std::uint64_t, 1 + words_at_once_max> words_{};
 };
 
 }  // namespace loch::fabric::tcp

@@ -22,9 +22,12 @@
 namespace loch::fabric::tcp {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::uint64_t region_bytes = 1 << 20;
+
+constexpr auto read_words = static_cast<Operation::Kind>(read_words_kind);
 
 base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
 
@@ -88,6 +91,10 @@ bool is_closed(net::Stream& stream) {
   }
 }
 
+coro::Task<Result<void>> perform(Endpoint* endpoint, std::span<Operation> operations) {
+  co_return co_await endpoint->perform(operations);
+}
+
 // ---- clients that do what they should not
 
 class AgentTest : public testing::Test {
@@ -130,8 +137,11 @@ class AgentTest : public testing::Test {
 TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   using enum Operation::Kind;
   const std::string wrong[] = {
-      operation(static_cast<Operation::Kind>(4), 0, 8, 0),
+      operation(static_cast<Operation::Kind>(5), 0, 8, 0),
       operation(static_cast<Operation::Kind>(255), 0, 8, 0),
+      operation(read_words, 0, 0, 0),
+      operation(read_words, 0, 12, 0),
+      operation(read_words, 0, (words_at_once_max + 1) * word_bytes, 0),
       operation(read, 0, piece_bytes_max + 1, 0),
       operation(write, 0, ~std::uint32_t{0}, 0),
       operation(compare_swap, 0, 16, 0, std::string(16, '\0')),
@@ -152,7 +162,7 @@ TEST_F(AgentTest, NoiseEndsTheConnectionOrTouchesOnlyWhatIsThere) {
     std::string noise(random.below(2'000) + 16, '\0');
     for (char& c : noise) c = static_cast<char>(random.next());
     // Often something that begins well.
-    if (i % 2 == 0) noise[0] = static_cast<char>(random.below(4));
+    if (i % 2 == 0) noise[0] = static_cast<char>(random.below(5));
     if (i % 2 == 0) std::memset(noise.data() + 6, 0, 2);
     send_all(*stream, noise);
     stream.reset();
@@ -176,6 +186,45 @@ TEST_F(AgentTest, AnOperationOutsideItsRegionIsRefusedByItself) {
                      answer(read, Status::done, 4, 8, std::string(8, '\0')));
   EXPECT_EQ(host_->counts().bad_addresses, 4U);
   EXPECT_EQ(load_word(store_->at({0, region_bytes - 8})), 0U);
+}
+
+// Receive: words of one region that are asked for together, and then with some that are none. Expect: those
+// that there are, and a bit for each of the others.
+TEST_F(AgentTest, OfWordsThatAreAskedForTogetherThoseComeThatThereAre) {
+  const std::uint64_t one = 1;
+  const std::uint64_t nine = 9;
+  std::memcpy(store_->at({0, 8}), &one, sizeof one);
+  std::memcpy(store_->at({0, region_bytes - 8}), &nine, sizeof nine);
+  const auto words = [](std::initializer_list<std::uint64_t> all) {
+    return bytes_of(all.begin(), all.size() * word_bytes);
+  };
+  send_all(*stream_, operation(read_words, 8, 24, 0, words({0, region_bytes - 8})) +
+                         operation(read_words, 8, 40, 1, words({region_bytes, 9, ~std::uint64_t{7}, 0})) +
+                         operation(read_words, region_bytes - 8, 8, 2));
+  const std::string expected =
+      answer(read_words, Status::done, 0, 24, words({1, 0, 9})) +
+      answer(read_words, Status::bad_address, 1, 48, words({0b01110, 1, 0, 0, 0, 0})) +
+      answer(read_words, Status::done, 2, 8, words({9}));
+  EXPECT_EQ(receive(*stream_, expected.size()), expected);
+  EXPECT_EQ(host_->counts().bad_addresses, 3U);
+  EXPECT_EQ(host_->counts().reads, 6U);
+}
+
+// Expect: the operations of a batch tell each for itself, also where they go together.
+TEST_F(AgentTest, OfABatchOnlyTheOperationThatIsOutsideItsRegionDoesNothing) {
+  Endpoint endpoint(fabric_, fabric_->connect());
+  const std::uint64_t seven = 7;
+  std::memcpy(store_->at({0, 800}), &seven, sizeof seven);
+  std::array<std::uint64_t, 3> into{1, 1, 1};
+  std::array operations = {Operation::read({0, 800}, into.data() + 2, word_bytes),
+                           Operation::read({0, region_bytes}, into.data() + 1, word_bytes),
+                           Operation::read({0, 1600}, into.data(), word_bytes)};
+  EXPECT_EQ(endpoint.run(perform(&endpoint, operations)).error().code, Errc::corrupt);
+  EXPECT_THAT(into, ElementsAre(0U, 1U, 7U));
+  EXPECT_FALSE(operations[0].bad_address);
+  EXPECT_TRUE(operations[1].bad_address);
+  EXPECT_FALSE(operations[2].bad_address);
+  EXPECT_EQ(host_->counts().sends, 1U);
 }
 
 // Receive: an operation that comes byte by byte. Expect: its word is written whole, when all of it is there.
@@ -272,12 +321,21 @@ coro::Task<Result<std::uint64_t>> read_one(Endpoint* endpoint) {
   co_return word;
 }
 
-Error error_against(LyingHost::Answers answers) {
+coro::Task<Result<std::uint64_t>> read_three(Endpoint* endpoint) {
+  const std::array at = {Address{0, 0}, Address{0, 80}, Address{0, 160}};
+  std::array<std::uint64_t, at.size()> words{};
+  if (auto read = co_await endpoint->read_words(at, words.data()); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return words[0] + words[1] + words[2];
+}
+
+Error error_against(LyingHost::Answers answers,
+                    coro::Task<Result<std::uint64_t>> (*ask)(Endpoint*) = &read_one) {
   const LyingHost host(std::move(answers));
   const auto fabric = remote::RemoteFabric::attach(host.target()).value();
   Endpoint endpoint(fabric, fabric->connect());
   endpoint.set_timeout(300 * base::millisecond_ns);
-  const auto read = endpoint.run(read_one(&endpoint));
+  const auto read = endpoint.run(ask(&endpoint));
   EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::unavailable) << "it is of no more use";
   return read ? Error{.detail = "it was answered"} : read.error();
 }
@@ -302,6 +360,62 @@ TEST(LyingHost, AnswersThatNobodyAskedForEndTheSession) {
     EXPECT_EQ(error.code, Errc::unavailable);
     EXPECT_THAT(error.detail, HasSubstr("nobody asked for"));
   }
+}
+
+TEST(LyingHost, WordsThatNobodyAskedForEndTheSession) {
+  const std::string word(8, 'w');
+  const std::string wrong[] = {
+      answer(read_words, Status::done, 0, 16, word + word),                    // too few
+      answer(read_words, Status::done, 0, 32, word + word + word + word),      // too many
+      answer(read_words, Status::bad_address, 0, 24, word + word + word),      // without the bits
+      answer(Operation::Kind::read, Status::done, 0, 24, word + word + word),  // in a row
+      answer(Operation::Kind::read, Status::done, 0, 8, word),                 // the first alone
+  };
+  for (const std::string& each : wrong) {
+    const Error error = error_against(
+        [&](net::Stream& stream) {
+          receive(stream, sizeof(OperationHead) + 2 * word_bytes);
+          send_all(stream, each);
+        },
+        &read_three);
+    EXPECT_EQ(error.code, Errc::unavailable);
+    EXPECT_THAT(error.detail, HasSubstr("nobody asked for"));
+  }
+}
+
+// Receive: a host that answers late. Expect: what is asked while two sends are under way waits for the first
+// answer, and is sent then.
+TEST(LyingHost, IsSentNoMoreWhileItOwesTwoAnswers) {
+  const std::string word(8, '\1');
+  std::atomic<bool> all_are_asked = false;
+  std::atomic<bool> was_sent_more = true;
+  const LyingHost host([&](net::Stream& stream) {
+    receive(stream, 2 * sizeof(OperationHead));
+    const base::Nanos deadline = in_seconds(5);
+    while (!all_are_asked && base::Clock().now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    was_sent_more = net::wait_for(stream.socket(), POLLIN, base::Clock().now());
+    for (std::uint16_t i = 0; i < 2; ++i)
+      send_all(stream, answer(Operation::Kind::read, Status::done, i, 8, word));
+    receive(stream, 2 * sizeof(OperationHead));
+    for (std::uint16_t i = 2; i < 4; ++i)
+      send_all(stream, answer(Operation::Kind::read, Status::done, i, 8, word));
+  });
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  endpoint.set_timeout(10 * base::second_ns);
+  std::vector<coro::Task<Result<std::uint64_t>>> tasks;
+  for (int i = 0; i < 4; ++i) {
+    tasks.push_back(read_one(&endpoint));
+    tasks.back().start();
+    for (int step = 0; step < 5; ++step) endpoint.step();
+  }
+  all_are_asked = true;
+  for (auto& task : tasks) {
+    while (!task.done()) endpoint.step();
+    EXPECT_TRUE(task.take().has_value());
+  }
+  EXPECT_FALSE(was_sent_more);
 }
 
 TEST(LyingHost, MoreAnswersThanWereAskedForEndTheSession) {

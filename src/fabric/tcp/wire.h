@@ -6,9 +6,15 @@
 //       write          `length` bytes
 //       compare_swap   | compare 8 | desired 8 |
 //       fetch_add      | added 8 |
+//       read_words     the offsets of all words but the first | 8 each |
 //   answer     | status 1 | kind 1 | number 2 | length 4 |   and then, if it was done:
 //       read           `length` bytes
 //       an atomic      | the word as it was before 8 |
+//       read_words     the words | 8 each |; if it was not done: | 8, a bit for each that is no word | before
+//       them
+//
+// read_words is for several words of one region that are anywhere, as the slots of a key are: to either end
+// they are one operation.
 //
 // `number` counts the operations of a connection, so that two ends that do not agree notice. There are no
 // frames: an end sends what it has in one call, and takes what has come in one call.
@@ -29,11 +35,15 @@ static_assert(std::endian::native == std::endian::little);
 // A longer read or write is sent in pieces.
 inline constexpr std::size_t piece_bytes_max = 65'536;
 
+// Of an operation of this wire alone, beside those of Operation::Kind.
+inline constexpr std::uint8_t read_words_kind = 4;
+inline constexpr std::size_t words_at_once_max = 16;
+
 struct OperationHead {
-  std::uint8_t kind;  // Operation::Kind
+  std::uint8_t kind;  // Operation::Kind, or read_words_kind
   std::uint8_t region;
   std::uint16_t number;
-  std::uint32_t length_bytes;  // read, write; of an atomic: 8
+  std::uint32_t length_bytes;  // read, write; of an atomic: 8; of all words
   std::uint64_t offset_bytes;
 };
 static_assert(sizeof(OperationHead) == 16 && std::has_unique_object_representations_v<OperationHead>);
@@ -54,6 +64,10 @@ constexpr std::size_t whole_words(std::size_t bytes) {
 
 // How many bytes follow the head of an operation, or nothing if there is no such operation.
 constexpr bool is_operation(const OperationHead& head) {
+  if (head.kind == read_words_kind) {
+    return head.length_bytes != 0 && head.length_bytes % word_bytes == 0 &&
+           head.length_bytes <= words_at_once_max * word_bytes;
+  }
   switch (static_cast<Operation::Kind>(head.kind)) {
     case Operation::Kind::read:
     case Operation::Kind::write:
@@ -65,6 +79,7 @@ constexpr bool is_operation(const OperationHead& head) {
   return false;
 }
 constexpr std::size_t bytes_after(const OperationHead& head) {
+  if (head.kind == read_words_kind) return head.length_bytes - word_bytes;
   switch (static_cast<Operation::Kind>(head.kind)) {
     case Operation::Kind::read:
       return 0;

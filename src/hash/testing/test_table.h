@@ -174,7 +174,8 @@ inline std::string occupy(Client& client, SlotNumber number, const std::string& 
   LOCH_CHECK(client.put(k, std::string("filler") + std::string(30'000, '\0')).has_value());
   const SlotNumber home = locations(client, k).slot[0];
   if (home != number) {
-    const auto moved = client.run(client.table().move(slot(store, home).item(), home, number));
+    const auto moved =
+        client.run(client.table().move(slot(store, home).item(), client.key_of(k).hash, home, number));
     LOCH_CHECK(moved && *moved);
   }
   return k;

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "fabric/map_message.h"
+#include "fabric/remote/preparer.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
@@ -180,6 +181,7 @@ class HostThread final : public Host {
   Id next_id_ = 1;  // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
 
+  remote::Preparer preparer_;
   remote::Sessions sessions_;
   std::thread thread_;
 };
@@ -483,7 +485,7 @@ Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, cons
   if (what == "prepare") {
     const std::uint64_t to = field("to");
     const std::uint64_t from = field("from");
-    if (from <= to && to <= region_bytes_max) store.fabric->prepare(id, from, to);
+    if (from <= to && to <= region_bytes_max) preparer_.prepare_soon(store.fabric, id, from, to);
     return Message::object();
   }
   if (what == "extend") {

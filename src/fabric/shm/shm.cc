@@ -77,10 +77,13 @@ class ShmFabric final : public Fabric {
 
   void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override {
     if (!huge_pages_) return;
-    const std::scoped_lock lock(mutex_);
-    auto opened = open_region(region, false);
-    if (!opened) return;
-    (*opened)->mapping.collapse(from_bytes, std::min(to_bytes, length_of(**opened)));
+    Result<Region*> opened = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      opened = open_region(region, false);
+    }
+    // Without the lock: it takes long, and a region stays open once it is.
+    if (opened) (*opened)->mapping.collapse(from_bytes, std::min(to_bytes, length_of(**opened)));
   }
 
   [[nodiscard]] Atomics atomics() const override { return atomics_; }

@@ -157,23 +157,27 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
       fabric::Operation::read(index_.slot(first_high), high.data(), count * sizeof(SlotWord))};
   if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
 
-  // The directory goes last, and births may go beside it.
+  // The directory is read after the words; births may go beside it.
   std::uint64_t directory_then = 0;
   batch = {fabric::Operation::read(index_.directory(), &directory_then, sizeof directory_then)};
+  std::vector<std::size_t> births;
   for (std::size_t i = 0; i < count && attachment_.may_act(); ++i) {
     if (!high[i].is(SlotType::unborn)) continue;
     const SlotWord born = SlotWord::empty(home_.next_nonce(), d.level + 1U);
     batch.push_back(fabric::Operation::compare_swap(index_.slot(first_high + i), high[i].raw, born.raw));
+    births.push_back(i);
   }
   if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
   if (Directory::decode(directory_then) != d) co_return Result<void>{};
   LOCH_FAULT_POINT("split.after_birth");
+  for (std::size_t k = 0; k < births.size(); ++k) {
+    const std::size_t i = births[k];
+    if (batch[k + 1].result == high[i].raw) high[i] = SlotWord{batch[k + 1].operand};
+  }
 
   std::vector<coro::Task<Result<bool>>> splitting;
-  std::size_t birth = 1;
   for (std::size_t i = 0; i < count; ++i) {
-    const bool was_unborn = high[i].is(SlotType::unborn);
-    const bool is_born = !was_unborn || (birth < batch.size() && batch[birth++].result == high[i].raw);
+    const bool is_born = !high[i].is(SlotType::unborn);
     splitting.push_back(split_slot(first + i, d, is_born ? std::optional(low[i]) : std::nullopt));
   }
   co_await coro::run_together(&endpoint_.queue(), std::span(splitting));

@@ -131,7 +131,7 @@ class ShmFabric final : public Fabric {
     std::ifstream file(sessions_path(folder_), std::ios::binary);
     std::string record(session_record_bytes, '\0');
     for (std::uint32_t client = 0; file.read(record.data(), session_record_bytes); ++client) {
-      if (record.front() != '\0') noted.emplace_back(client, std::string(record.c_str()));
+      if (record.front() != '\0') noted.emplace_back(client, record.substr(0, record.find('\0')));
     }
     return noted;
   }

@@ -20,6 +20,11 @@ constexpr std::size_t out_bytes_max = 4 * answer_bytes_max;
 // How often a connection is read before others have their turn.
 constexpr int turns_at_once = 8;
 
+// Of counters that one thread changes and others read.
+void raise(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
 std::uint64_t load(const std::byte* at) {
   std::uint64_t word = 0;
   std::memcpy(&word, at, word_bytes);
@@ -245,7 +250,7 @@ Agent::After Agent::serve(Connection& connection) {
     if (!got) return After::is_gone;
     if (*got == 0) return After::waits;
     connection.last_heard.store(base::Clock().now(), std::memory_order_relaxed);
-    counts_.bytes_in.fetch_add(*got, std::memory_order_relaxed);
+    raise(counts_.bytes_in, *got);
     const After after = answer_all(connection, left + *got);
     if (after != After::goes_on) return after;
     if (*got < room.iov_len && !connection.stream->holds_back()) return After::waits;
@@ -298,17 +303,17 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
                   .length_bytes = 0};
   std::byte* result = answer + sizeof told;
   if (at == nullptr) {
-    counts_.refused.fetch_add(1, std::memory_order_relaxed);
+    raise(counts_.refused, 1);
   } else if (kind == Operation::Kind::read) {
-    counts_.reads.fetch_add(1, std::memory_order_relaxed);
+    raise(counts_.reads, 1);
     told.length_bytes = head.length_bytes;
     copy_from_region(result, at, head.length_bytes);
     std::memset(result + head.length_bytes, 0, whole_words(head.length_bytes) - head.length_bytes);
   } else if (kind == Operation::Kind::write) {
-    counts_.writes.fetch_add(1, std::memory_order_relaxed);
+    raise(counts_.writes, 1);
     copy_to_region(at, rest, head.length_bytes);
   } else {
-    counts_.atomics.fetch_add(1, std::memory_order_relaxed);
+    raise(counts_.atomics, 1);
     told.length_bytes = word_bytes;
     const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
     std::uint64_t before = load(rest);
@@ -341,8 +346,8 @@ std::size_t Agent::read_words(Connection& connection, const OperationHead& head,
     }
   }
   const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
-  counts_.refused.fetch_add(bad_count, std::memory_order_relaxed);
-  counts_.reads.fetch_add(count - bad_count, std::memory_order_relaxed);
+  raise(counts_.refused, bad_count);
+  raise(counts_.reads, count - bad_count);
   AnswerHead told{.status = static_cast<std::uint8_t>(bad == 0 ? Status::done : Status::bad_address),
                   .kind = head.kind,
                   .number = head.number,
@@ -366,12 +371,12 @@ bool Agent::send(Connection& connection) {
   while (sent < out_bytes_) {
     const iovec rest{.iov_base = const_cast<std::byte*>(out) + sent, .iov_len = out_bytes_ - sent};
     const auto went = connection.stream->write({&rest, 1});
-    counts_.sends.fetch_add(1, std::memory_order_relaxed);
+    raise(counts_.sends, 1);
     if (!went) return false;
     if (*went == 0) break;
     sent += *went;
   }
-  counts_.bytes_out.fetch_add(sent, std::memory_order_relaxed);
+  raise(counts_.bytes_out, sent);
   connection.out.assign(out + sent, out + out_bytes_);
   out_bytes_ = 0;
   if (!connection.out.empty()) watch(connection, EPOLLOUT);

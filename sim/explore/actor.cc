@@ -8,8 +8,8 @@
 namespace loch::explore {
 namespace {
 
-constexpr unsigned batches_max = 200;          // of one operation; the longest ones look at every slot
-constexpr unsigned rounds_beyond_retries = 3;  // a split that nobody disturbs takes so many
+constexpr unsigned batches_max = 200;         // of one operation; the longest ones look at every slot
+constexpr unsigned looks_beyond_retries = 3;  // at the upper slot, by a split that nobody disturbs
 constexpr std::size_t value_bytes = 8;
 
 template <class T>
@@ -30,8 +30,7 @@ Actor::Actor(World& world, unsigned number, std::vector<ScriptOp> script, unsign
   LOCH_CHECK(attachment.has_value());
   attachment_ = std::move(*attachment);
   port_ = world_.fabric_->last_port();
-  port_->on_post = [this](auto batch) { notice_post(batch); };
-  port_->on_complete = [this](auto batch) { notice_completion(batch); };
+  port_->on_complete = [this](auto words) { notice_completion(words); };
   // A block of its own, and no more of it than it needs: what is left of a block costs time when a session
   // ends.
   for (std::uint32_t i = 0; i < 2 * script_max; ++i) {
@@ -48,8 +47,7 @@ void Actor::begin() {
   status_ = Status::running;
   memory_.assign(1, note(world_.growth_word()));
   last_batch_at_ = 0;
-  read_low_alone_ = false;
-  rounds_ = batches_ = 0;
+  batches_ = looks_ = 0;
   retries_at_begin_ = retries_seen_ = counted(Counter::backoffs);
   pending_at_begin_ = counted(Counter::pending_inserts);
   withdrawn_at_begin_ = counted(Counter::pending_withdrawn);
@@ -83,31 +81,25 @@ void Actor::run_queue() {
   LOCH_CHECK(port_->waiting() != 0);
   forget_what_is_dead();
   const std::uint64_t retries = counted(Counter::backoffs) - retries_at_begin_;
-  if (retries > retries_max_ || batches_ > batches_max || rounds_ > retries_max_ + rounds_beyond_retries)
+  if (retries > retries_max_ || batches_ > batches_max || looks_ > retries_max_ + looks_beyond_retries)
     stop();
 }
 
 std::uint64_t Actor::counted(Counter counter) const { return attachment_->stats()[counter]; }
 
-void Actor::notice_post(std::span<const fabric::Operation> batch) {
-  ++batches_;
-  if (status_ != Status::running || op().act != Act::split || batch.size() != 1) {
-    read_low_alone_ = false;
-    return;
-  }
-  const bool read = batch[0].kind == fabric::Operation::Kind::read;
+// Each round of a split begins so.
+bool Actor::looks_at_upper_half(std::span<const fabric::Operation> words) const {
   const hash::SlotNumber low_slots = world_.directory().rows() * world_.scenario_.candidates();
-  const bool high = batch[0].at.offset_bytes / sizeof(std::uint64_t) >= low_slots;
-  // Each round of a split begins with the high slot, and remembers nothing of the rounds before. The other
-  // place where the high slot is read alone is at the end of a move, after the low one.
-  if (read && high && !read_low_alone_) memory_ = {note(world_.growth_word()), note(++rounds_)};
-  read_low_alone_ = read && !high;
+  return words.size() == 1 && words[0].kind == fabric::Operation::Kind::read &&
+         words[0].at.offset_bytes / sizeof(std::uint64_t) >= low_slots;
 }
 
-void Actor::notice_completion(std::span<const fabric::Operation> batch) {
+void Actor::notice_completion(std::span<const fabric::Operation> words) {
+  ++batches_;
+  if (op().act == Act::split && looks_at_upper_half(words)) ++looks_;
   last_batch_at_ = memory_.size();
   bool aborted = false;
-  for (const fabric::Operation& operation : batch) {
+  for (const fabric::Operation& operation : words) {
     std::uint64_t word = operation.result;
     if (operation.kind == fabric::Operation::Kind::read) std::memcpy(&word, operation.local, sizeof word);
     memory_.push_back(word);

@@ -59,8 +59,8 @@ class Actor {
  private:
   static coro::Task<Answer> run_op(Actor* self, ScriptOp op);
   void run_queue();
-  void notice_post(std::span<const fabric::Operation> batch);
-  void notice_completion(std::span<const fabric::Operation> batch);
+  [[nodiscard]] bool looks_at_upper_half(std::span<const fabric::Operation> words) const;
+  void notice_completion(std::span<const fabric::Operation> words);
   void forget_what_is_dead();
   [[nodiscard]] std::uint64_t counted(Counter counter) const;
 
@@ -82,13 +82,12 @@ class Actor {
   std::size_t last_batch_at_ = 0;   // in memory_
   std::uint64_t pending_slot_ = 0;  // of the last pending insert
   std::uint64_t pending_word_ = 0;
-  bool read_low_alone_ = false;  // by the last batch
   std::uint64_t retries_at_begin_ = 0;
   std::uint64_t retries_seen_ = 0;
   std::uint64_t pending_at_begin_ = 0;
   std::uint64_t withdrawn_at_begin_ = 0;
-  unsigned rounds_ = 0;   // of a split
   unsigned batches_ = 0;  // of this operation
+  unsigned looks_ = 0;    // of a split
 };
 
 }  // namespace loch::explore

@@ -10,6 +10,10 @@ namespace loch::explore {
 
 using fabric::Operation;
 
+namespace {
+constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+}
+
 std::unique_ptr<fabric::Port> ExploredFabric::connect() {
   auto port = std::make_unique<ExploredPort>(*this);
   last_port_ = port.get();
@@ -27,15 +31,28 @@ void ExploredPort::post(std::span<Operation> batch, base::Nanos /*deadline*/, fa
   batch_ = batch;
   done_ = &done;
   waiting_ = 0;
-  if (on_post) on_post(batch);
-  for (unsigned i = 0; i < batch.size(); ++i) {
-    if (fabric_.waits(batch[i])) {
+  take_apart(batch);
+  for (unsigned i = 0; i < words_.size(); ++i) {
+    if (fabric_.waits(words_[i])) {
       waiting_ |= 1U << i;
     } else {
-      carry_out(batch[i]);
+      carry_out(words_[i]);
     }
   }
   finish_if_done();
+}
+
+void ExploredPort::take_apart(std::span<const Operation> batch) {
+  words_.clear();
+  for (const Operation& operation : batch) {
+    for (std::size_t at = 0; at < operation.length_bytes; at += word_bytes) {
+      Operation& word = words_.emplace_back(operation);
+      word.at = operation.at + at;
+      word.length_bytes = word_bytes;
+      if (word.local != nullptr) word.local += at;
+    }
+  }
+  LOCH_CHECK(words_.size() <= words_max);
 }
 
 void ExploredPort::poll(base::Nanos /*wait_ns*/) { LOCH_CHECK(false); }
@@ -43,21 +60,31 @@ void ExploredPort::poll(base::Nanos /*wait_ns*/) { LOCH_CHECK(false); }
 void ExploredPort::execute(unsigned index) {
   LOCH_CHECK((waiting_ >> index & 1) != 0);
   waiting_ &= ~(1U << index);
-  carry_out(batch_[index]);
+  carry_out(words_[index]);
   finish_if_done();
 }
 
 void ExploredPort::finish_if_done() {
   if (waiting_ != 0) return;
-  if (on_complete) on_complete(batch_);
-  batch_ = {};
+  if (on_complete) on_complete(words_);
+  put_together();
   done_->complete(*std::exchange(done_, nullptr), {});
+}
+
+void ExploredPort::put_together() {
+  auto word = words_.cbegin();
+  for (Operation& operation : batch_) {
+    for (std::size_t at = 0; at < operation.length_bytes; at += word_bytes, ++word) {
+      operation.bad_address = operation.bad_address || word->bad_address;
+      operation.result = word->result;
+    }
+  }
+  words_.clear();
 }
 
 void ExploredPort::carry_out(Operation& operation) {
   const auto mapping = fabric_.map(operation.at.region);
-  operation.bad_address =
-      !mapping || operation.at.offset_bytes + sizeof(std::uint64_t) > mapping->length_bytes;
+  operation.bad_address = !mapping || operation.at.offset_bytes + word_bytes > mapping->length_bytes;
   if (operation.bad_address) return;
   std::byte* at = mapping->base + operation.at.offset_bytes;
   const std::uint64_t word = fabric::load_word(at);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "fabric/testing/memory_store.h"
 
@@ -41,22 +42,24 @@ class ExploredPort final : public fabric::fake::MemoryPort {
   void post(std::span<fabric::Operation> batch, base::Nanos deadline, fabric::Completion& done) override;
   void poll(base::Nanos wait_ns) override;
 
-  // The batch that waits (empty if none), and which of its operations are still to be carried out.
-  [[nodiscard]] std::span<fabric::Operation> batch() const { return batch_; }
+  static constexpr unsigned words_max = 14;  // of a batch
+  // The batch that waits (empty if none), an operation for each word, and which of them are still to be
+  // carried out: a READ of several words reads each at a time of its own.
+  [[nodiscard]] std::span<const fabric::Operation> words() const { return words_; }
   [[nodiscard]] std::uint32_t waiting() const { return waiting_; }
-  // The last batch that was completed, until the next one is posted.
   void execute(unsigned index);
-  // Told of each batch before its coroutine goes on.
+  // Told of each batch, word by word, before its coroutine goes on.
   std::function<void(std::span<const fabric::Operation>)> on_complete;
-  // Told of each batch when it is posted.
-  std::function<void(std::span<const fabric::Operation>)> on_post;
 
  private:
+  void take_apart(std::span<const fabric::Operation> batch);
+  void put_together();
   void carry_out(fabric::Operation& operation);
   void finish_if_done();
 
   ExploredFabric& fabric_;
   std::span<fabric::Operation> batch_;
+  std::vector<fabric::Operation> words_;
   fabric::Completion* done_ = nullptr;
   std::uint32_t waiting_ = 0;
 };

@@ -177,7 +177,7 @@ std::vector<Choice> World::choices() const {
     if (just_begun_ >= 0 && c != static_cast<unsigned>(just_begun_)) continue;
     if (actor.status() == Actor::Status::idle) choices.push_back(Choice::of(c, Choice::begin));
     if (actor.status() != Actor::Status::running) continue;
-    for (unsigned i = 0; i < hash::locations_max; ++i) {
+    for (unsigned i = 0; i < ExploredPort::words_max; ++i) {
       if ((actor.port().waiting() >> i & 1) != 0) choices.push_back(Choice::of(c, i));
     }
     if (crashes_ < scenario_.crashes && just_begun_ < 0) choices.push_back(Choice::of(c, Choice::crash));
@@ -205,7 +205,7 @@ void World::take(Choice choice) {
     if (!scenario_.directory_changes() && actor.status() == Actor::Status::running)
       just_begun_ = static_cast<int>(c);
   } else {
-    const fabric::Operation o = actor.port().batch()[choice.what()];
+    const fabric::Operation o = actor.port().words()[choice.what()];
     const SlotNumber number = o.at.offset_bytes / sizeof(std::uint64_t);
     const SlotWord before = slot(number);
     say([&] {
@@ -264,7 +264,7 @@ bool World::run_alone(Actor& actor, ScriptOp op) {
   for (int step = 0;
        step < steps_max && actor.status() == Actor::Status::running && actor.position() == position; ++step) {
     const auto next = static_cast<unsigned>(std::countr_zero(actor.port().waiting()));
-    const fabric::Operation o = actor.port().batch()[next];
+    const fabric::Operation o = actor.port().words()[next];
     const SlotNumber number = o.at.offset_bytes / sizeof(std::uint64_t);
     say([&] {
       return fmt::format("      {} {} = {}{}", o.kind == fabric::Operation::Kind::read ? "reads" : "CAS",

@@ -27,7 +27,7 @@ namespace loch::explore {
 // What may happen next: a word of a client's batch is carried out, a client begins its next operation, or it
 // dies.
 struct Choice {
-  static constexpr std::uint8_t begin = 14;
+  static constexpr std::uint8_t begin = ExploredPort::words_max;
   static constexpr std::uint8_t crash = 15;
   std::uint8_t code = 0;
 

@@ -106,11 +106,11 @@ std::uint64_t World::hash() const {
     for (const std::uint64_t word : actor->memory()) canon.add_word({word}, value_of({word}));
     const std::uint32_t waiting = actor->port().waiting();
     canon.add(waiting);
-    const auto batch = actor->port().batch();
-    for (unsigned i = 0; i < batch.size(); ++i) {
+    const auto words = actor->port().words();
+    for (unsigned i = 0; i < words.size(); ++i) {
       if ((waiting >> i & 1) != 0) continue;
-      std::uint64_t word = batch[i].result;
-      if (batch[i].kind == fabric::Operation::Kind::read) std::memcpy(&word, batch[i].local, sizeof word);
+      std::uint64_t word = words[i].result;
+      if (words[i].kind == fabric::Operation::Kind::read) std::memcpy(&word, words[i].local, sizeof word);
       canon.add_word({word}, value_of({word}));
     }
   }

@@ -19,20 +19,25 @@ struct Tooth {
 
 using base::Planted;
 inline constexpr std::array all_teeth = {
+    // the index
     Tooth{Planted::empty_without_nonce, "jam", 2'000},
     Tooth{Planted::miss_by_one_collect, "jam", 2'000},
     Tooth{Planted::insert_without_look, "jam", 1'000},
     Tooth{Planted::move_without_tag, "jam", 2'000},
     Tooth{Planted::wrong_roll_back, "jam", 500},
     Tooth{Planted::stale_helper, "jam", 8'000},
+    // memory that is used again
     Tooth{Planted::reuse_before_expiry, "hot", 50},
     Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::pointer_of_any_age, "readers", 2'000},
     Tooth{Planted::copy_of_any_age, "hot", 200},
     Tooth{Planted::reader_unseen, "readers", 2'000},
+    // what a remote session knows, and items that are not whole
     Tooth{Planted::directory_by_copy, "moves", 500},
+    Tooth{Planted::link_beside_item, "hot", 200},
     Tooth{Planted::value_without_sum, "damage", 50},
     Tooth{Planted::versions_at_ends, "damage", 50},
+    // hosts
     Tooth{Planted::handover_at_once, "moves", 2'000},
     Tooth{Planted::handover_keeps_slots, "moves", 2'000},
     Tooth{Planted::dispute_ignored, "amnesia", 50},

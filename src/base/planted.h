@@ -24,6 +24,7 @@ enum class Planted : std::uint8_t {
   reader_unseen,         // a session that only reads is in no registry
   directory_by_copy,     // a remote session takes its copy of the directory for what it is now
   value_without_sum,     // the bytes of a value are taken as they come
+  link_beside_item,      // a put of a known key names its item while that is on its way
   versions_at_ends,      // an item is taken as whole if its head and its tail are of one version
   handover_at_once,      // a shard is copied while operations run that began before it was closed
   handover_keeps_slots,  // a shard's slots stay as they are where it was
@@ -48,6 +49,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::reader_unseen, "reader_unseen"},
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},
+    PlantedName{Planted::link_beside_item, "link_beside_item"},
     PlantedName{Planted::versions_at_ends, "versions_at_ends"},
     PlantedName{Planted::handover_at_once, "handover_at_once"},
     PlantedName{Planted::handover_keeps_slots, "handover_keeps_slots"},

@@ -13,8 +13,7 @@
 // processor of
 //    the owner only if the store's `atomics` are the processor's.
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
-// two, wait
-//    for the first to complete.
+//    two, wait for the first to complete; or have them in one batch, the second `after_previous`.
 // P4 A failed operation may or may not have happened. Once it has ended it does not happen any more.
 // P5 Every operation is bounded by a deadline and ends in success or an Error.
 #pragma once
@@ -73,8 +72,13 @@ struct Operation {
   std::uint64_t compare = 0;     // compare_swap: expected
   std::uint64_t operand = 0;     // compare_swap: desired; fetch_add: added
   std::uint64_t result = 0;      // of an atomic: the word as it was before
-  bool bad_address = false;      // outside its region: this operation did nothing
-  bool unreachable = false;      // on a host that this session does not reach: likewise
+  // Executes after the one before it in the batch, which is on the same node; and if that one did nothing,
+  // this one does nothing either, and has a bad address, too.
+  bool after_previous = false;
+  bool bad_address = false;  // outside its region: this operation did nothing
+  bool unreachable = false;  // on a host that this session does not reach: likewise
+
+  [[nodiscard]] bool is_atomic() const { return kind == Kind::compare_swap || kind == Kind::fetch_add; }
 
   static Operation read(Address at, void* into, std::size_t length_bytes) {
     return {.at = at, .local = static_cast<std::byte*>(into), .length_bytes = length_bytes};

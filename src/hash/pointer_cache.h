@@ -13,20 +13,23 @@
 
 #include "base/clock.h"
 #include "hash/index.h"
-#include "memory/size_class.h"
+#include "hash/slot.h"
 
 namespace loch::hash {
 
 class PointerCache {
  public:
-  // The slot was seen to name the item as the key's by an operation that began at `seen_at`, by the clock of
-  // the item's node. If the session with that node has kept what there was since
-  // (memory::Session::kept_since), the item's memory has not been reused.
+  // The slot was seen to hold the word, which is committed and names an item of the key, by an operation that
+  // began at `seen_at`, by the clock of the item's node. If the session with that node has kept what there
+  // was since (memory::Session::kept_since), the item's memory has not been reused: what names it is the
+  // key's still.
   struct Pointer {
-    memory::ItemRef item;
+    SlotWord word{};
     SlotNumber slot = 0;
     base::Nanos seen_at = 0;
     std::uint64_t length_bytes = 0;  // of the item
+
+    [[nodiscard]] memory::ItemRef item() const { return word.item(); }
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {

@@ -9,7 +9,7 @@ constexpr std::uint64_t same_place = std::uint64_t{1} << 32;  // hashes so far a
 
 // What is noted of the n-th of some keys that share a place, seen at that time.
 void note(PointerCache& cache, std::uint64_t n) {
-  cache.note("key" + std::to_string(n), n * same_place, {.item = {}, .slot = 100 + n, .seen_at = 1 + n});
+  cache.note("key" + std::to_string(n), n * same_place, {.slot = 100 + n, .seen_at = 1 + n});
 }
 std::optional<PointerCache::Pointer> find(const PointerCache& cache, std::uint64_t n) {
   return cache.find("key" + std::to_string(n), n * same_place);
@@ -31,16 +31,16 @@ TEST(PointerCache, KeepsFourKeysThatShareAPlaceAndForgetsTheOldest) {
 TEST(PointerCache, AKeyThatIsNotedAgainHasOneEntry) {
   PointerCache cache;
   for (std::uint64_t n = 0; n < 4; ++n) note(cache, n);
-  cache.note("key1", 1 * same_place, {.item = {}, .slot = 7, .seen_at = 50});
+  cache.note("key1", 1 * same_place, {.slot = 7, .seen_at = 50});
   EXPECT_EQ(find(cache, 1)->slot, 7U);
   for (const std::uint64_t n : {0, 2, 3}) EXPECT_TRUE(find(cache, n).has_value()) << n;
 }
 
 TEST(PointerCache, AKeyIsFoundByItsBytesAndNotByItsHashAlone) {
   PointerCache cache;
-  cache.note("a key", 1, {.item = {}, .slot = 1, .seen_at = 1});
+  cache.note("a key", 1, {.slot = 1, .seen_at = 1});
   EXPECT_FALSE(cache.find("another", 1).has_value());
-  cache.note(std::string(65, 'k'), 2, {.item = {}, .slot = 2, .seen_at = 1});
+  cache.note(std::string(65, 'k'), 2, {.slot = 2, .seen_at = 1});
   EXPECT_FALSE(cache.find(std::string(65, 'k'), 2).has_value()) << "longer than what is kept";
 }
 

@@ -134,18 +134,19 @@ coro::Task<Result<Found>> Table::get(Key key) {
 coro::Task<std::optional<Result<Found>>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
   auto copy = std::make_unique_for_overwrite<std::byte[]>(pointer.length_bytes);
   SlotWord word;
-  std::array operations = {fabric::Operation::read(pointer.item.address(), copy.get(), pointer.length_bytes),
-                           fabric::Operation::read(index_.slot(pointer.slot), &word.raw, sizeof word.raw)};
+  std::array operations = {
+      fabric::Operation::read(pointer.item().address(), copy.get(), pointer.length_bytes),
+      fabric::Operation::read(index_.slot(pointer.slot), &word.raw, sizeof word.raw)};
   if (auto read = co_await endpoint_.perform(operations); !read) {
     if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
     co_return std::nullopt;
   }
   if (!word.is(SlotType::committed) || word.filter() != key.filter()) co_return std::nullopt;
-  Result<Found> found = word.item() == pointer.item
-                            ? take_item(pointer.item, std::move(copy), pointer.length_bytes)
+  Result<Found> found = word.item() == pointer.item()
+                            ? take_item(pointer.item(), std::move(copy), pointer.length_bytes)
                             : co_await fetch_item(word.item());
   if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) co_return std::nullopt;
-  note_pointer(key, word.item(), pointer.slot, found->view.length_bytes() + tail_bytes());
+  note_pointer(key, word, pointer.slot, found->view.length_bytes() + tail_bytes());
   co_return found;
 }
 
@@ -212,7 +213,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
       if (words == Words::committed)
-        note_pointer(key, word.item(), seen->at.slot[j], found->view.length_bytes() + tail_bytes());
+        note_pointer(key, word, seen->at.slot[j], found->view.length_bytes() + tail_bytes());
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == TimeLeft::look_again;
@@ -386,7 +387,7 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
     const SlotWord word = into->word[j];
     if (!word.names_item() || word.filter() != key.filter()) continue;
     const memory::ItemRef ref = word.item();
-    if (pointer && pointer->item == ref && word.is(SlotType::committed)) {
+    if (pointer && pointer->item() == ref && word.is(SlotType::committed)) {
       into->mine |= static_cast<std::uint8_t>(1U << j);
       into->header[j] = {};
       continue;

@@ -165,7 +165,7 @@ class Table final {
     bool in_doubt = false;  // a slot may name it: the answer to a compare-swap did not come
     int pending_at = -1;    // location of I(y, tag), by slot number below
     SlotNumber slot = 0;    // that names it, or is about to
-    SlotWord pending_word{};
+    SlotWord word{};        // by this
   };
   enum class Outcome : std::uint8_t { again, done, not_applied };
 
@@ -225,10 +225,14 @@ class Table final {
 
   // ---- writer.cc
   coro::Task<Result<NewItem>> compose(WriteRequest request);
-  // The same of a remote session, which looks for the key while the item is on its way. Where the item is
-  // known, one slot is enough. `is_collected`: what was seen is, for the first step.
-  coro::Task<Result<NewItem>> compose_and_collect(const WriteRequest* request, KeyCollect* seen,
-                                                  bool* is_collected);
+  // The same of a remote session, which does more while the item is on its way: it looks for the key, of
+  // which one slot is enough where the key's item is known; or, if it knows the word there, too, it has the
+  // item linked as soon as it is written.
+  enum class Begun : std::uint8_t { written, collected, linked };  // collected: `seen`, for the first step
+  coro::Task<Result<NewItem>> compose_and_begin(const WriteRequest* request, KeyCollect* seen, Begun* begun);
+  coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write,
+                                          const PointerCache::Pointer* pointer, KeyCollect* seen,
+                                          NewItem* item, Begun* begun);
   std::unique_ptr<std::byte[]> write_copy(const WriteRequest& request, NewItem* item);
   // Whether the one slot that was read names the item that is known to be the key's.
   bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
@@ -238,15 +242,15 @@ class Table final {
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!home_.remote()) return std::nullopt;
     const auto found = pointers_.find(key.bytes, key.hash);
-    const bool is_kept = found && found->seen_at >= attachment_.session_of(found->item).kept_since();
+    const bool is_kept = found && found->seen_at >= attachment_.session_of(found->item()).kept_since();
     if (!is_kept && !base::planted(base::Planted::pointer_of_any_age)) return std::nullopt;
     return found;
   }
-  void note_pointer(Key key, const memory::ItemRef& item, SlotNumber slot, std::uint64_t length_bytes) {
+  void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes) {
     if (!home_.remote()) return;
-    const base::Nanos seen_at = attachment_.session_of(item).oldest_operation();
+    const base::Nanos seen_at = attachment_.session_of(word.item()).oldest_operation();
     pointers_.note(key.bytes, key.hash,
-                   {.item = item, .slot = slot, .seen_at = seen_at, .length_bytes = length_bytes});
+                   {.word = word, .slot = slot, .seen_at = seen_at, .length_bytes = length_bytes});
   }
   // Of an item that is to lie there.
   memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);

@@ -46,17 +46,24 @@ std::unique_ptr<std::byte[]> Table::write_copy(const WriteRequest& request, NewI
   return copy;
 }
 
-coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest* request, KeyCollect* seen,
-                                                              bool* is_collected) {
+coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
+                                                            Begun* begun) {
   const std::uint64_t length = length_of(*request);
   auto ref = co_await attachment_.allocate(length, home_number_);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   const auto copy = write_copy(*request, &item);
+  const auto write = fabric::Operation::write(ref->address(), copy.get(), length);
   const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(request->key);
+  // Of a cluster the directory has to be looked at before anything changes (Handover).
+  if (pointer && !attachment_.is_of_cluster() && attachment_.may_act()) {
+    if (auto done = co_await write_and_link(request->key, write, &*pointer, seen, &item, begun); !done)
+      co_return std::unexpected(std::move(done.error()));
+    co_return item;
+  }
   const Reading reading = begin_collect(request->key.hash, seen, DirectoryToo::no,
                                         pointer ? std::optional(pointer->slot) : std::nullopt);
-  std::vector<fabric::Operation> operations{fabric::Operation::write(ref->address(), copy.get(), length)};
+  std::vector<fabric::Operation> operations{write};
   SlotWord* into = seen->word.data();
   for (const fabric::Address at : reading.addresses())
     operations.push_back(fabric::Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
@@ -65,12 +72,39 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_collect(const WriteRequest
   if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))
     co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put.item_written");
-  if (done && pointer) {
-    *is_collected = names_what_is_known(request->key, reading, seen);
-  } else if (done) {
-    *is_collected = co_await identify_first(request->key, &reading, seen);
-  }
+  const bool is_collected = done && (pointer ? names_what_is_known(request->key, reading, seen)
+                                             : co_await identify_first(request->key, &reading, seen));
+  *begun = is_collected ? Begun::collected : Begun::written;
   co_return item;
+}
+
+// Step 2 with the word that the slot is known to have held: if it is there still, it names the key's item. If
+// it is not, nothing has happened, and the word that is there now names the key's item all the same, unless
+// that has left.
+coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
+                                               const PointerCache::Pointer* pointer, KeyCollect* seen,
+                                               NewItem* item, Begun* begun) {
+  const SlotWord old = pointer->word;
+  item->slot = pointer->slot;
+  item->word = SlotWord::link(SlotType::committed, item->ref, old.filter(), item->tag, old.level());
+  std::array operations = {write,
+                           fabric::Operation::compare_swap(index_.slot(item->slot), old.raw, item->word.raw)};
+  operations[1].after_previous = !base::planted(base::Planted::link_beside_item);
+  begin_collect(key.hash, seen, DirectoryToo::no, item->slot);
+  LOCH_FAULT_POINT("put.before_update");
+  if (auto done = co_await endpoint_.perform(operations); !done) co_return done;
+  seen->word[0] = {operations[1].result};
+  if (seen->word[0] != old) {
+    home_.count(Counter::conflicts);
+    const bool is_found = co_await identify(key, seen) && committed_location(*seen) >= 0;
+    *begun = is_found ? Begun::collected : Begun::written;
+    co_return Result<void>{};
+  }
+  *begun = Begun::linked;
+  LOCH_FAULT_POINT("put.after_update");
+  home_.count(Counter::put_update);
+  co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
+  co_return Result<void>{};
 }
 
 // By what is known now: a refresh since may have let go of what the pointer named before.
@@ -79,7 +113,7 @@ bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* see
   const auto is_newest = end_collect(reading, *seen);
   if (!pointer || !is_newest || !*is_newest) return false;
   const SlotWord word = seen->word[0];
-  if (!word.is(SlotType::committed) || word.item() != pointer->item) return false;
+  if (!word.is(SlotType::committed) || word.item() != pointer->item()) return false;
   seen->mine = 1;
   seen->header[0] = {};
   return true;
@@ -110,9 +144,9 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   }
   KeyCollect seen;
   seen.headers_wanted = request.condition != Condition::none;
-  bool is_collected = false;
-  auto composed = home_.remote() ? co_await compose_and_collect(&request, &seen, &is_collected)
-                                 : co_await compose(request);
+  Begun begun = Begun::written;
+  auto composed =
+      home_.remote() ? co_await compose_and_begin(&request, &seen, &begun) : co_await compose(request);
   if (!composed) {
     composed.error().key_hash = request.key.hash;
     co_return std::unexpected(std::move(composed.error()));
@@ -120,11 +154,15 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
   NewItem item = *composed;
   Attempts attempts(*this, "put", request.key.hash);
   for (;;) {
-    Result<Outcome> step = item.pending_at >= 0 ? co_await put_step5_settle(request.key, &item)
-                                                : co_await put_step(&request, &seen, &item, is_collected);
-    is_collected = false;
+    Result<Outcome> step = Outcome::done;
+    if (item.pending_at >= 0) {
+      step = co_await put_step5_settle(request.key, &item);
+    } else if (begun != Begun::linked) {
+      step = co_await put_step(&request, &seen, &item, begun == Begun::collected);
+    }
+    begun = Begun::written;
     if (step && *step == Outcome::done) {
-      note_pointer(request.key, item.ref, item.slot, length_of(request));
+      note_pointer(request.key, item.word.with_type(SlotType::committed), item.slot, length_of(request));
       co_return item.version;
     }
     Result<void> more{};
@@ -210,9 +248,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
   item->slot = seen->at.slot[j];
-  auto won = co_await swap_slot(
-      item->slot, old,
-      SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level()));
+  item->word = SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level());
+  auto won = co_await swap_slot(item->slot, old, item->word);
   if (!won) {
     item->in_doubt = true;
     co_return std::unexpected(std::move(won.error()));
@@ -295,9 +332,9 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
   LOCH_FAULT_POINT("put.before_home");
   item->slot = snapshot->at.slot[home];
-  auto won = co_await swap_slot(item->slot, empty,
-                                SlotWord::link(SlotType::committed, item->ref, filter_of(snapshot->key_hash),
-                                               item->tag, empty.level()));
+  item->word =
+      SlotWord::link(SlotType::committed, item->ref, filter_of(snapshot->key_hash), item->tag, empty.level());
+  auto won = co_await swap_slot(item->slot, empty, item->word);
   if (!won) {
     item->in_doubt = true;
     co_return std::unexpected(std::move(won.error()));
@@ -333,7 +370,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   home_.count(Counter::pending_inserts);
   item->pending_at = alternate;
   item->slot = seen->at.slot[a];
-  item->pending_word = pending;
+  item->word = pending;
 
   // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
   // K.
@@ -366,10 +403,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
     if (snapshot.at.slot[j] == item->slot) mine = static_cast<int>(j);
   }
   // A slot that is no candidate any more was split while the word stood there, so it does no longer.
-  if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->pending_word) {
+  if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->word) {
     auto there = co_await read_slot(item->slot);
     if (!there) co_return std::unexpected(std::move(there.error()));
-    if (SlotWord{*there} == item->pending_word) co_return Outcome::again;
+    if (SlotWord{*there} == item->word) co_return Outcome::again;
     co_return co_await pending_outcome({*there}, item);
   }
   if (!*equal) co_return Outcome::again;
@@ -379,8 +416,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   if (withdraw) {
     LOCH_FAULT_POINT("put.before_withdraw");
     SlotWord before;
-    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->pending_word.level());
-    auto won = co_await swap_slot(item->slot, item->pending_word, cleared, &before);
+    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
+    auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     if (!*won) co_return co_await pending_outcome(before, item);
     LOCH_FAULT_POINT("put.after_withdraw");
@@ -404,8 +441,8 @@ coro::Task<Result<Table::Outcome>> Table::withdraw(NewItem* item) {
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
     SlotWord before;
-    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->pending_word.level());
-    auto won = co_await swap_slot(item->slot, item->pending_word, cleared, &before);
+    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
+    auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     if (*won) {
       home_.count(Counter::pending_withdrawn);
@@ -422,9 +459,8 @@ coro::Task<Result<Table::Outcome>> Table::withdraw(NewItem* item) {
 // (c) The pending word could not be changed. Its slot holds another one: A means lost, anything else that the
 // item was committed.
 coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewItem* item) {
-  if (there == item->pending_word) co_return Outcome::again;
-  if (there != item->pending_word.with_type(SlotType::aborted) &&
-      !base::planted(base::Planted::wrong_roll_back)) {
+  if (there == item->word) co_return Outcome::again;
+  if (there != item->word.with_type(SlotType::aborted) && !base::planted(base::Planted::wrong_roll_back)) {
     item->pending_at = -1;
     note_insert(false);
     co_return Outcome::done;

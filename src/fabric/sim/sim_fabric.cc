@@ -27,11 +27,16 @@ struct Flight {
   std::span<Operation> batch;
   Completion* done = nullptr;
   base::Nanos deadline = 0;
-  std::size_t under_way = 0;  // pieces that have not taken effect
-  bool answered = true;       // a reply will come
-  bool broken = false;        // some of it goes to a node that was taken down
-  bool expires = false;       // its end at the deadline is among the events
+  std::size_t under_way = 0;                // pieces that have not taken effect
+  std::vector<std::size_t> under_way_of{};  // of each operation, of those
+  bool answered = true;                     // a reply will come
+  bool broken = false;                      // some of it goes to a node that was taken down
+  bool expires = false;                     // its end at the deadline is among the events
   bool landed = false;
+
+  [[nodiscard]] std::size_t index_of(const Operation& operation) const {
+    return static_cast<std::size_t>(&operation - batch.data());
+  }
 };
 
 class SimPort final : public fake::MemoryPort {
@@ -78,6 +83,7 @@ class SimPort final : public fake::MemoryPort {
     base::Random& random = simulation_.random();
     auto flight = std::make_shared<Flight>();
     flight->batch = batch;
+    flight->under_way_of.resize(batch.size());
     flight->done = &done;
     flight->deadline = std::max(fabric_.simulated(deadline), simulation_.now());
     flight->answered = !chance(random, sim.network.loss_chance);
@@ -89,7 +95,7 @@ class SimPort final : public fake::MemoryPort {
       if (way_to(operation.at.region) != Way::whole) continue;
       // What is not answered may have been lost on its way there, too.
       if (!flight->answered && random.below(2) == 0) continue;
-      start(flight, operation);
+      if (!operation.after_previous) start(flight, operation);
     }
     if (!flight->answered) expire(flight);
     if (flight->under_way == 0 && flight->answered) reply(flight);
@@ -166,9 +172,7 @@ class SimPort final : public fake::MemoryPort {
     const std::size_t length = operation.length_bytes;
     std::array<std::size_t, pieces_max + 1> cut{0, length};
     std::size_t pieces = 1;
-    const bool is_atomic =
-        operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
-    if (!is_atomic && length > word_bytes && chance(random, network.tear_chance)) {
+    if (!operation.is_atomic() && length > word_bytes && chance(random, network.tear_chance)) {
       // Words are whole where they lie, and the place need not begin at one.
       const std::size_t skew = operation.at.offset_bytes % word_bytes;
       pieces = 2 + random.below(pieces_max - 1);
@@ -182,6 +186,7 @@ class SimPort final : public fake::MemoryPort {
     for (std::size_t i = 0; i < pieces; ++i) {
       if (pieces > 1 && cut[i] == cut[i + 1]) continue;
       ++flight->under_way;
+      ++flight->under_way_of[flight->index_of(operation)];
       const base::Nanos way = delay(random, network);
       if (simulation_.now() + way >= flight->deadline) expire(flight);
       simulation_.after(way, [this, flight, &operation, from = cut[i], to = cut[i + 1]] {
@@ -190,10 +195,21 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
+  // What comes after an operation that is over.
+  void start_next(const std::shared_ptr<Flight>& flight, std::size_t index) {
+    for (; index < flight->batch.size() && flight->batch[index].after_previous; ++index) {
+      Operation& operation = flight->batch[index];
+      operation.bad_address = flight->batch[index - 1].bad_address;
+      if (operation.bad_address) continue;
+      if (way_to(operation.at.region) == Way::whole) start(flight, operation);
+      return;
+    }
+  }
+
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
       return expire(flight);
-    if (way_to(operation.at.region) != Way::whole) return end_piece(flight);
+    if (way_to(operation.at.region) != Way::whole) return end_piece(flight, operation);
     if (fabric_.is_over() || (fabric_.killed_at_ && simulation_.random().below(2) == 0)) return;
     std::byte* at = place_of(operation);
     operation.bad_address = at == nullptr;
@@ -251,10 +267,12 @@ class SimPort final : public fake::MemoryPort {
     simulation_.note(is_word ? load_word(operation.local) : operation.result);
     simulation_.note((std::uint64_t{fabric_.process()} << 48) + simulation_.now());
     if (sim.on_effect) sim.on_effect(fabric_.process(), operation);
-    end_piece(flight);
+    end_piece(flight, operation);
   }
 
-  void end_piece(const std::shared_ptr<Flight>& flight) {
+  void end_piece(const std::shared_ptr<Flight>& flight, const Operation& operation) {
+    const std::size_t index = flight->index_of(operation);
+    if (--flight->under_way_of[index] == 0) start_next(flight, index + 1);
     if (--flight->under_way == 0 && flight->answered) reply(flight);
   }
 

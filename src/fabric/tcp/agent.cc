@@ -43,6 +43,7 @@ struct Agent::Connection {
   std::vector<std::byte> in;          // the beginning of an operation
   std::vector<std::byte> out;         // answers that could not be sent yet
   std::uint32_t watched = 0;
+  bool refused_last = false;  // the operation before
   std::atomic<base::Nanos> last_heard{0};
 };
 
@@ -287,8 +288,8 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   OperationHead head;
   std::memcpy(&head, operation, sizeof head);
   const std::byte* rest = operation + sizeof head;
-  if (head.kind == read_words_kind) return read_words(connection, head, rest, answer);
-  const auto kind = static_cast<Operation::Kind>(head.kind);
+  if (kind_of(head) == read_words_kind) return read_words(connection, head, rest, answer);
+  const auto kind = static_cast<Operation::Kind>(kind_of(head));
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
   if (is_atomic && head.offset_bytes % word_bytes != 0) at = nullptr;
@@ -297,8 +298,10 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
         !is_atomic && connection.may_write.contains({head.region, head.offset_bytes}, head.length_bytes);
     if (!is_its_own) at = nullptr;
   }
+  if (is_after_previous(head) && connection.refused_last) at = nullptr;
+  connection.refused_last = at == nullptr;
   AnswerHead told{.status = static_cast<std::uint8_t>(at == nullptr ? Status::bad_address : Status::done),
-                  .kind = head.kind,
+                  .kind = kind_of(head),
                   .number = head.number,
                   .length_bytes = 0};
   std::byte* result = answer + sizeof told;
@@ -346,6 +349,7 @@ std::size_t Agent::read_words(Connection& connection, const OperationHead& head,
     }
   }
   const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
+  connection.refused_last = bad != 0;
   raise(counts_.refused, bad_count);
   raise(counts_.reads, count - bad_count);
   AnswerHead told{.status = static_cast<std::uint8_t>(bad == 0 ? Status::done : Status::bad_address),

@@ -21,11 +21,7 @@ constexpr std::size_t sends_under_way_max = 2;
 
 bool is_word(const Operation& operation) {
   return operation.kind == Operation::Kind::read && operation.length_bytes == word_bytes &&
-         operation.at.offset_bytes % word_bytes == 0;
-}
-
-bool is_atomic(const Operation& operation) {
-  return operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
+         operation.at.offset_bytes % word_bytes == 0 && !operation.after_previous;
 }
 
 }  // namespace
@@ -145,7 +141,10 @@ void TcpPort::join_last(const Operation& operation) {
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
   if (joins_last(flight, operation)) return join_last(operation);
   last_head_ = out_end_;
-  const OperationHead head{.kind = static_cast<std::uint8_t>(operation.kind),
+  // Of a long one, each piece goes by the one before it.
+  const bool after_previous = operation.after_previous || from != 0;
+  const OperationHead head{.kind = static_cast<std::uint8_t>(static_cast<unsigned>(operation.kind) |
+                                                             (after_previous ? after_previous_bit : 0U)),
                            .region = operation.at.region,
                            .number = next_number_++,
                            .length_bytes = static_cast<std::uint32_t>(length),
@@ -277,7 +276,7 @@ void TcpPort::finish_piece() {
   Operation& first = *piece.operation;
   if (piece.count == 1) {
     if (is_bad_) first.bad_address = true;
-    if (is_atomic(first)) first.result = words_[0];
+    if (first.is_atomic()) first.result = words_[0];
     return;
   }
   const std::uint64_t bad = is_bad_ ? words_[0] : 0;

@@ -28,6 +28,9 @@ using testing::HasSubstr;
 constexpr std::uint64_t region_bytes = 1 << 20;
 
 constexpr auto read_words = static_cast<Operation::Kind>(read_words_kind);
+constexpr Operation::Kind after_previous(Operation::Kind kind) {
+  return static_cast<Operation::Kind>(static_cast<unsigned>(kind) | after_previous_bit);
+}
 
 base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
 
@@ -139,6 +142,8 @@ TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   const std::string wrong[] = {
       operation(static_cast<Operation::Kind>(5), 0, 8, 0),
       operation(static_cast<Operation::Kind>(255), 0, 8, 0),
+      operation(after_previous(static_cast<Operation::Kind>(5)), 0, 8, 0),
+      operation(after_previous(read_words), 0, 8, 0),
       operation(read_words, 0, 0, 0),
       operation(read_words, 0, 12, 0),
       operation(read_words, 0, (words_at_once_max + 1) * word_bytes, 0),
@@ -208,6 +213,22 @@ TEST_F(AgentTest, OfWordsThatAreAskedForTogetherThoseComeThatThereAre) {
   EXPECT_EQ(receive(*stream_, expected.size()), expected);
   EXPECT_EQ(host_->counts().bad_addresses, 3U);
   EXPECT_EQ(host_->counts().reads, 6U);
+}
+
+// Receive: operations that come after another one, which did nothing, and which was done.
+TEST_F(AgentTest, WhatComesAfterAnotherOperationGoesByIt) {
+  using enum Operation::Kind;
+  const std::string one("\1\0\0\0\0\0\0\0", word_bytes);
+  const std::string zero(word_bytes, '\0');
+  send_all(*stream_, operation(write, region_bytes, 8, 0, zero) +
+                         operation(after_previous(fetch_add), 128, 8, 1, one) +
+                         operation(after_previous(read), 128, 8, 2) + operation(fetch_add, 128, 8, 3, one) +
+                         operation(after_previous(read), 128, 8, 4));
+  const std::string expected =
+      answer(write, Status::bad_address, 0, 0) + answer(fetch_add, Status::bad_address, 1, 0) +
+      answer(read, Status::bad_address, 2, 0) + answer(fetch_add, Status::done, 3, 8, zero) +
+      answer(read, Status::done, 4, 8, one);
+  EXPECT_EQ(receive(*stream_, expected.size()), expected);
 }
 
 // Expect: the operations of a batch tell each for itself, also where they go together.

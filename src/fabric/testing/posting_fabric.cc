@@ -67,8 +67,18 @@ class PostingPort final : public MemoryPort {
     std::vector<std::size_t> order(taken.batch.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
-    for (const std::size_t i : order) execute(taken.batch[i]);
+    for (const std::size_t i : order) {
+      if (taken.batch[i].after_previous) continue;
+      execute(taken.batch[i]);
+      for (std::size_t next = i + 1; next < taken.batch.size() && taken.batch[next].after_previous; ++next)
+        execute_after(taken.batch[next - 1], taken.batch[next]);
+    }
     taken.done->complete(*taken.done, {});
+  }
+
+  void execute_after(const Operation& previous, Operation& operation) {
+    operation.bad_address = previous.bad_address;
+    if (!operation.bad_address) execute(operation);
   }
 
   void execute(Operation& operation) {

@@ -18,10 +18,6 @@ constexpr base::Nanos beat_every_ns = base::second_ns;
 constexpr base::Nanos beat_answer_max_ns = remote::answer_max_ns;
 constexpr base::Nanos connect_max_ns = remote::greeting_max_ns;
 
-bool is_atomic(const Operation& operation) {
-  return operation.kind == Operation::Kind::compare_swap || operation.kind == Operation::Kind::fetch_add;
-}
-
 ibv_wr_opcode opcode_of(Operation::Kind kind) {
   switch (kind) {
     case Operation::Kind::read:
@@ -146,7 +142,7 @@ const VerbsPort::Key* VerbsPort::key_of(RegionId region, std::uint64_t offset_by
 // Whether the operation is inside its region.
 bool VerbsPort::is_covered(const Operation& operation) {
   const Address at = operation.at;
-  if (is_atomic(operation) && at.offset_bytes % word_bytes != 0) return false;
+  if (operation.is_atomic() && at.offset_bytes % word_bytes != 0) return false;
   if (at.offset_bytes > region_bytes_max || operation.length_bytes > region_bytes_max) return false;
   const std::uint64_t end = at.offset_bytes + operation.length_bytes;
   for (std::uint64_t offset = at.offset_bytes; offset < end;) {
@@ -169,7 +165,8 @@ std::optional<std::size_t> VerbsPort::take_buffer(std::size_t bytes) {
 
 std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Operation& operation,
                                           std::size_t from) {
-  if (from == 0 && !is_covered(operation)) {
+  const Operation* previous = operation.after_previous ? &operation - 1 : nullptr;
+  if (from == 0 && ((previous != nullptr && previous->bad_address) || !is_covered(operation))) {
     if (trouble_) return std::nullopt;
     operation.bad_address = true;
     return operation.length_bytes;
@@ -194,7 +191,7 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   request.num_sge = 1;
   request.opcode = opcode_of(operation.kind);
   const std::uint64_t remote_address = key.address + (offset - key.from_bytes);
-  if (is_atomic(operation)) {
+  if (operation.is_atomic()) {
     const bool adds = operation.kind == Operation::Kind::fetch_add;
     request.wr.atomic = {.remote_addr = remote_address,
                          .compare_add = adds ? operation.operand : operation.compare,
@@ -207,6 +204,8 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
     std::memcpy(pair_->buffer() + *at, operation.local + from, length);
     if (length <= pair_->inline_bytes_max()) request.send_flags = IBV_SEND_INLINE;
   }
+  // What comes after a WRITE on a queue pair executes after it; of the others, only what is fenced does.
+  if (previous != nullptr && previous->kind != Operation::Kind::write) request.send_flags |= IBV_SEND_FENCE;
   if (chained_ != 0) chain_[chained_ - 1].next = &request;
   ++chained_;
   ++flight.pieces;
@@ -270,7 +269,7 @@ void VerbsPort::finish(const Piece& piece) {
   const std::byte* from = pair_->buffer() + piece.at;
   if (piece.operation->kind == Operation::Kind::read) {
     std::memcpy(piece.operation->local + piece.from, from, piece.length);
-  } else if (is_atomic(*piece.operation)) {
+  } else if (piece.operation->is_atomic()) {
     std::memcpy(&piece.operation->result, from, word_bytes);
   }
   buffer_begin_ = piece.buffer_end;

@@ -70,7 +70,7 @@ TEST_F(RoundTrips, AGetTakesTwoAndOneWithAPointer) {
   const Cost first = cost(get);
   EXPECT_EQ(first.round_trips, 2U);
   // Three slots and the item.
-  EXPECT_LE(first.bytes, 3 * 8 + item_bytes(3, value.size()) + 64);
+  EXPECT_LE(first.bytes, std::uint64_t{3} * 8 + item_bytes(3, value.size()) + 64);
   const Cost second = cost(get);
   EXPECT_EQ(second.round_trips, 1U);
   EXPECT_EQ(second.bytes, 8 + item_bytes(3, value.size()))

@@ -63,7 +63,9 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   }
   const Reading reading = begin_collect(request->key.hash, seen, DirectoryToo::no,
                                         pointer ? std::optional(pointer->slot) : std::nullopt);
-  std::vector<fabric::Operation> operations{write};
+  std::vector<fabric::Operation> operations;
+  operations.reserve(1 + reading.count);
+  operations.push_back(write);
   SlotWord* into = seen->word.data();
   for (const fabric::Address at : reading.addresses())
     operations.push_back(fabric::Operation::read(at, &(into++)->raw, sizeof(SlotWord)));

@@ -23,6 +23,7 @@
 #include "net/message.h"
 #include "net/proof.h"
 #include "net/testing/certificates.h"
+#include "net/testing/reserved_port.h"
 #include "server/keeper.h"
 
 namespace loch::server {
@@ -50,7 +51,7 @@ class LendingTest : public testing::Test {
   LendingTest() {
     std::string pattern = "/dev/shm/loch-lending.XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
-    host_options_.listen = {{.host = "127.0.0.1", .port = "0"}};
+    host_options_.listen = {port_.at()};
     host_options_.open_store = [this](const std::string& name) { return keeper_->open(name); };
     host_options_.log = [this](fabric::Host::Level, const std::string& text) {
       const std::scoped_lock lock(log_mutex_);
@@ -64,8 +65,6 @@ class LendingTest : public testing::Test {
     auto host = fabric::Host::start(host_options_);
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
-    // Where it comes back after a restart.
-    host_options_.listen[0].port = std::to_string(host_->ports().at(0));
   }
   void stop() {
     host_.reset();
@@ -84,7 +83,7 @@ class LendingTest : public testing::Test {
     return *near_;
   }
   std::string url(const std::string& name = "store") const {
-    return fmt::format("tcp://127.0.0.1:{}/{}", host_options_.listen[0].port, name);
+    return fmt::format("tcp://{}/{}", port_.at().text(), name);
   }
   Result<Store> open_far(Options options = {}) const {
     options.mode = Options::Mode::attach;
@@ -115,12 +114,13 @@ class LendingTest : public testing::Test {
   }
   // A connection that speaks what a test wants.
   net::Messages raw() const {
-    auto socket = net::connect(host_options_.listen[0], "", base::Clock().now() + 5 * base::second_ns);
+    auto socket = net::connect(port_.at(), "", base::Clock().now() + 5 * base::second_ns);
     EXPECT_TRUE(socket.has_value());
     return net::Messages(std::make_unique<net::Stream>(std::move(*socket)));
   }
 
   std::string folder_;
+  const net::fake::ReservedPort port_;  // it comes back there after a restart
   fabric::Host::Options host_options_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<fabric::Host> host_;
@@ -463,7 +463,7 @@ TEST_F(LendingTest, GarbageIsRefusedAndHarmsNobody) {
   auto far = open_far().value();
   base::Random random(base::system_seed());
   for (int i = 0; i < 50; ++i) {
-    auto socket = net::connect(host_options_.listen[0], "", soon()).value();
+    auto socket = net::connect(port_.at(), "", soon()).value();
     std::string bytes(random.below(400) + 1, '\0');
     for (char& c : bytes) c = static_cast<char>(random.next());
     if (i % 3 == 0) bytes.insert(0, "\x20\0\0\0", 4);  // a length, and no JSON

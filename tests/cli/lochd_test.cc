@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/socket.h"
+#include "net/testing/reserved_port.h"
 #include "tests/cli/run.h"
 
 namespace loch::cli {
@@ -106,25 +106,22 @@ class LochdCluster : public CliTest {
  protected:
   void SetUp() override {
     std::string list;
-    for (const char* name : {"a", "b", "c"}) {
-      const auto port = net::listen({.host = "127.0.0.1", .port = "0"}).value().port;
-      ports_.push_back(std::to_string(port));
-      list += fmt::format("[[node]]\nname = \"{}\"\naddress = \"127.0.0.1:{}\"\n", name, port);
-      hosts_ += fmt::format("{}127.0.0.1:{}", hosts_.empty() ? "" : ",", port);
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+      list += fmt::format("[[node]]\nname = \"{}\"\naddress = \"{}\"\n", name_of(i), address(i));
+      hosts_ += (hosts_.empty() ? "" : ",") + address(i);
     }
     list_ = write_file("cluster.toml", list);
     for (std::size_t i = 0; i < ports_.size(); ++i) start(i);
   }
   void start(std::size_t i) {
-    const char name = static_cast<char>('a' + i);
+    const char name = name_of(i);
     const std::string stores = fmt::format("{}/{}", folder(), name);
     ::mkdir(stores.c_str(), 0700);
-    const std::string config =
-        write_file(fmt::format("{}.toml", name),
-                   fmt::format("listen = [\"127.0.0.1:{}\"]\ndirectory = \"{}\"\nkey_file = \"{}\"\n"
-                               "[cluster]\ncoordinator = \"file:{}\"\nnode = \"{}\"\n"
-                               "[[store]]\nname = \"s\"\ncluster = true\n",
-                               ports_[i], stores, key_file(), list_, name));
+    const std::string config = write_file(
+        fmt::format("{}.toml", name), fmt::format("listen = [\"{}\"]\ndirectory = \"{}\"\nkey_file = \"{}\"\n"
+                                                  "[cluster]\ncoordinator = \"file:{}\"\nnode = \"{}\"\n"
+                                                  "[[store]]\nname = \"s\"\ncluster = true\n",
+                                                  address(i), stores, key_file(), list_, name));
     lochds_[i] = std::make_unique<Running>(Arguments{"--config", config}, true, LOCHD_PROGRAM);
     ASSERT_TRUE(lochds_[i]->await("lends the stores in")) << lochds_[i]->output();
   }
@@ -139,7 +136,10 @@ class LochdCluster : public CliTest {
   }
   [[nodiscard]] std::string url() const { return "tcp://" + hosts_ + "/s"; }
 
-  std::vector<std::string> ports_;
+  static char name_of(std::size_t i) { return static_cast<char>('a' + i); }
+  [[nodiscard]] std::string address(std::size_t i) const { return ports_.at(i).at().text(); }
+
+  std::array<net::fake::ReservedPort, 3> ports_;
   std::string hosts_;
   std::string list_;
   std::array<std::unique_ptr<Running>, 3> lochds_;
@@ -150,7 +150,7 @@ TEST_F(LochdCluster, LendsOneStoreAndOutlivesOneOfItsHosts) {
   for (int i = 0; i < 24; ++i) items += fmt::format("key{}\tvalue{}\n", i, i);
   ok(with_key({"--placement", "by-key", "load", url(), write_file("items.tsv", items)}));
   EXPECT_EQ(ok(with_key({"count", url()})), "24\n");
-  EXPECT_EQ(ok(with_key({"get", "tcp://127.0.0.1:" + ports_[2] + "/s", "key17"})), "value17");
+  EXPECT_EQ(ok(with_key({"get", "tcp://" + address(2) + "/s", "key17"})), "value17");
   EXPECT_EQ(loch({"get", url(), "key17"}).exit_code, 3) << "without the key";
 
   lochds_[1]->send_signal(SIGKILL);
@@ -206,14 +206,15 @@ TEST_F(LochdCluster, GoesOnWithoutWhatAHostHasLost) {
 
 TEST_F(Lochd, ComesBackAfterItWasKilled) {
   ok({"put", "sessions", "a", "1"});
-  start("127.0.0.1:0");
+  const net::fake::ReservedPort port;
+  start(port.at().text());
   // A client that has the store open all the time.
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();
   lochd_->send_signal(SIGKILL);
   EXPECT_EQ(lochd_->wait(), 128 + SIGKILL);
   EXPECT_EQ(ok({"get", "sessions", "a"}), "1") << "processes of this host do not notice";
-  start("127.0.0.1:" + port_);
+  start(port.at().text());
   EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
   ok({"put", url("sessions"), "a", "2"});
   EXPECT_EQ(ok({"get", "sessions", "a"}), "2");
@@ -280,16 +281,12 @@ TEST_F(Lochd, ReadsItsConfigurationAgain) {
 
 TEST_F(Lochd, TellsPrometheus) {
   ok({"put", "sessions", "a", "1"});
-  // A port that was free a moment ago.
-  start("127.0.0.1:0");
-  const std::string free_port = port_;
-  lochd_->send_signal(SIGTERM);
-  ASSERT_EQ(lochd_->wait(), 0);
-  const std::string file = write_file("lochd.toml", "[metrics]\nlisten = \"127.0.0.1:" + free_port + "\"\n");
+  const net::fake::ReservedPort port;
+  const std::string file = write_file("lochd.toml", "[metrics]\nlisten = \"" + port.at().text() + "\"\n");
   start("127.0.0.1:0", {"--config", file});
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();
-  const Outcome told = run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + free_port +
+  const Outcome told = run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + port.at().port +
                                       R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
                            {.program = "/bin/bash"});
   EXPECT_THAT(told.out, HasSubstr("lochd_clients 1"));

@@ -38,12 +38,11 @@ bool serves(const net::HostPort& at) {
 
 }  // namespace
 
-ZooKeeperServer::ZooKeeperServer(std::string host) : host_(std::move(host)) {
+ZooKeeperServer::ZooKeeperServer(std::string host) : port_(std::move(host)) {
   static std::atomic<int> servers = 0;
   folder_ =
       std::filesystem::temp_directory_path() / fmt::format("loch-zookeeper.{}.{}", ::getpid(), ++servers);
   std::filesystem::create_directories(folder_);
-  port_ = std::to_string(net::listen({.host = host_, .port = "0"}).value().port);
   start();
 }
 
@@ -55,12 +54,12 @@ ZooKeeperServer::~ZooKeeperServer() {
 void ZooKeeperServer::start() {
   process_.emplace(
       Command{.program = std::filesystem::path(LOCH_SOURCE_FOLDER) / "tests/cluster/zookeeper.sh",
-              .arguments = {(folder_ / "data").string(), host_, port_},
+              .arguments = {(folder_ / "data").string(), port_.at().host, port_.at().port},
               .environment = {},
               .output = folder_ / "log"});
   const base::Clock clock;
   const base::Nanos deadline = clock.now() + patience_ns;
-  while (!serves({.host = host_, .port = port_})) {
+  while (!serves(port_.at())) {
     if (!process_->wait(pause_between_looks) && clock.now() < deadline) continue;
     fmt::print(stderr, "no ZooKeeper server:\n{}\n", process_->output());
     std::abort();

@@ -6,19 +6,20 @@
 #include <optional>
 #include <string>
 
+#include "net/testing/reserved_port.h"
 #include "tests/process.h"
 
 namespace loch::tests {
 
 class ZooKeeperServer {
  public:
-  // On a free port of an address of this host. Aborts the test program if it does not serve in time.
+  // On a port of an address of this host. Aborts the test program if it does not serve in time.
   explicit ZooKeeperServer(std::string host = "127.0.0.1");
   ~ZooKeeperServer();
   ZooKeeperServer(const ZooKeeperServer&) = delete;
   ZooKeeperServer& operator=(const ZooKeeperServer&) = delete;
 
-  [[nodiscard]] std::string address() const { return host_ + ":" + port_; }
+  [[nodiscard]] std::string address() const { return port_.at().text(); }
   // "zookeeper://HOST:PORT/loch"
   [[nodiscard]] std::string url() const { return "zookeeper://" + address() + "/loch"; }
 
@@ -34,9 +35,8 @@ class ZooKeeperServer {
   // Until the process is seen so.
   void await(bool (*is_it)(const Ending&));
 
-  std::string host_;
+  const net::fake::ReservedPort port_;
   std::filesystem::path folder_;
-  std::string port_;
   std::optional<Process> process_;
 };
 

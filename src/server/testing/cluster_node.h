@@ -1,7 +1,6 @@
 // Node: what lochd is made of, on one host of a cluster; several of them in one process.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <fmt/format.h>
 #include <functional>
@@ -16,6 +15,7 @@
 #include <loch/loch.h>
 
 #include "fabric/host.h"
+#include "net/testing/reserved_port.h"
 #include "server/keeper.h"
 #include "server/member.h"
 #include "server/neighbours.h"
@@ -34,29 +34,13 @@ inline bool comes_true(const std::function<bool()>& condition) {
   return false;
 }
 
-// A port that nobody listens at, and that no connection is given: those get others (ip_local_port_range), so
-// it is free when a host that was stopped comes back to it.
-inline std::string free_port() {
-  constexpr int first = 20'000;
-  constexpr int count = 12'000;
-  constexpr int apart = 100;  // other processes that run the same tests begin elsewhere
-  static std::atomic<int> next{::getpid() % (count / apart) * apart};
-  for (int tried = 0; tried < count; ++tried) {
-    std::string port = std::to_string(first + next.fetch_add(1) % count);
-    if (net::listen({.host = "127.0.0.1", .port = port})) return port;
-  }
-  ADD_FAILURE() << "no port is free";
-  return "0";
-}
-
 // What lochd is made of, on one host of the cluster.
 class Node {
  public:
-  Node(std::string name, std::string folder, std::string coordinator)
-      : folder_(std::move(folder)), address_{.host = "127.0.0.1", .port = free_port()} {
+  Node(std::string name, std::string folder, std::string coordinator) : folder_(std::move(folder)) {
     config_.directory = folder_;
     config_.huge_pages = false;
-    config_.listen = {address_};
+    config_.listen = {address()};
     config_.cluster = {.coordinator = std::move(coordinator), .node = std::move(name)};
     Config::Store store;
     store.name = store_name;
@@ -82,7 +66,7 @@ class Node {
     member_ = std::move(*member);
     keeper_ = std::make_unique<Keeper>(access, [this](const auto& store) { return member_->node_of(store); });
     auto host = fabric::Host::start(
-        {.listen = {address_},
+        {.listen = {address()},
          .open_store = [this](const std::string& store) { return keeper_->open(store); },
          .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
          .readers = keeper_->readers(),
@@ -109,7 +93,7 @@ class Node {
     std::ignore = Store::destroy(fmt::format("shm://{}", store_name), options);
   }
 
-  [[nodiscard]] const net::HostPort& address() const { return address_; }
+  [[nodiscard]] const net::HostPort& address() const { return port_.at(); }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] fabric::Host& host() { return *host_; }
   base::Nanos silence_max_ns = 10 * base::second_ns;
@@ -121,7 +105,7 @@ class Node {
  private:
   Config config_;
   const std::string folder_;
-  const net::HostPort address_;
+  const net::fake::ReservedPort port_;
   std::unique_ptr<Member> member_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<fabric::Host> host_;

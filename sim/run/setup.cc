@@ -19,11 +19,12 @@ using fabric::sim::Network;
 
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
 // meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
-// before it with players that may only read, and "any" is any of those before it.
-constexpr std::array<std::string_view, 15> names = {"hot",     "churn",  "jam",     "crowded",  "growth",
-                                                    "large",   "mortal", "walk",    "shortage", "damage",
-                                                    "cluster", "moves",  "amnesia", "readers",  "any"};
-constexpr std::size_t plain_names = names.size() - 5;
+// before it with players that may only read, "idle" is "jam" with players on other hosts that do nothing for
+// long, and "any" is any of those before it.
+constexpr std::array<std::string_view, 16> names = {
+    "hot",      "churn",  "jam",     "crowded", "growth",  "large",   "mortal", "walk",
+    "shortage", "damage", "cluster", "moves",   "amnesia", "readers", "idle",   "any"};
+constexpr std::size_t plain_names = names.size() - 6;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -229,6 +230,17 @@ void draw_moves(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, 10 * millisecond_ns);
 }
 
+// Sessions that come back to what they knew for longer than anything is kept for them: its memory is other
+// keys' then, and their words differ from those that were there in nothing.
+void draw_idle(Setup& setup) {
+  setup.remote_chance = Network::always;
+  setup.geometry.expiry_ns = 20 * millisecond_ns;
+  setup.think_max_ns = 5 * setup.geometry.expiry_ns;
+  setup.narrowing.filter_mask = 0;
+  setup.value_bytes_min = 60'000;
+  setup.value_bytes_max = 100'000;
+}
+
 void draw_amnesia(base::Random& random, Setup& setup) {
   const std::uint64_t times = 1 + random.below(3);
   for (std::uint64_t i = 0; i < times; ++i) {
@@ -324,6 +336,9 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   const bool amnesia = workload == "amnesia" || (any && base::Random(base::mix(seed)).below(13) == 0);
   const bool readers =
       workload == "readers" || (workload == "any" && base::Random(base::mix(seed + 1)).below(13) == 0);
+  const bool idle =
+      workload == "idle" || (workload == "any" && base::Random(base::mix(seed + 2)).below(13) == 0);
+  if (workload == "idle") setup.workload = "jam";
   const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0);
   const bool cluster = amnesia || moves || setup.workload == "cluster";
   if (cluster) setup.workload = names[random.below(plain_names - (amnesia ? 1 : 0))];
@@ -335,6 +350,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
     setup.reader_chance = Network::always / 2;
     setup.remote_chance = std::max(setup.remote_chance, Network::always / 2);
   }
+  if (idle && !setup.paper) draw_idle(setup);
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));

@@ -29,7 +29,7 @@ inline constexpr std::array all_teeth = {
     // memory that is used again
     Tooth{Planted::reuse_before_expiry, "hot", 50},
     Tooth{Planted::lease_without_fence, "hot", 50},
-    Tooth{Planted::pointer_of_any_age, "readers", 2'000},
+    Tooth{Planted::pointer_of_any_age, "idle", 500},
     Tooth{Planted::copy_of_any_age, "hot", 200},
     Tooth{Planted::reader_unseen, "readers", 2'000},
     // what a remote session knows, and items that are not whole

@@ -14,6 +14,10 @@ namespace {
 // round trip behind the others' round trips.
 constexpr std::size_t turns_max = 16;
 constexpr std::size_t turns_max_remote = 64;  // of which nothing is ever done `here`
+// Known items that are longer are asked for each by itself: the value of the first can be looked at while the
+// last are on their way, and it is not copied.
+constexpr std::size_t short_bytes_max = 1'024;
+bool is_long(const hash::Known& known) { return known.pointer.length_bytes > short_bytes_max; }
 
 bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
 bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
@@ -89,11 +93,12 @@ coro::Task<Result<void>> Client::settle_predecessors() {
   co_return Result<void>{};
 }
 
-coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
+coro::Task<Result<void>> Client::find_value(std::string_view key, std::string* into,
+                                            const hash::Known* asked) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
   const DuringOperation during(*attachment_);
   for (;;) {
-    auto found = co_await shards_.get(key_of(key));
+    auto found = co_await shards_.get(key_of(key), std::exchange(asked, nullptr));
     if (!found) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
@@ -103,6 +108,21 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   }
   session_->count(Counter::get_hit);
   co_return Result<void>{};
+}
+
+// Of a remote session: the value of a known item that is long is read to where it is wanted.
+coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into) {
+  const DuringOperation during(*attachment_);
+  auto known = key_fits(key) && !attachment_->refresh_due() ? shards_.known(key_of(key)) : std::nullopt;
+  if (!known || !is_long(*known)) co_return co_await find_value(key, into, nullptr);
+  const bool found = co_await shards_.read_value(&*known, into);
+  const bool in_time = attachment_->may_act();
+  if (found && in_time) {
+    session_->count(Counter::get_hit);
+    co_return Result<void>{};
+  }
+  into->clear();
+  co_return co_await find_value(key, into, in_time ? &*known : nullptr);
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
@@ -339,8 +359,65 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
   }
 }
 
+// Those whose items are known, and short, in one round trip, and beside it the others as coroutines. Of the
+// first, what was not as it was known goes on as a coroutine, too: in the same operation, since it goes by
+// the words that were read.
+coro::Task<void> Client::get_group(std::span<Lookup> group) {
+  const DuringOperation during(*attachment_);
+  std::array<coro::Task<Result<void>>, turns_max_remote> tasks;
+  std::vector<hash::Known> known;
+  std::vector<std::size_t> of;  // the place in the group of each
+  known.reserve(group.size());
+  of.reserve(group.size());
+  // If a refresh is due, the first of the others does it.
+  const bool may_be_known = !attachment_->refresh_due();
+  coro::Scope first(attachment_->endpoint().queue());
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const bool is_key = may_be_known && key_fits(group[i].key);
+    const auto what = is_key ? shards_.known(key_of(group[i].key)) : std::nullopt;
+    if (what && !is_long(*what)) {
+      known.push_back(*what);
+      of.push_back(i);
+    } else {
+      const bool is_unknown = may_be_known && !what;
+      tasks[i] = is_unknown ? find_value(group[i].key, &group[i].value, &hash::nothing_known)
+                            : get_far(group[i].key, &group[i].value);
+      first.start(tasks[i]);
+    }
+  }
+  auto asking = shards_.ask(known);
+  if (!known.empty()) first.start(asking);
+  co_await first.join();
+
+  std::array<bool, turns_max_remote> answered{};
+  for (std::size_t k = 0; k < known.size(); ++k) {
+    const auto item = shards_.answer(known[k]);
+    answered[of[k]] = item.has_value();
+    if (item) group[of[k]].value.assign(item->value());
+  }
+  const bool in_time = attachment_->may_act();
+  if (!in_time) answered.fill(false);
+  session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(answered, true)));
+  coro::Scope second(attachment_->endpoint().queue());
+  for (std::size_t k = 0; k < known.size(); ++k) {
+    const std::size_t i = of[k];
+    if (answered[i]) continue;
+    tasks[i] = find_value(group[i].key, &group[i].value, in_time ? &known[k] : nullptr);
+    second.start(tasks[i]);
+  }
+  co_await second.join();
+  for (std::size_t i = 0; i < group.size(); ++i)
+    group[i].result = answered[i] ? Result<void>{} : tasks[i].take();
+}
+
+coro::Task<void> Client::multi_get_far(std::span<Lookup> lookups) {
+  const fabric::Endpoint::Turns turns(attachment_->endpoint());
+  for (std::size_t first = 0; first < lookups.size(); first += turns_max_remote)
+    co_await get_group(lookups.subspan(first, std::min(turns_max_remote, lookups.size() - first)));
+}
+
 coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
-  if (is_remote()) return in_turns<turns_max_remote>(lookups, &Client::multi_get_here, &Client::get_one);
+  if (is_remote()) return multi_get_far(lookups);
   return in_turns<turns_max>(lookups, &Client::multi_get_here, &Client::get_one);
 }
 

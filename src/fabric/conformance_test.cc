@@ -353,6 +353,30 @@ TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
   }
 }
 
+TEST_P(Conformance, WhatIsSettledIsReadAsItIs) {
+  Session s(*world_);
+  std::string text(150'000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 % 251);
+  const Address place{large_region, 4'099};
+  ASSERT_TRUE(s.write(place, text).has_value());
+  std::vector<std::string> got;
+  for (const std::size_t length : {1, 7, 8, 64, 1'000, 1'023, 1'024, 1'025, 4'097, 65'536, 65'537, 140'000})
+    got.emplace_back(length, '\0');
+  std::vector<Operation> operations;
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    operations.push_back(Operation::read_settled(place + i * 11, got[i].data(), got[i].size()));
+    operations.push_back(Operation::read({large_region, 8}, &word, sizeof word));
+  }
+  ASSERT_TRUE(s.perform(operations).has_value());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(got[i] == text.substr(i * 11, got[i].size())) << got[i].size() << " bytes";
+  EXPECT_EQ(word, 1U);
+  Operation outside = Operation::read_settled({large_region, large_bytes - 1'000}, got[7].data(), 1'025);
+  EXPECT_EQ(s.perform({&outside, 1}).error().code, Errc::corrupt);
+  EXPECT_TRUE(outside.bad_address);
+}
+
 TEST_P(Conformance, WhatComesAfterAnOperationThatDidNothingDoesNothingEither) {
   Session s(*world_);
   const std::string text(100'000, 'x');

@@ -109,9 +109,10 @@ class Endpoint {
   auto fetch_add(Address at, std::uint64_t added);
   // One word, whole, ordered after what this session wrote and awaited before.
   auto write_word(Address at, std::uint64_t value);
-  // `length_bytes` of the store, in place or copied. What lies there must not change meanwhile (items do
-  // not).
+  // `length_bytes` of the store, in place or copied.
   auto fetch(Address at, std::size_t length_bytes);
+  // The same of what is `settled`, as items are.
+  auto fetch_settled(Address at, std::size_t length_bytes);
   auto write(Address at, std::span<const std::byte> bytes);
   // All of these at once, in any order; what was read or was there before stands in them afterwards. The
   // caller keeps them until then.
@@ -312,10 +313,12 @@ struct Write : Awaiting {
 struct Fetch : Awaiting {
   Address at;
   std::size_t length_bytes;
+  bool settled;
   std::byte* in_place = nullptr;
   std::unique_ptr<std::byte[]> copy;
 
-  Fetch(Endpoint& e, Address address, std::size_t length) : Awaiting{e}, at(address), length_bytes(length) {}
+  Fetch(Endpoint& e, Address address, std::size_t length, bool is_settled)
+      : Awaiting{e}, at(address), length_bytes(length), settled(is_settled) {}
   bool await_ready() {
     in_place = endpoint.mapped(at, length_bytes);
     if (in_place == nullptr) [[unlikely]]
@@ -329,7 +332,8 @@ struct Fetch : Awaiting {
   void await_suspend(std::coroutine_handle<> handle) {
     if (in_place != nullptr) return wait_for_turn(handle);
     copy = std::make_unique_for_overwrite<std::byte[]>(length_bytes);
-    prepare(handle).batch.push_back(Operation::read(at, copy.get(), length_bytes));
+    prepare(handle).batch.push_back(settled ? Operation::read_settled(at, copy.get(), length_bytes)
+                                            : Operation::read(at, copy.get(), length_bytes));
     post();
   }
   Result<Bytes> await_resume() {
@@ -377,7 +381,12 @@ inline auto Endpoint::fetch_add(Address at, std::uint64_t added) {
 }
 inline auto Endpoint::write_word(Address at, std::uint64_t value) { return Write(*this, at, value); }
 inline auto Endpoint::write(Address at, std::span<const std::byte> bytes) { return Write(*this, at, bytes); }
-inline auto Endpoint::fetch(Address at, std::size_t length_bytes) { return Fetch(*this, at, length_bytes); }
+inline auto Endpoint::fetch(Address at, std::size_t length_bytes) {
+  return Fetch(*this, at, length_bytes, false);
+}
+inline auto Endpoint::fetch_settled(Address at, std::size_t length_bytes) {
+  return Fetch(*this, at, length_bytes, true);
+}
 inline auto Endpoint::perform(std::span<Operation> operations, Urgency urgency) {
   return Several(*this, operations, urgency);
 }

@@ -6,9 +6,9 @@
 // and changes them.
 //
 // What may be assumed, on every backend (conformance_test.cc tests exactly this):
-// P1 An aligned 8-byte word is read and written whole. Nothing else is: a read may see any mix of old and new
-// words of
-//    a write that runs beside it, in any order.
+// P1 An aligned 8-byte word is read and written whole, unless it is read as `settled`. Nothing else is: a
+// read
+//    may see any mix of old and new words of a write that runs beside it, in any order.
 // P2 compare-swap and fetch-add are atomic against each other through the same fabric, and against the
 // processor of
 //    the owner only if the store's `atomics` are the processor's.
@@ -75,6 +75,9 @@ struct Operation {
   // Executes after the one before it in the batch, which is on the same node; and if that one did nothing,
   // this one does nothing either, and has a bad address, too.
   bool after_previous = false;
+  // Of a read: nobody changes what is there while the caller may use it, or the caller finds out that it was
+  // changed. Words need not be whole, so a backend may spare a copy.
+  bool settled = false;
   bool bad_address = false;  // outside its region: this operation did nothing
   bool unreachable = false;  // on a host that this session does not reach: likewise
 
@@ -82,6 +85,9 @@ struct Operation {
 
   static Operation read(Address at, void* into, std::size_t length_bytes) {
     return {.at = at, .local = static_cast<std::byte*>(into), .length_bytes = length_bytes};
+  }
+  static Operation read_settled(Address at, void* into, std::size_t length_bytes) {
+    return {.at = at, .local = static_cast<std::byte*>(into), .length_bytes = length_bytes, .settled = true};
   }
   // `from` is not changed.
   static Operation write(Address at, const void* from, std::size_t length_bytes) {

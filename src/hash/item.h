@@ -113,8 +113,10 @@ class ItemView {
     return header_sum(ref_, bytes_ + memory::summed_from, key()) == stored_header_sum();
   }
   // Whether the bytes are those that were written.
-  [[nodiscard]] bool is_intact() const {
-    return header_is_intact() && stored_value_sum() == value_sum(stored_header_sum(), value());
+  [[nodiscard]] bool is_intact() const { return is_intact_with(value()); }
+  // The same of an item whose value is elsewhere.
+  [[nodiscard]] bool is_intact_with(std::string_view value) const {
+    return header_is_intact() && stored_value_sum() == value_sum(stored_header_sum(), value);
   }
   // Copies the value to `to`; whether the item's bytes, and those that were copied, are the ones that were
   // written.

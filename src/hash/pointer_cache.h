@@ -19,6 +19,8 @@ namespace loch::hash {
 
 class PointerCache {
  public:
+  static constexpr std::size_t key_bytes_max = 64;
+
   // The slot was seen to hold the word, which is committed and names an item of the key, by an operation that
   // began at `seen_at`, by the clock of the item's node. If the session with that node has kept what there
   // was since (memory::Session::kept_since), the item's memory has not been reused: what names it is the
@@ -61,7 +63,6 @@ class PointerCache {
  private:
   static constexpr std::size_t places_max = std::size_t{1} << 12;
   static constexpr std::size_t entries_in_place = 4;
-  static constexpr std::size_t key_bytes_max = 64;
   struct Entry {
     std::uint64_t key_hash = 0;
     std::string key;  // no key is empty, so an entry that was never used is none's

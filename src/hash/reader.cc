@@ -93,15 +93,17 @@ bool Table::parse_here(ItemView& item) {
   return item.take_lengths(room) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
 }
 
-coro::Task<Result<Found>> Table::get(Key key) {
+coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
   if (attachment_.refresh_due()) [[unlikely]] {
     if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
       co_return std::unexpected(std::move(fresh.error()));
   }
-  if (!cache_) {
-    if (const auto pointer = pointer_of(key)) [[unlikely]] {
-      if (auto found = co_await get_by_pointer(key, *pointer)) co_return std::move(*found);
+  if (asked != nullptr) [[unlikely]] {
+    if (asked->is_of_another_item()) {
+      if (auto found = co_await get_by_word(*asked)) co_return std::move(*found);
     }
+  } else if (auto what = known(key)) [[unlikely]] {
+    if (auto found = co_await get_known(*what)) co_return std::move(*found);
   }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
@@ -114,7 +116,7 @@ coro::Task<Result<Found>> Table::get(Key key) {
       const memory::ItemRef ref = word.item();
       const bool large = ref.size_class >= memory::size_class_count;
       if (large || endpoint_.mapped(ref.address(), memory::class_bytes[ref.size_class]) == nullptr) break;
-      auto bytes = co_await endpoint_.fetch(ref.address(), memory::class_bytes[ref.size_class]);
+      auto bytes = co_await endpoint_.fetch_settled(ref.address(), memory::class_bytes[ref.size_class]);
       Found found;
       if (!bytes || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
       if (found.view.key() != key.bytes || !found.view.is_intact() ||
@@ -127,26 +129,60 @@ coro::Task<Result<Found>> Table::get(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-// The slot that named the key's item lately, and that item, at once (nessie.txt 4.1.3). The item's memory has
-// not been reused since, so if the slot names it now, it is what was read. If the slot names another item,
-// that one is probably the key's. Either way this is step 1 with one slot of the key's. What is not found so
-// is nothing yet.
-coro::Task<std::optional<Result<Found>>> Table::get_by_pointer(Key key, PointerCache::Pointer pointer) {
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(pointer.length_bytes);
-  SlotWord word;
-  std::array operations = {
-      fabric::Operation::read(pointer.item().address(), copy.get(), pointer.length_bytes),
-      fabric::Operation::read(index_.slot(pointer.slot), &word.raw, sizeof word.raw)};
+// One round trip, if the slot still names the item. What is not found so is nothing yet.
+coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(known.pointer.length_bytes);
+  known.item = copy.get();
+  std::array operations = {read_item(known), read_slot(known)};
   if (auto read = co_await endpoint_.perform(operations); !read) {
     if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
     co_return std::nullopt;
   }
-  if (!word.is(SlotType::committed) || word.filter() != key.filter()) co_return std::nullopt;
-  Result<Found> found = word.item() == pointer.item()
-                            ? take_item(pointer.item(), std::move(copy), pointer.length_bytes)
-                            : co_await fetch_item(word.item());
+  if (const auto item = answer(known)) co_return Found{.view = *item, .copy = std::move(copy)};
+  if (!known.is_of_another_item()) co_return std::nullopt;
+  co_return co_await get_by_word(known);
+}
+
+// The item's memory has not been reused since it was known, so if the slot names it now, it is what was read.
+std::optional<ItemView> Table::answer(const Known& known) {
+  if (!known.is_as_known()) return std::nullopt;
+  const auto found = take_apart(known.pointer.item(), known.item, known.pointer.length_bytes);
+  if (!found || found->view.key() != known.key.bytes || found->view.expires_at_ns() != 0) return std::nullopt;
+  note_pointer(known.key, known.word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
+  return found->view;
+}
+
+coro::Task<bool> Table::read_value(Known* known, std::string* into) {
+  const std::string_view key = known->key.bytes;
+  const memory::ItemRef ref = known->pointer.item();
+  const std::uint64_t before_value = item_bytes(key.size(), 0);
+  const std::uint64_t length = known->pointer.length_bytes - tail_bytes();
+  std::array<std::byte, item_bytes(PointerCache::key_bytes_max, 0)> head;
+  into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
+  std::array operations = {
+      fabric::Operation::read_settled(ref.address(), head.data(), before_value),
+      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
+      read_slot(*known)};
+  if (!co_await endpoint_.perform(operations)) {
+    known->word = {};
+    co_return false;
+  }
+  ItemView item;
+  item.begin(head.data(), ref);
+  const bool fits = item.key_bytes() == key.size() && item.take_lengths(length) &&
+                    item.length_bytes() == length && item.key() == key && item.expires_at_ns() == 0;
+  if (!known->is_as_known() || !fits || !item.is_intact_with(*into)) co_return false;
+  note_pointer(known->key, known->word, known->pointer.slot, known->pointer.length_bytes);
+  co_return true;
+}
+
+// Of one that is_of_another_item: step 1 with one slot of the key's.
+coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
+  const Key key = known.key;
+  const SlotWord word = known.word;
+  auto found = co_await fetch_item(word.item());
   if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) co_return std::nullopt;
-  note_pointer(key, word, pointer.slot, found->view.length_bytes() + tail_bytes());
+  note_pointer(key, word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
   co_return found;
 }
 
@@ -275,7 +311,7 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
         large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
     if (length > room) co_return damaged_item(ref);
   }
-  auto bytes = co_await endpoint_.fetch(ref.address(), length);
+  auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
   if (bytes->in_place()) co_return take_apart(ref, bytes->data(), length);
   co_return take_item(ref, std::move(*bytes).take_copy(), length);
@@ -402,7 +438,8 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
     }
     const std::uint64_t room =
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
-    auto item = co_await endpoint_.fetch(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
+    auto item =
+        co_await endpoint_.fetch_settled(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
     if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
     // What can not be there is not the key's; what can not be read now may be.
     if (!item && item.error().code != Errc::corrupt) co_return std::unexpected(std::move(item.error()));

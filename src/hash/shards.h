@@ -30,7 +30,17 @@ class Shards final : public memory::ReuseGuard {
   // Of a store that has one shard; null if it has more, or that one is not reached.
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
-  coro::Task<Result<Found>> get(Key key);
+  // `asked`: as of Table::get.
+  coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
+  // Several keys in one round trip, those that are known: what there is to ask for, asking for all of it, and
+  // what one of them answers, if anything. In one operation; what `ask` returns is where the items are.
+  [[nodiscard]] std::optional<Known> known(Key key) const;
+  coro::Task<std::unique_ptr<std::byte[]>> ask(std::span<Known> all);
+  std::optional<ItemView> answer(const Known& known) { return table_of_known(known).answer(known); }
+  // As Table::read_value.
+  coro::Task<bool> read_value(Known* known, std::string* into) {
+    return table_of_known(*known).read_value(known, into);
+  }
 
   // ---- everything (walk.cc, collect.cc). Of a store with nodes that can not be reached: unavailable.
   using Visit = std::function<bool(const ItemView&)>;
@@ -56,6 +66,9 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<bool> before_reuse(memory::ItemRef item) override;
 
  private:
+  [[nodiscard]] Table& table_of_known(const Known& known) const {
+    return *tables_[shard_of(known.key.hash, tables_.size())];
+  }
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
   // An item that a walk comes to, and the one that its key has.
   struct Walked {

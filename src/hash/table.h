@@ -49,6 +49,26 @@ struct Found {
   ItemCache::Copy copy;
 };
 
+// Of a key of which a remote session knows where its item was lately: the item there and the slot that named
+// it, which are asked for at once (nessie.txt 4.1.3), be it for one key or for many.
+struct Known {
+  Key key;
+  PointerCache::Pointer pointer;
+  std::byte* item = nullptr;  // where the item is read to: pointer.length_bytes
+  SlotWord word{};            // what the slot holds, once it was read; of no type until then
+
+  // Whether the slot names the item still; or another one, which is probably the key's, then.
+  [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }
+  [[nodiscard]] bool is_of_another_item() const { return is_of_key() && word.item() != pointer.item(); }
+
+ private:
+  [[nodiscard]] bool is_of_key() const {
+    return word.is(SlotType::committed) && word.filter() == key.filter();
+  }
+};
+// Of a key that is not known.
+inline const Known nothing_known{};
+
 enum class Condition : std::uint8_t { none, absent, version };
 
 struct WriteRequest {
@@ -73,7 +93,25 @@ class Table final {
   static void initialize(std::byte* root, const fabric::Mapping& index, unsigned candidates);
 
   // ---- one key (reader.cc, writer.cc)
-  coro::Task<Result<Found>> get(Key key);
+  // `asked`: what was read of a known key during this operation, and did not answer; or nothing_known.
+  coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
+  // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
+  [[nodiscard]] std::optional<Known> known(Key key) const {
+    const auto pointer = cache_ ? std::nullopt : pointer_of(key);
+    return pointer ? std::optional(Known{.key = key, .pointer = *pointer}) : std::nullopt;
+  }
+  // Asks for it: the two operations of one batch. The key's item, if that is what was read.
+  [[nodiscard]] static fabric::Operation read_item(const Known& known) {
+    return fabric::Operation::read_settled(known.pointer.item().address(), known.item,
+                                           known.pointer.length_bytes);
+  }
+  [[nodiscard]] fabric::Operation read_slot(Known& known) const {
+    return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
+  }
+  std::optional<ItemView> answer(const Known& known);
+  // Asks for it, and has the value read to where it is wanted; for long ones. False if that is not what was
+  // read; `into` was changed then.
+  coro::Task<bool> read_value(Known* known, std::string* into);
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
@@ -171,7 +209,8 @@ class Table final {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
-  coro::Task<std::optional<Result<Found>>> get_by_pointer(Key key, PointerCache::Pointer pointer);
+  coro::Task<std::optional<Result<Found>>> get_known(Known known);
+  coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's

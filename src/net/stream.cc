@@ -133,6 +133,7 @@ class TlsStream final : public Stream {
     if (auto wait = none_or_error(done, "TLS"); !wait) return std::unexpected(std::move(wait.error()));
     return false;
   }
+  [[nodiscard]] bool gathers() const override { return false; }  // each part is a record of its own
   [[nodiscard]] bool holds_back() const override { return SSL_has_pending(ssl_.get()) == 1; }
   [[nodiscard]] short awaited() const override { return SSL_want_write(ssl_.get()) ? POLLOUT : POLLIN; }
 

@@ -35,6 +35,8 @@ class Stream {
   // broken).
   virtual Result<std::size_t> read(std::span<const iovec> into);
   virtual Result<std::size_t> write(std::span<const iovec> from);
+  // Whether a write of many parts costs no more than one of the same bytes in one part.
+  [[nodiscard]] virtual bool gathers() const { return true; }
   // Whether there may be more to read that poll(2) on the socket does not tell of.
   [[nodiscard]] virtual bool holds_back() const { return false; }
 

@@ -51,7 +51,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 6;
+inline constexpr std::uint64_t protocol_version = 7;
 inline constexpr std::size_t nonce_bytes = 16;
 
 constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }

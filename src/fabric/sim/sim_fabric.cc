@@ -177,8 +177,9 @@ class SimPort final : public fake::MemoryPort {
       const std::size_t skew = operation.at.offset_bytes % word_bytes;
       pieces = 2 + random.below(pieces_max - 1);
       for (std::size_t i = 1; i < pieces; ++i) {
-        const std::size_t word = random.below((length + skew) / word_bytes + 1) * word_bytes;
-        cut[i] = std::clamp<std::size_t>(word, skew, length + skew) - skew;
+        std::size_t at = random.below((length + skew) / word_bytes + 1) * word_bytes;
+        if (operation.settled) at += base::mix(simulation_.now() + i) % word_bytes;
+        cut[i] = std::clamp<std::size_t>(at, skew, length + skew) - skew;
       }
       cut[pieces] = length;
       std::sort(cut.begin() + 1, cut.begin() + static_cast<std::ptrdiff_t>(pieces));

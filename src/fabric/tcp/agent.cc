@@ -16,7 +16,8 @@ namespace loch::fabric::tcp {
 namespace {
 
 constexpr std::size_t in_bytes_max = 4 * operation_bytes_max;
-constexpr std::size_t out_bytes_max = 4 * answer_bytes_max;
+// What is settled and so long goes out from where it lies: a part of a call costs as much as a short copy.
+constexpr std::size_t gathered_bytes_min = 1'024;
 // How often a connection is read before others have their turn.
 constexpr int turns_at_once = 8;
 
@@ -41,7 +42,8 @@ struct Agent::Connection {
   Range may_write{};                  // though it may not change all
   std::shared_ptr<Endpoint> regions;  // of the agent's thread
   std::vector<std::byte> in;          // the beginning of an operation
-  std::vector<std::byte> out;         // answers that could not be sent yet
+  std::vector<std::byte> kept;        // answers that could not be sent yet
+  std::size_t kept_sent = 0;          // how many bytes of them have been since
   std::uint32_t watched = 0;
   bool refused_last = false;  // the operation before
   std::atomic<base::Nanos> last_heard{0};
@@ -51,8 +53,7 @@ Agent::Agent(Options options)
     : options_(std::move(options)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      in_(std::make_unique_for_overwrite<std::uint64_t[]>(in_bytes_max / word_bytes)),
-      out_(std::make_unique_for_overwrite<std::uint64_t[]>(out_bytes_max / word_bytes)) {
+      in_(std::make_unique_for_overwrite<std::uint64_t[]>(in_bytes_max / word_bytes)) {
   LOCH_CHECK(epoll_.is_open() && woken_.is_open());
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   LOCH_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, woken_.get(), &event) == 0);
@@ -233,12 +234,10 @@ Agent::After Agent::serve(Connection& connection) {
   auto* in = reinterpret_cast<std::byte*>(in_.get());
   std::size_t left = connection.in.size();
   std::ranges::copy(connection.in, in);
-  if (!connection.out.empty()) {
+  if (!connection.kept.empty()) {
     // Answers that are left come first, and until they are gone nothing is read.
-    std::ranges::copy(connection.out, reinterpret_cast<std::byte*>(out_.get()));
-    out_bytes_ = connection.out.size();
-    if (!send(connection)) return After::is_gone;
-    if (!connection.out.empty()) return After::waits;
+    if (!send_kept(connection)) return After::is_gone;
+    if (!connection.kept.empty()) return After::waits;
     watch(connection, EPOLLIN);
     const After after = answer_all(connection, left);
     if (after != After::goes_on) return after;
@@ -262,33 +261,32 @@ Agent::After Agent::serve(Connection& connection) {
 // Carries out the operations that are whole in the first `have` bytes of in_, and keeps the rest.
 Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
   const auto* in = reinterpret_cast<const std::byte*>(in_.get());
-  auto* out = reinterpret_cast<std::byte*>(out_.get());
   std::size_t at = 0;
-  out_bytes_ = 0;
+  answers_.clear();
   while (have - at >= sizeof(OperationHead)) {
     OperationHead head;
     std::memcpy(&head, in + at, sizeof head);
     if (!is_operation(head)) return After::is_gone;  // it speaks something else
     const std::size_t length = sizeof head + bytes_after(head);
     if (have - at < length) break;
-    if (out_bytes_max - out_bytes_ < answer_bytes_max) {
+    if (answers_.is_full()) {
       if (!send(connection)) return After::is_gone;
-      if (!connection.out.empty()) break;
+      if (!connection.kept.empty()) break;
     }
-    out_bytes_ += execute(connection, in + at, out + out_bytes_);
+    execute(connection, in + at);
     at += length;
   }
   connection.in.assign(in + at, in + have);
   if (!send(connection)) return After::is_gone;
-  return connection.out.empty() ? After::goes_on : After::waits;
+  return connection.kept.empty() ? After::goes_on : After::waits;
 }
 
-// Carries out one operation; how many bytes of `answer` it takes.
-std::size_t Agent::execute(Connection& connection, const std::byte* operation, std::byte* answer) {
+// Carries out one operation, and answers it.
+void Agent::execute(Connection& connection, const std::byte* operation) {
   OperationHead head;
   std::memcpy(&head, operation, sizeof head);
   const std::byte* rest = operation + sizeof head;
-  if (kind_of(head) == read_words_kind) return read_words(connection, head, rest, answer);
+  if (kind_of(head) == read_words_kind) return read_words(connection, head, rest);
   const auto kind = static_cast<Operation::Kind>(kind_of(head));
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
@@ -300,42 +298,66 @@ std::size_t Agent::execute(Connection& connection, const std::byte* operation, s
   }
   if (is_after_previous(head) && connection.refused_last) at = nullptr;
   connection.refused_last = at == nullptr;
-  AnswerHead told{.status = static_cast<std::uint8_t>(at == nullptr ? Status::bad_address : Status::done),
-                  .kind = kind_of(head),
-                  .number = head.number,
-                  .length_bytes = 0};
-  std::byte* result = answer + sizeof told;
   if (at == nullptr) {
     raise(counts_.refused, 1);
-  } else if (kind == Operation::Kind::read) {
-    raise(counts_.reads, 1);
-    told.length_bytes = head.length_bytes;
-    copy_from_region(result, at, head.length_bytes);
-    std::memset(result + head.length_bytes, 0, whole_words(head.length_bytes) - head.length_bytes);
-  } else if (kind == Operation::Kind::write) {
+    return answer(head, Status::bad_address, {});
+  }
+  if (kind == Operation::Kind::read) return read(connection, head, at);
+  if (kind == Operation::Kind::write) {
     raise(counts_.writes, 1);
     copy_to_region(at, rest, head.length_bytes);
-  } else {
-    raise(counts_.atomics, 1);
-    told.length_bytes = word_bytes;
-    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
-    std::uint64_t before = load(rest);
-    if (kind == Operation::Kind::fetch_add) {
-      before = word.fetch_add(before, std::memory_order_acq_rel);
-    } else {
-      // acq_rel: as fabric::Atomic.
-      word.compare_exchange_strong(before, load(rest + word_bytes), std::memory_order_acq_rel,
-                                   std::memory_order_acquire);
-    }
-    std::memcpy(result, &before, word_bytes);
+    return answer(head, Status::done, {});
   }
-  std::memcpy(answer, &told, sizeof told);
-  return sizeof told + whole_words(told.length_bytes);
+  raise(counts_.atomics, 1);
+  const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
+  std::uint64_t before = load(rest);
+  if (kind == Operation::Kind::fetch_add) {
+    before = word.fetch_add(before, std::memory_order_acq_rel);
+  } else {
+    // acq_rel: as fabric::Atomic.
+    word.compare_exchange_strong(before, load(rest + word_bytes), std::memory_order_acq_rel,
+                                 std::memory_order_acquire);
+  }
+  answer(head, Status::done, {&before, 1});
 }
 
-std::size_t Agent::read_words(Connection& connection, const OperationHead& head, const std::byte* rest,
-                              std::byte* answer) {
-  std::array<std::uint64_t, words_at_once_max> words{};
+// An answer of so many words.
+void Agent::answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words) {
+  std::byte* to = answers_.room();
+  const AnswerHead told{.status = static_cast<std::uint8_t>(status),
+                        .kind = kind_of(head),
+                        .number = head.number,
+                        .length_bytes = static_cast<std::uint32_t>(words.size_bytes())};
+  std::memcpy(to, &told, sizeof told);
+  if (!words.empty()) std::memcpy(to + sizeof told, words.data(), words.size_bytes());
+  answers_.add(sizeof told + words.size_bytes());
+}
+
+void Agent::read(const Connection& connection, const OperationHead& head, std::byte* at) {
+  raise(counts_.reads, 1);
+  std::byte* to = answers_.room();
+  const AnswerHead told{.status = static_cast<std::uint8_t>(Status::done),
+                        .kind = kind_of(head),
+                        .number = head.number,
+                        .length_bytes = head.length_bytes};
+  std::memcpy(to, &told, sizeof told);
+  std::size_t here = sizeof told;
+  if (is_settled(head) && head.length_bytes >= gathered_bytes_min && connection.stream->gathers()) {
+    answers_.add(std::exchange(here, 0));
+    answers_.gather(at, head.length_bytes);
+    to = answers_.room();
+  } else {
+    copy_from_region(to + here, at, head.length_bytes);
+    here += head.length_bytes;
+  }
+  const std::size_t filled_up = whole_words(head.length_bytes) - head.length_bytes;
+  std::memset(to + here, 0, filled_up);
+  answers_.add(here + filled_up);
+}
+
+void Agent::read_words(Connection& connection, const OperationHead& head, const std::byte* rest) {
+  // Before them, if it was not done: which are none.
+  std::array<std::uint64_t, 1 + words_at_once_max> words{};
   const std::size_t count = head.length_bytes / word_bytes;
   std::uint64_t bad = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -345,45 +367,48 @@ std::size_t Agent::read_words(Connection& connection, const OperationHead& head,
     if (at == nullptr) {
       bad |= std::uint64_t{1} << i;
     } else {
-      words[i] = load_word(at);
+      words[1 + i] = load_word(at);
     }
   }
   const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
   connection.refused_last = bad != 0;
   raise(counts_.refused, bad_count);
   raise(counts_.reads, count - bad_count);
-  AnswerHead told{.status = static_cast<std::uint8_t>(bad == 0 ? Status::done : Status::bad_address),
-                  .kind = head.kind,
-                  .number = head.number,
-                  .length_bytes = head.length_bytes};
-  std::byte* to = answer + sizeof told;
-  if (bad != 0) {
-    told.length_bytes += word_bytes;
-    std::memcpy(to, &bad, word_bytes);
-    to += word_bytes;
-  }
-  std::memcpy(to, words.data(), head.length_bytes);
-  std::memcpy(answer, &told, sizeof told);
-  return sizeof told + told.length_bytes;
+  words[0] = bad;
+  const std::span<const std::uint64_t> all(words.data(), 1 + count);
+  answer(head, bad == 0 ? Status::done : Status::bad_address, bad == 0 ? all.subspan(1) : all);
 }
 
-// Sends the first out_bytes_ of out_; what does not go now is kept. False if the connection is gone.
+// Sends the answers; what does not go now is kept. False if the connection is gone.
 bool Agent::send(Connection& connection) {
-  if (out_bytes_ == 0) return true;
-  const auto* out = reinterpret_cast<const std::byte*>(out_.get());
-  std::size_t sent = 0;
-  while (sent < out_bytes_) {
-    const iovec rest{.iov_base = const_cast<std::byte*>(out) + sent, .iov_len = out_bytes_ - sent};
-    const auto went = connection.stream->write({&rest, 1});
+  while (!answers_.is_empty()) {
+    const auto went = connection.stream->write(answers_.parts());
     raise(counts_.sends, 1);
     if (!went) return false;
     if (*went == 0) break;
-    sent += *went;
+    raise(counts_.bytes_out, *went);
+    answers_.drop(*went);
   }
-  raise(counts_.bytes_out, sent);
-  connection.out.assign(out + sent, out + out_bytes_);
-  out_bytes_ = 0;
-  if (!connection.out.empty()) watch(connection, EPOLLOUT);
+  if (answers_.is_empty()) return true;
+  connection.kept = answers_.take_rest();
+  watch(connection, EPOLLOUT);
+  return true;
+}
+
+bool Agent::send_kept(Connection& connection) {
+  const std::span kept(connection.kept);
+  while (connection.kept_sent < kept.size()) {
+    const auto rest = kept.subspan(connection.kept_sent);
+    const iovec part{.iov_base = rest.data(), .iov_len = rest.size()};
+    const auto went = connection.stream->write({&part, 1});
+    raise(counts_.sends, 1);
+    if (!went) return false;
+    if (*went == 0) return true;
+    raise(counts_.bytes_out, *went);
+    connection.kept_sent += *went;
+  }
+  connection.kept = {};
+  connection.kept_sent = 0;
   return true;
 }
 

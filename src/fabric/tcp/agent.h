@@ -21,11 +21,10 @@
 
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
+#include "fabric/tcp/answers.h"
 #include "net/stream.h"
 
 namespace loch::fabric::tcp {
-
-struct OperationHead;
 
 class Agent {
  public:
@@ -80,9 +79,11 @@ class Agent {
   After serve(Connection& connection);
   After answer_all(Connection& connection, std::size_t have);
   bool send(Connection& connection);
-  std::size_t read_words(Connection& connection, const OperationHead& head, const std::byte* rest,
-                         std::byte* answer);
-  std::size_t execute(Connection& connection, const std::byte* operation, std::byte* answer);
+  bool send_kept(Connection& connection);
+  void read(const Connection& connection, const OperationHead& head, std::byte* at);
+  void read_words(Connection& connection, const OperationHead& head, const std::byte* rest);
+  void execute(Connection& connection, const std::byte* operation);
+  void answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words);
   void drop(Id id);
 
   const Options options_;
@@ -104,8 +105,7 @@ class Agent {
   std::map<Fabric*, std::weak_ptr<Endpoint>> memories_;
   std::vector<Id> unfinished_;  // with more to do
   std::unique_ptr<std::uint64_t[]> in_;
-  std::unique_ptr<std::uint64_t[]> out_;
-  std::size_t out_bytes_ = 0;
+  Answers answers_;
 
   struct {
     std::atomic<std::uint64_t> reads, writes, atomics, refused, bytes_in, bytes_out, sends;

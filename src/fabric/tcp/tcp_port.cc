@@ -143,8 +143,8 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
   last_head_ = out_end_;
   // Of a long one, each piece goes by the one before it.
   const bool after_previous = operation.after_previous || from != 0;
-  const OperationHead head{.kind = static_cast<std::uint8_t>(static_cast<unsigned>(operation.kind) |
-                                                             (after_previous ? after_previous_bit : 0U)),
+  const unsigned bits = (after_previous ? after_previous_bit : 0U) | (operation.settled ? settled_bit : 0U);
+  const OperationHead head{.kind = static_cast<std::uint8_t>(static_cast<unsigned>(operation.kind) | bits),
                            .region = operation.at.region,
                            .number = next_number_++,
                            .length_bytes = static_cast<std::uint32_t>(length),

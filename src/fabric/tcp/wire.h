@@ -1,14 +1,15 @@
 // What goes over a data connection of `tcp`, in both directions: operations, and their answers in the same
 // order. Each is a head and what belongs to it, all of it filled up to whole words, least byte first.
 //
-//   operation  | kind 1 | region 1 | number 2 | length 4 | offset 8 |   and then, by kind (without the bit
-//   after_previous_bit, which says that it is not done if the one before it was not):
+//   operation  | kind 1 | region 1 | number 2 | length 4 | offset 8 |   and then, by kind (without its bits
+//   after_previous_bit, which says that it is not done if the one before it was not, and, of a read,
+//   settled_bit):
 //       read           nothing
 //       write          `length` bytes
 //       compare_swap   | compare 8 | desired 8 |
 //       fetch_add      | added 8 |
 //       read_words     the offsets of all words but the first | 8 each |
-//   answer     | status 1 | kind 1, without that bit | number 2 | length 4 |   and then, if it was done:
+//   answer     | status 1 | kind 1, without those bits | number 2 | length 4 |   and then, if it was done:
 //       read           `length` bytes
 //       an atomic      | the word as it was before 8 |
 //       read_words     the words | 8 each |; if it was not done: | 8, a bit for each that is no word | before
@@ -41,9 +42,10 @@ inline constexpr std::uint8_t read_words_kind = 4;
 inline constexpr std::size_t words_at_once_max = 16;
 
 inline constexpr std::uint8_t after_previous_bit = 0x80;
+inline constexpr std::uint8_t settled_bit = 0x40;
 
 struct OperationHead {
-  std::uint8_t kind;  // Operation::Kind, or read_words_kind; and after_previous_bit
+  std::uint8_t kind;  // Operation::Kind, or read_words_kind; and the two bits
   std::uint8_t region;
   std::uint16_t number;
   std::uint32_t length_bytes;  // read, write; of an atomic: 8; of all words
@@ -66,22 +68,24 @@ constexpr std::size_t whole_words(std::size_t bytes) {
 }
 
 constexpr std::uint8_t kind_of(const OperationHead& head) {
-  return static_cast<std::uint8_t>(head.kind & ~after_previous_bit);
+  return static_cast<std::uint8_t>(head.kind & ~(after_previous_bit | settled_bit));
 }
 constexpr bool is_after_previous(const OperationHead& head) { return (head.kind & after_previous_bit) != 0; }
+constexpr bool is_settled(const OperationHead& head) { return (head.kind & settled_bit) != 0; }
 
 constexpr bool is_operation(const OperationHead& head) {
   if (kind_of(head) == read_words_kind) {
-    return !is_after_previous(head) && head.length_bytes != 0 && head.length_bytes % word_bytes == 0 &&
-           head.length_bytes <= words_at_once_max * word_bytes;
+    return !is_after_previous(head) && !is_settled(head) && head.length_bytes != 0 &&
+           head.length_bytes % word_bytes == 0 && head.length_bytes <= words_at_once_max * word_bytes;
   }
   switch (static_cast<Operation::Kind>(kind_of(head))) {
     case Operation::Kind::read:
-    case Operation::Kind::write:
       return head.length_bytes <= piece_bytes_max;
+    case Operation::Kind::write:
+      return !is_settled(head) && head.length_bytes <= piece_bytes_max;
     case Operation::Kind::compare_swap:
     case Operation::Kind::fetch_add:
-      return head.length_bytes == word_bytes;
+      return !is_settled(head) && head.length_bytes == word_bytes;
   }
   return false;
 }

@@ -1,0 +1,168 @@
+// What gets of known keys cost a client on another host, and that they go by what is there now.
+#include <array>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "hash/testing/test_table.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::client {
+namespace {
+
+class FarGets : public testing::Test {
+ protected:
+  FarGets() {
+    memory::fake::tell_time(*store_);
+    auto fabric =
+        std::make_shared<fabric::fake::PostingFabric>(store_, fabric::fake::PostingOptions{
+                                                                  .seed = 5,
+                                                                  .mapped = {},
+                                                                  .before =
+                                                                      [this](const fabric::Operation& one) {
+                                                                        ++operations_;
+                                                                        bytes_ += one.length_bytes;
+                                                                      },
+                                                                  .round_trips = &round_trips_,
+                                                                  .held = {},
+                                                              });
+    far_ = Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), {}).value();
+  }
+
+  struct Cost {
+    std::uint64_t round_trips = 0;
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+  };
+  Cost multi_get(std::vector<Lookup>& lookups) {
+    const Cost before{round_trips_, operations_, bytes_};
+    far_->run(far_->multi_get(lookups));
+    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+  }
+  Cost get(const std::string& key, std::string& into, Result<void>& result) {
+    const Cost before{round_trips_, operations_, bytes_};
+    result = far_->run(far_->get(key, &into));
+    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+  }
+  // Keys with values of these lengths and more, which a client of this host puts there.
+  std::vector<Lookup> put_keys(std::size_t count, std::size_t shortest) {
+    for (std::size_t i = 0; i < count; ++i) {
+      keys_.push_back(fmt::format("key{}", i));
+      values_.emplace_back(shortest + i, static_cast<char>('a' + i % 26));
+      EXPECT_TRUE(near_.put(keys_[i], values_[i]).has_value());
+    }
+    std::vector<Lookup> lookups(count);
+    for (std::size_t i = 0; i < count; ++i) lookups[i].key = keys_[i];
+    return lookups;
+  }
+  void expect_all(const std::vector<Lookup>& lookups) const {
+    for (std::size_t i = 0; i < lookups.size(); ++i) {
+      EXPECT_TRUE(lookups[i].result.has_value()) << i << ": " << lookups[i].result.error().message();
+      EXPECT_TRUE(lookups[i].value == values_[i]) << lookups[i].key;
+    }
+  }
+
+  std::uint64_t round_trips_ = 0;
+  std::uint64_t operations_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::shared_ptr<hash::fake::MemoryStore> store_ = hash::fake::make_store();
+  hash::fake::Client near_{*store_};
+  std::unique_ptr<Client> far_;
+  std::vector<std::string> keys_;
+  std::vector<std::string> values_;
+};
+
+TEST_F(FarGets, KnownKeysTakeOneRoundTripTogether) {
+  auto lookups = put_keys(40, 50);
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+  for (int i = 0; i < 3; ++i) {
+    const Cost known = multi_get(lookups);
+    EXPECT_EQ(known.round_trips, 1U);
+    EXPECT_EQ(known.operations, 80U) << "an item and a slot each";
+    expect_all(lookups);
+  }
+}
+
+TEST_F(FarGets, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
+  auto lookups = put_keys(40, 50);
+  std::vector<Lookup> some(lookups.begin(), lookups.begin() + 20);
+  multi_get(some);
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+}
+
+// Receive: of known keys some have another value now, one longer than what is read at once, one has none, and
+// one is no key. Expect: what is there now, at no more round trips than each of them takes by itself.
+TEST_F(FarGets, WhatIsNotAsItWasKnownIsFoundAllTheSame) {
+  auto lookups = put_keys(40, 50);
+  multi_get(lookups);
+  values_[3] = "another";
+  values_[7] = std::string(5'000, 'l');
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7]).has_value());
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+  EXPECT_EQ(multi_get(lookups).round_trips, 1U);
+  expect_all(lookups);
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  lookups[9].key = "";
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  EXPECT_EQ(lookups[9].result.error().code, Errc::invalid_argument);
+  EXPECT_EQ(lookups[10].value, values_[10]);
+}
+
+TEST_F(FarGets, OfAKeyThatIsAskedForTwiceBothAreAnswered) {
+  auto lookups = put_keys(5, 50);
+  multi_get(lookups);
+  std::vector<Lookup> twice = {lookups[2], lookups[2]};
+  EXPECT_EQ(multi_get(twice).round_trips, 1U);
+  EXPECT_EQ(twice[0].value, values_[2]);
+  EXPECT_EQ(twice[1].value, values_[2]);
+}
+
+// Expect: a long value of a known key takes one round trip, of as many bytes as there are; and is another one
+// when another one is there.
+TEST_F(FarGets, ALongValueOfAKnownKeyTakesOneRoundTrip) {
+  Result<void> result;
+  std::string into;
+  for (const std::size_t length : {1'000, 1'500, 5'001, 100'000}) {
+    const std::string value(length, 'x');
+    ASSERT_TRUE(near_.put("key", value).has_value());
+    get("key", into, result);
+    EXPECT_TRUE(into == value) << length;
+    into = "what was there before";
+    const Cost known = get("key", into, result);
+    ASSERT_TRUE(result.has_value());
+    EXPECT_TRUE(into == value) << length;
+    EXPECT_EQ(known.round_trips, 1U) << length;
+    EXPECT_EQ(known.bytes, 8 + hash::item_bytes(3, length)) << length;
+  }
+  ASSERT_TRUE(near_.remove("key").has_value());
+  get("key", into, result);
+  EXPECT_EQ(result.error().code, Errc::not_found);
+}
+
+// Receive: a byte of a long value of a known key changes where it lies. Expect: corrupt, and no value.
+TEST_F(FarGets, ALongValueThatIsDamagedIsNotGivenOut) {
+  Result<void> result;
+  std::string into;
+  ASSERT_TRUE(near_.put("key", std::string(3'000, 'x')).has_value());
+  get("key", into, result);
+  ASSERT_TRUE(result.has_value());
+  const hash::Locations at = hash::fake::locations(near_, "key");
+  for (unsigned j = 0; j < at.count; ++j) {
+    const hash::SlotWord word = hash::fake::slot(*store_, at.slot[j]);
+    if (word.is(hash::SlotType::committed)) *store_->at(word.item().address() + 2'000) = std::byte{'y'};
+  }
+  get("key", into, result);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, Errc::corrupt);
+}
+
+}  // namespace
+}  // namespace loch::client

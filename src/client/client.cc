@@ -10,10 +10,10 @@
 namespace loch::client {
 namespace {
 
-// How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work, or a
-// round trip behind the others' round trips.
+// How many keys of a multi_get take turns: enough to hide a miss to memory behind the others' work.
 constexpr std::size_t turns_max = 16;
-constexpr std::size_t turns_max_remote = 64;  // of which nothing is ever done `here`
+// How many a remote session asks for together.
+constexpr std::size_t group_max = 64;
 // Known items that are longer are asked for each by itself: the value of the first can be looked at while the
 // last are on their way, and it is not copied.
 constexpr std::size_t short_bytes_max = 1'024;
@@ -336,15 +336,15 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
 }
 
 // Some at a time: what `here` could not do at once, as coroutines that take turns.
-template <std::size_t at_once, class Request>
+template <class Request>
 coro::Task<void> Client::in_turns(std::span<Request> requests,
                                   void (Client::*here)(std::span<Request>, std::span<bool>),
                                   coro::Task<Result<void>> (Client::*one)(Request*)) {
   const fabric::Endpoint::Turns turns(attachment_->endpoint());
-  std::array<coro::Task<Result<void>>, at_once> tasks;
-  for (std::size_t first = 0; first < requests.size(); first += at_once) {
-    const auto group = requests.subspan(first, std::min(at_once, requests.size() - first));
-    std::array<bool, at_once> done{};
+  std::array<coro::Task<Result<void>>, turns_max> tasks;
+  for (std::size_t first = 0; first < requests.size(); first += turns_max) {
+    const auto group = requests.subspan(first, std::min(turns_max, requests.size() - first));
+    std::array<bool, turns_max> done{};
     (this->*here)(group, std::span(done).first(group.size()));
     coro::Scope scope(attachment_->endpoint().queue());
     for (std::size_t i = 0; i < group.size(); ++i) {
@@ -364,7 +364,7 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
 // the words that were read.
 coro::Task<void> Client::get_group(std::span<Lookup> group) {
   const DuringOperation during(*attachment_);
-  std::array<coro::Task<Result<void>>, turns_max_remote> tasks;
+  std::array<coro::Task<Result<void>>, group_max> tasks;
   std::vector<hash::Known> known;
   std::vector<std::size_t> of;  // the place in the group of each
   known.reserve(group.size());
@@ -389,7 +389,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   if (!known.empty()) first.start(asking);
   co_await first.join();
 
-  std::array<bool, turns_max_remote> answered{};
+  std::array<bool, group_max> answered{};
   for (std::size_t k = 0; k < known.size(); ++k) {
     const auto item = shards_.answer(known[k]);
     answered[of[k]] = item.has_value();
@@ -412,18 +412,66 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
 
 coro::Task<void> Client::multi_get_far(std::span<Lookup> lookups) {
   const fabric::Endpoint::Turns turns(attachment_->endpoint());
-  for (std::size_t first = 0; first < lookups.size(); first += turns_max_remote)
-    co_await get_group(lookups.subspan(first, std::min(turns_max_remote, lookups.size() - first)));
+  for (std::size_t first = 0; first < lookups.size(); first += group_max)
+    co_await get_group(lookups.subspan(first, std::min(group_max, lookups.size() - first)));
 }
 
 coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
   if (is_remote()) return multi_get_far(lookups);
-  return in_turns<turns_max>(lookups, &Client::multi_get_here, &Client::get_one);
+  return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
+}
+
+// The short and plain ones together, as far as that goes, and beside them the others as coroutines.
+coro::Task<void> Client::put_group(std::span<Assignment> group) {
+  const DuringOperation during(*attachment_);
+  std::array<coro::Task<Result<void>>, group_max> tasks;
+  std::vector<hash::PlainPut> plain;
+  std::array<bool, group_max> is_plain{};
+  plain.reserve(group.size());
+  hash::Table* const only = reads_only_ ? nullptr : shards_.only();
+  coro::Scope first(attachment_->endpoint().queue());
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Assignment& one = group[i];
+    is_plain[i] = only != nullptr && is_valid(one) && one.options.time_to_live.count() == 0 &&
+                  hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
+    if (is_plain[i]) {
+      plain.push_back({.request = {.key = key_of(one.key), .value = one.value}});
+    } else {
+      tasks[i] = put_one(&group[i]);
+      first.start(tasks[i]);
+    }
+  }
+  auto together = only != nullptr ? only->put_together(plain) : coro::Task<void>();
+  if (!plain.empty()) first.start(together);
+  co_await first.join();
+
+  coro::Scope second(attachment_->endpoint().queue());
+  auto next = plain.begin();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!is_plain[i]) continue;
+    if (const auto& outcome = (next++)->outcome) {
+      group[i].result = *outcome ? Result<void>{} : std::unexpected(outcome->error());
+      continue;
+    }
+    is_plain[i] = false;
+    tasks[i] = put_one(&group[i]);
+    second.start(tasks[i]);
+  }
+  co_await second.join();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!is_plain[i]) group[i].result = tasks[i].take();
+  }
+}
+
+coro::Task<void> Client::multi_put_far(std::span<Assignment> assignments) {
+  const fabric::Endpoint::Turns turns(attachment_->endpoint());
+  for (std::size_t first = 0; first < assignments.size(); first += group_max)
+    co_await put_group(assignments.subspan(first, std::min(group_max, assignments.size() - first)));
 }
 
 coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
-  if (is_remote()) return in_turns<turns_max_remote>(assignments, &Client::multi_put_here, &Client::put_one);
-  return in_turns<turns_max>(assignments, &Client::multi_put_here, &Client::put_one);
+  if (is_remote()) return multi_put_far(assignments);
+  return in_turns(assignments, &Client::multi_put_here, &Client::put_one);
 }
 
 coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {

@@ -100,7 +100,7 @@ class Client {
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
   // slots were read.
   bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
-  template <std::size_t at_once, class Request>
+  template <class Request>
   coro::Task<void> in_turns(std::span<Request> requests,
                             void (Client::*here)(std::span<Request>, std::span<bool>),
                             coro::Task<Result<void>> (Client::*one)(Request*));
@@ -109,6 +109,8 @@ class Client {
   coro::Task<Result<void>> get_far(std::string_view key, std::string* into);
   coro::Task<void> multi_get_far(std::span<Lookup> lookups);
   coro::Task<void> get_group(std::span<Lookup> group);
+  coro::Task<void> multi_put_far(std::span<Assignment> assignments);
+  coro::Task<void> put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,

@@ -1,4 +1,5 @@
-// What gets of known keys cost a client on another host, and that they go by what is there now.
+// What several gets and puts at once, and gets of long values, cost a client on another host, and that they
+// go by what is there now.
 #include <array>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,9 +14,9 @@
 namespace loch::client {
 namespace {
 
-class FarGets : public testing::Test {
+class Far : public testing::Test {
  protected:
-  FarGets() {
+  Far() {
     memory::fake::tell_time(*store_);
     auto fabric =
         std::make_shared<fabric::fake::PostingFabric>(store_, fabric::fake::PostingOptions{
@@ -42,6 +43,11 @@ class FarGets : public testing::Test {
     far_->run(far_->multi_get(lookups));
     return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
   }
+  Cost multi_put(std::vector<Assignment>& assignments) {
+    const Cost before{round_trips_, operations_, bytes_};
+    far_->run(far_->multi_put(assignments));
+    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+  }
   Cost get(const std::string& key, std::string& into, Result<void>& result) {
     const Cost before{round_trips_, operations_, bytes_};
     result = far_->run(far_->get(key, &into));
@@ -57,6 +63,30 @@ class FarGets : public testing::Test {
     std::vector<Lookup> lookups(count);
     for (std::size_t i = 0; i < count; ++i) lookups[i].key = keys_[i];
     return lookups;
+  }
+  // The next values of all keys.
+  std::vector<Assignment> next_values() {
+    std::vector<Assignment> assignments(keys_.size());
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      values_[i] += "+";
+      assignments[i].key = keys_[i];
+      assignments[i].value = values_[i];
+    }
+    return assignments;
+  }
+  void expect_put(const std::vector<Assignment>& assignments) {
+    for (const Assignment& one : assignments) {
+      EXPECT_TRUE(one.result.has_value()) << one.key << ": " << one.result.error().message();
+      EXPECT_EQ(near_.get(one.key).value_or("none"), one.value);
+    }
+  }
+  // Until it has items at hand.
+  void warm_up() {
+    for (int round = 0; round < 20; ++round) {
+      auto assignments = next_values();
+      multi_put(assignments);
+      expect_put(assignments);
+    }
   }
   void expect_all(const std::vector<Lookup>& lookups) const {
     for (std::size_t i = 0; i < lookups.size(); ++i) {
@@ -75,7 +105,7 @@ class FarGets : public testing::Test {
   std::vector<std::string> values_;
 };
 
-TEST_F(FarGets, KnownKeysTakeOneRoundTripTogether) {
+TEST_F(Far, KnownKeysTakeOneRoundTripTogether) {
   auto lookups = put_keys(40, 50);
   EXPECT_EQ(multi_get(lookups).round_trips, 2U);
   expect_all(lookups);
@@ -87,7 +117,7 @@ TEST_F(FarGets, KnownKeysTakeOneRoundTripTogether) {
   }
 }
 
-TEST_F(FarGets, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
+TEST_F(Far, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
   auto lookups = put_keys(40, 50);
   std::vector<Lookup> some(lookups.begin(), lookups.begin() + 20);
   multi_get(some);
@@ -97,7 +127,7 @@ TEST_F(FarGets, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
 
 // Receive: of known keys some have another value now, one longer than what is read at once, one has none, and
 // one is no key. Expect: what is there now, at no more round trips than each of them takes by itself.
-TEST_F(FarGets, WhatIsNotAsItWasKnownIsFoundAllTheSame) {
+TEST_F(Far, WhatIsNotAsItWasKnownIsFoundAllTheSame) {
   auto lookups = put_keys(40, 50);
   multi_get(lookups);
   values_[3] = "another";
@@ -116,7 +146,7 @@ TEST_F(FarGets, WhatIsNotAsItWasKnownIsFoundAllTheSame) {
   EXPECT_EQ(lookups[10].value, values_[10]);
 }
 
-TEST_F(FarGets, OfAKeyThatIsAskedForTwiceBothAreAnswered) {
+TEST_F(Far, OfAKeyThatIsAskedForTwiceBothAreAnswered) {
   auto lookups = put_keys(5, 50);
   multi_get(lookups);
   std::vector<Lookup> twice = {lookups[2], lookups[2]};
@@ -127,7 +157,7 @@ TEST_F(FarGets, OfAKeyThatIsAskedForTwiceBothAreAnswered) {
 
 // Expect: a long value of a known key takes one round trip, of as many bytes as there are; and is another one
 // when another one is there.
-TEST_F(FarGets, ALongValueOfAKnownKeyTakesOneRoundTrip) {
+TEST_F(Far, ALongValueOfAKnownKeyTakesOneRoundTrip) {
   Result<void> result;
   std::string into;
   for (const std::size_t length : {1'000, 1'500, 5'001, 100'000}) {
@@ -148,7 +178,7 @@ TEST_F(FarGets, ALongValueOfAKnownKeyTakesOneRoundTrip) {
 }
 
 // Receive: a byte of a long value of a known key changes where it lies. Expect: corrupt, and no value.
-TEST_F(FarGets, ALongValueThatIsDamagedIsNotGivenOut) {
+TEST_F(Far, ALongValueThatIsDamagedIsNotGivenOut) {
   Result<void> result;
   std::string into;
   ASSERT_TRUE(near_.put("key", std::string(3'000, 'x')).has_value());
@@ -162,6 +192,71 @@ TEST_F(FarGets, ALongValueThatIsDamagedIsNotGivenOut) {
   get("key", into, result);
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, Errc::corrupt);
+}
+
+TEST_F(Far, PutsOfKnownKeysTakeOneRoundTripTogether) {
+  put_keys(40, 50);
+  warm_up();
+  for (int round = 0; round < 20; ++round) {
+    auto assignments = next_values();
+    EXPECT_EQ(multi_put(assignments).round_trips, 1U);
+    expect_put(assignments);
+  }
+  EXPECT_EQ(near_.count().value(), 40U);
+  EXPECT_EQ(near_.check()->items_corrupt, 0U);
+}
+
+// Receive: keys that this client has not used, some of which are not there. Expect: as many round trips as
+// one of them takes by itself.
+TEST_F(Far, PutsOfOtherKeysTakeAsManyAsOneOfThem) {
+  put_keys(40, 50);
+  warm_up();
+  // Others with values as long, for which there are items at hand.
+  for (std::string& key : keys_) {
+    key.insert(0, "other");
+    ASSERT_TRUE(near_.put(key, "old").has_value());
+  }
+  auto updates = next_values();
+  EXPECT_EQ(multi_put(updates).round_trips, 3U);
+  expect_put(updates);
+  for (int i = 0; i < 5; ++i) keys_[static_cast<std::size_t>(i)] = fmt::format("absent{}", i);
+  auto inserts = next_values();
+  EXPECT_LE(multi_put(inserts).round_trips, 6U)
+      << "as an insert takes, after the slots were read for nothing";
+  expect_put(inserts);
+  EXPECT_EQ(near_.count().value(), 85U);
+}
+
+// Receive: puts together, of keys that others have put or removed since, of one key twice, of a key and a
+// value that are none, and of one with a time to live and a long one. Expect: all of them done, or told.
+TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
+  put_keys(40, 50);
+  warm_up();
+  ASSERT_TRUE(near_.put("key3", "another").has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  const std::string long_value(20'000, 'l');
+  auto assignments = next_values();
+  assignments[7].value = long_value;
+  assignments[9].options.time_to_live = std::chrono::hours(1);
+  assignments[11].key = "";
+  assignments[13].key = "key14";
+  assignments[13].value = assignments[14].value;
+  multi_put(assignments);
+  EXPECT_EQ(assignments[11].result.error().code, Errc::invalid_argument);
+  assignments.erase(assignments.begin() + 11);
+  expect_put(assignments);
+  EXPECT_EQ(near_.count().value(), 40U);
+}
+
+// Receive: puts together of more keys than are done in one group, again and again, and gets of them.
+TEST_F(Far, ManyPutsAndGetsGoGroupByGroup) {
+  auto lookups = put_keys(200, 20);
+  warm_up();
+  multi_get(lookups);
+  expect_all(lookups);
+  const auto report = near_.check();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->items_corrupt + report->slots_corrupt, 0U);
 }
 
 }  // namespace

@@ -79,6 +79,12 @@ struct WriteRequest {
   std::uint64_t version = 0;  // with Condition::version
 };
 
+// A put with no condition and no time to live, of those that are done together.
+struct PlainPut {
+  WriteRequest request;
+  std::optional<Result<std::uint64_t>> outcome{};  // as of Table::put; none: it is left to that
+};
+
 class Table final {
  public:
   // `attachment` is attached to the shard's home.
@@ -115,6 +121,8 @@ class Table final {
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
+  // Of a remote session: as many as can be (together.cc). In one operation.
+  coro::Task<void> put_together(std::span<PlainPut> puts);
   coro::Task<Result<void>> remove(Key key);
 
   // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do
@@ -262,7 +270,19 @@ class Table final {
   // Whether the time of any item of the key ran out while it was collected (time_left).
   coro::Task<Result<bool>> outlived(const KeyCollect* seen);
 
+  // ---- together.cc
+  struct Writing;
+  coro::Task<Result<void>> write_together(std::span<Writing> all);
+  coro::Task<Result<void>> look_together(std::span<Writing> all);
+  coro::Task<Result<void>> link_together(std::span<Writing> all);
+  coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
+  coro::Task<void> put_alone(Writing* one);
+  [[nodiscard]] std::optional<unsigned> only_match(const Collect& seen) const;
+
   // ---- writer.cc
+  static std::uint64_t length_of(const WriteRequest& request) {
+    return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
+  }
   coro::Task<Result<NewItem>> compose(WriteRequest request);
   // The same of a remote session, which does more while the item is on its way: it looks for the key, of
   // which one slot is enough where the key's item is known; or, if it knows the word there, too, it has the
@@ -272,7 +292,13 @@ class Table final {
   coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write,
                                           const PointerCache::Pointer* pointer, KeyCollect* seen,
                                           NewItem* item, Begun* begun);
-  std::unique_ptr<std::byte[]> write_copy(const WriteRequest& request, NewItem* item);
+  // The item as it is to be, to `copy`, which is length_of(request) long.
+  void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
+  // Has the item named instead of the one that the slot is to name now.
+  fabric::Operation link_instead(SlotWord old, SlotNumber slot, NewItem* item) const;
+  // The rest of PUT, once the item is written.
+  coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
+                                                Begun begun);
   // Whether the one slot that was read names the item that is known to be the key's.
   bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
   // The end of a collect whose words were read once: false if it takes another one.

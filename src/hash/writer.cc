@@ -13,10 +13,6 @@ namespace {
 constexpr unsigned displacing_window = 64;
 constexpr unsigned displacing_always = displacing_window * 256;
 
-std::uint64_t length_of(const WriteRequest& request) {
-  return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
-}
-
 }  // namespace
 
 // The item, whole, before anything names it.
@@ -29,7 +25,8 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
     item.version = write_item(at, *ref, header_of(request, *ref), request.key.bytes, request.value);
     write_tail(at, length);
   } else {
-    const auto copy = write_copy(request, &item);
+    const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+    write_copy(request, &item, copy.get());
     auto written = co_await endpoint_.write(ref->address(), {copy.get(), length});
     if (!written) co_return std::unexpected(std::move(written.error()));
   }
@@ -37,13 +34,16 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
   co_return item;
 }
 
-std::unique_ptr<std::byte[]> Table::write_copy(const WriteRequest& request, NewItem* item) {
-  const std::uint64_t length = length_of(request);
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+void Table::write_copy(const WriteRequest& request, NewItem* item, std::byte* copy) {
   item->version =
-      write_item(copy.get(), item->ref, header_of(request, item->ref), request.key.bytes, request.value);
-  write_tail(copy.get(), length);
-  return copy;
+      write_item(copy, item->ref, header_of(request, item->ref), request.key.bytes, request.value);
+  write_tail(copy, length_of(request));
+}
+
+fabric::Operation Table::link_instead(SlotWord old, SlotNumber slot, NewItem* item) const {
+  item->slot = slot;
+  item->word = SlotWord::link(SlotType::committed, item->ref, old.filter(), item->tag, old.level());
+  return fabric::Operation::compare_swap(index_.slot(slot), old.raw, item->word.raw);
 }
 
 coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
@@ -52,7 +52,8 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   auto ref = co_await attachment_.allocate(length, home_number_);
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
-  const auto copy = write_copy(*request, &item);
+  const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+  write_copy(*request, &item, copy.get());
   const auto write = fabric::Operation::write(ref->address(), copy.get(), length);
   const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(request->key);
   // Of a cluster the directory has to be looked at before anything changes (Handover).
@@ -87,10 +88,7 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
                                                const PointerCache::Pointer* pointer, KeyCollect* seen,
                                                NewItem* item, Begun* begun) {
   const SlotWord old = pointer->word;
-  item->slot = pointer->slot;
-  item->word = SlotWord::link(SlotType::committed, item->ref, old.filter(), item->tag, old.level());
-  std::array operations = {write,
-                           fabric::Operation::compare_swap(index_.slot(item->slot), old.raw, item->word.raw)};
+  std::array operations = {write, link_instead(old, pointer->slot, item)};
   operations[1].after_previous = !base::planted(base::Planted::link_beside_item);
   begin_collect(key.hash, seen, DirectoryToo::no, item->slot);
   LOCH_FAULT_POINT("put.before_update");
@@ -153,18 +151,23 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
     composed.error().key_hash = request.key.hash;
     co_return std::unexpected(std::move(composed.error()));
   }
-  NewItem item = *composed;
-  Attempts attempts(*this, "put", request.key.hash);
+  co_return co_await put_written(&request, &seen, *composed, begun);
+}
+
+coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request, KeyCollect* seen,
+                                                     NewItem item, Begun begun) {
+  const Key key = request->key;
+  Attempts attempts(*this, "put", key.hash);
   for (;;) {
     Result<Outcome> step = Outcome::done;
     if (item.pending_at >= 0) {
-      step = co_await put_step5_settle(request.key, &item);
+      step = co_await put_step5_settle(key, &item);
     } else if (begun != Begun::linked) {
-      step = co_await put_step(&request, &seen, &item, begun == Begun::collected);
+      step = co_await put_step(request, seen, &item, begun == Begun::collected);
     }
     begun = Begun::written;
     if (step && *step == Outcome::done) {
-      note_pointer(request.key, item.word.with_type(SlotType::committed), item.slot, length_of(request));
+      note_pointer(key, item.word.with_type(SlotType::committed), item.slot, length_of(*request));
       co_return item.version;
     }
     Result<void> more{};
@@ -177,7 +180,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
       if (settled && *settled == Outcome::done) co_return item.version;
       if (!settled) error = std::move(settled.error());
     }
-    error.key_hash = request.key.hash;
+    error.key_hash = key.hash;
     co_await abandon(&item);
     co_return std::unexpected(std::move(error));
   }

@@ -18,13 +18,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
   session_.count(Counter::items_allocated);
   const std::uint8_t size_class = size_class_of(bytes);
   if (size_class == large_class) co_return co_await allocate_large(blocks_of_large(bytes));
-  if (auto& spares = spares_[size_class]; !spares.empty()) {
-    const ItemRef item = spares.back();
-    spares.pop_back();
-    refill_soon(size_class);
-    co_return item;
-  }
-  refill_soon(size_class);
+  if (const auto spare = take_spare_of(size_class)) co_return *spare;
   Note note;
   while (take_rested(size_class, note, session_.now())) {
     if (co_await claim(note)) {
@@ -34,6 +28,24 @@ coro::Task<Result<ItemRef>> Allocator::allocate(std::uint64_t bytes) {
   }
   if (can_carve(size_class)) co_return co_await carve(size_class);
   co_return co_await allocate_class(size_class);
+}
+
+std::optional<ItemRef> Allocator::take_spare_of(std::uint8_t size_class) {
+  auto& spares = spares_[size_class];
+  std::optional<ItemRef> item;
+  if (!spares.empty()) {
+    item = spares.back();
+    spares.pop_back();
+  }
+  refill_soon(size_class);
+  return item;
+}
+
+std::optional<ItemRef> Allocator::take_spare(std::uint64_t bytes) {
+  const std::uint8_t size_class = size_class_of(bytes);
+  const auto item = size_class == large_class ? std::nullopt : take_spare_of(size_class);
+  if (item) session_.count(Counter::items_allocated);
+  return item;
 }
 
 Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) {

@@ -57,6 +57,8 @@ class Allocator {
 
   // An item of at least `bytes`, claimed by this session. Errors: no_space.
   coro::Task<Result<ItemRef>> allocate(std::uint64_t bytes);
+  // The same, at once, of a remote session that has one to spare.
+  std::optional<ItemRef> take_spare(std::uint64_t bytes);
   // The same, of mapped memory that is at hand; null if there is none. `now` was read during this operation.
   struct Place {
     ItemRef ref;
@@ -182,6 +184,7 @@ class Allocator {
                                         fabric::Urgency urgency);
   coro::Task<void> retire_unlinked();
   void refill_soon(std::uint8_t size_class);
+  std::optional<ItemRef> take_spare_of(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);
 
   Session& session_;

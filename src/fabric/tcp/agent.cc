@@ -269,7 +269,10 @@ Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
     if (!is_operation(head)) return After::is_gone;  // it speaks something else
     const std::size_t length = sizeof head + bytes_after(head);
     if (have - at < length) break;
-    if (answers_.is_full()) {
+    // What is gathered is read when it is sent: before anything changes that comes after it.
+    const bool is_read = kind_of(head) == static_cast<std::uint8_t>(Operation::Kind::read);
+    const bool waits_for_reads = is_after_previous(head) && !is_read && answers_.has_gathered();
+    if (answers_.is_full() || waits_for_reads) {
       if (!send(connection)) return After::is_gone;
       if (!connection.kept.empty()) break;
     }

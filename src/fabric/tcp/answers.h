@@ -19,6 +19,7 @@ class Answers {
     return bytes_max - end_ < answer_bytes_max || parts_.size() >= parts_max ||
            gathered_ > gathered_bytes_max;
   }
+  [[nodiscard]] bool has_gathered() const { return gathered_ != 0; }
   [[nodiscard]] bool is_empty() const { return first_ == parts_.size() && begin_ == end_; }
 
   // Where the next bytes of its own go: room for an answer, unless it is full.

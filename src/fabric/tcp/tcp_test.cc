@@ -238,6 +238,23 @@ TEST_F(AgentTest, WhatComesAfterAnotherOperationGoesByIt) {
   EXPECT_EQ(receive(*stream_, expected.size()), expected);
 }
 
+// Receive: a read of what is settled that is long enough to go out from where it lies, and a write after it
+// to the same place. Expect: what was there before the write.
+TEST_F(AgentTest, WhatComesAfterAReadOfWhatIsSettledDoesNotOvertakeIt) {
+  using enum Operation::Kind;
+  const std::string before(16'384, 'b');
+  const std::string after(16'384, 'a');
+  const auto length = static_cast<std::uint32_t>(before.size());
+  std::memcpy(store_->at({0, 4'096}), before.data(), before.size());
+  send_all(*stream_, operation(settled(read), 4'096, length, 0) +
+                         operation(after_previous(write), 4'096, length, 1, after) +
+                         operation(settled(read), 4'096, length, 2));
+  const std::string expected = answer(read, Status::done, 0, length, before) +
+                               answer(write, Status::done, 1, 0) +
+                               answer(read, Status::done, 2, length, after);
+  EXPECT_TRUE(receive(*stream_, expected.size()) == expected);
+}
+
 // Expect: the operations of a batch tell each for itself, also where they go together.
 TEST_F(AgentTest, OfABatchOnlyTheOperationThatIsOutsideItsRegionDoesNothing) {
   Endpoint endpoint(fabric_, fabric_->connect());

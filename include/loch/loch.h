@@ -126,7 +126,8 @@ class View {
   std::unique_ptr<Pin> pin_;
 };
 
-// One key of a multi_get. `value` keeps its capacity from call to call.
+// One key of a multi_get. `value` keeps its capacity from call to call; what an error leaves in it is not
+// specified.
 struct Lookup {
   std::string_view key;
   std::string value;

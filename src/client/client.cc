@@ -121,7 +121,6 @@ coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into
     session_->count(Counter::get_hit);
     co_return Result<void>{};
   }
-  into->clear();
   co_return co_await find_value(key, into, in_time ? &*known : nullptr);
 }
 
@@ -421,45 +420,44 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
   return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
 }
 
-// The short and plain ones together, as far as that goes, and beside them the others as coroutines.
+// The short and plain ones together, as far as there is memory at hand, and beside them the others as
+// coroutines.
 coro::Task<void> Client::put_group(std::span<Assignment> group) {
   const DuringOperation during(*attachment_);
-  std::array<coro::Task<Result<void>>, group_max> tasks;
-  std::vector<hash::PlainPut> plain;
-  std::array<bool, group_max> is_plain{};
-  plain.reserve(group.size());
   hash::Table* const only = reads_only_ ? nullptr : shards_.only();
-  coro::Scope first(attachment_->endpoint().queue());
+  const bool may_be_together = only != nullptr && only->puts_together();
+  std::array<coro::Task<Result<void>>, group_max> tasks;
+  std::array<bool, group_max> is_alone{};
+  std::vector<hash::PlainPut> plain;
+  plain.reserve(group.size());
+  coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     const Assignment& one = group[i];
-    is_plain[i] = only != nullptr && is_valid(one) && one.options.time_to_live.count() == 0 &&
-                  hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
-    if (is_plain[i]) {
-      plain.push_back({.request = {.key = key_of(one.key), .value = one.value}});
+    const bool is_plain = may_be_together && is_valid(one) && one.options.time_to_live.count() == 0 &&
+                          hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
+    const auto put = is_plain ? only->plain_put({.key = key_of(one.key), .value = one.value}) : std::nullopt;
+    is_alone[i] = !put;
+    if (put) {
+      plain.push_back(*put);
     } else {
       tasks[i] = put_one(&group[i]);
-      first.start(tasks[i]);
+      scope.start(tasks[i]);
     }
   }
-  auto together = only != nullptr ? only->put_together(plain) : coro::Task<void>();
-  if (!plain.empty()) first.start(together);
-  co_await first.join();
-
-  coro::Scope second(attachment_->endpoint().queue());
+  coro::Task<void> together;
+  if (!plain.empty()) {
+    together = only->put_together(plain);
+    scope.start(together);
+  }
+  co_await scope.join();
   auto next = plain.begin();
   for (std::size_t i = 0; i < group.size(); ++i) {
-    if (!is_plain[i]) continue;
-    if (const auto& outcome = (next++)->outcome) {
-      group[i].result = *outcome ? Result<void>{} : std::unexpected(outcome->error());
-      continue;
+    if (is_alone[i]) {
+      group[i].result = tasks[i].take();
+    } else {
+      auto& outcome = (next++)->outcome;
+      group[i].result = outcome ? Result<void>{} : std::unexpected(std::move(outcome.error()));
     }
-    is_plain[i] = false;
-    tasks[i] = put_one(&group[i]);
-    second.start(tasks[i]);
-  }
-  co_await second.join();
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    if (!is_plain[i]) group[i].result = tasks[i].take();
   }
 }
 

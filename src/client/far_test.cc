@@ -1,6 +1,6 @@
 // What several gets and puts at once, and gets of long values, cost a client on another host, and that they
 // go by what is there now.
-#include <array>
+#include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -18,18 +18,24 @@ class Far : public testing::Test {
  protected:
   Far() {
     memory::fake::tell_time(*store_);
-    auto fabric =
-        std::make_shared<fabric::fake::PostingFabric>(store_, fabric::fake::PostingOptions{
-                                                                  .seed = 5,
-                                                                  .mapped = {},
-                                                                  .before =
-                                                                      [this](const fabric::Operation& one) {
-                                                                        ++operations_;
-                                                                        bytes_ += one.length_bytes;
-                                                                      },
-                                                                  .round_trips = &round_trips_,
-                                                                  .held = {},
-                                                              });
+    const auto count = [this](const fabric::Operation& one) {
+      ++total_.operations;
+      total_.bytes += one.length_bytes;
+    };
+    // Of those that link an item, since claiming and retiring go beside them.
+    const auto count_batch = [this](std::span<const fabric::Operation> batch) {
+      ++total_.batches;
+      total_.linking += std::ranges::any_of(batch, [](const fabric::Operation& one) {
+        return one.kind == fabric::Operation::Kind::compare_swap && one.at.region == memory::index_region;
+      });
+      return false;
+    };
+    auto fabric = std::make_shared<fabric::fake::PostingFabric>(
+        store_, fabric::fake::PostingOptions{.seed = 5,
+                                             .mapped = {},
+                                             .before = count,
+                                             .round_trips = &total_.round_trips,
+                                             .held = count_batch});
     far_ = Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), {}).value();
   }
 
@@ -37,21 +43,31 @@ class Far : public testing::Test {
     std::uint64_t round_trips = 0;
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t batches = 0;
+    std::uint64_t linking = 0;  // of the batches
   };
-  Cost multi_get(std::vector<Lookup>& lookups) {
-    const Cost before{round_trips_, operations_, bytes_};
-    far_->run(far_->multi_get(lookups));
-    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+  template <class T>
+  Cost cost(coro::Task<T> task, T* result) {
+    const Cost before = total_;
+    *result = far_->run(std::move(task));
+    return since(before);
   }
-  Cost multi_put(std::vector<Assignment>& assignments) {
-    const Cost before{round_trips_, operations_, bytes_};
-    far_->run(far_->multi_put(assignments));
-    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+  Cost cost(coro::Task<void> task) {
+    const Cost before = total_;
+    far_->run(std::move(task));
+    return since(before);
   }
+  [[nodiscard]] Cost since(const Cost& before) const {
+    return {.round_trips = total_.round_trips - before.round_trips,
+            .operations = total_.operations - before.operations,
+            .bytes = total_.bytes - before.bytes,
+            .batches = total_.batches - before.batches,
+            .linking = total_.linking - before.linking};
+  }
+  Cost multi_get(std::vector<Lookup>& lookups) { return cost(far_->multi_get(lookups)); }
+  Cost multi_put(std::vector<Assignment>& assignments) { return cost(far_->multi_put(assignments)); }
   Cost get(const std::string& key, std::string& into, Result<void>& result) {
-    const Cost before{round_trips_, operations_, bytes_};
-    result = far_->run(far_->get(key, &into));
-    return {round_trips_ - before.round_trips, operations_ - before.operations, bytes_ - before.bytes};
+    return cost(far_->get(key, &into), &result);
   }
   // Keys with values of these lengths and more, which a client of this host puts there.
   std::vector<Lookup> put_keys(std::size_t count, std::size_t shortest) {
@@ -95,9 +111,7 @@ class Far : public testing::Test {
     }
   }
 
-  std::uint64_t round_trips_ = 0;
-  std::uint64_t operations_ = 0;
-  std::uint64_t bytes_ = 0;
+  Cost total_;
   std::shared_ptr<hash::fake::MemoryStore> store_ = hash::fake::make_store();
   hash::fake::Client near_{*store_};
   std::unique_ptr<Client> far_;
@@ -112,6 +126,7 @@ TEST_F(Far, KnownKeysTakeOneRoundTripTogether) {
   for (int i = 0; i < 3; ++i) {
     const Cost known = multi_get(lookups);
     EXPECT_EQ(known.round_trips, 1U);
+    EXPECT_EQ(known.batches, 1U);
     EXPECT_EQ(known.operations, 80U) << "an item and a slot each";
     expect_all(lookups);
   }
@@ -170,6 +185,7 @@ TEST_F(Far, ALongValueOfAKnownKeyTakesOneRoundTrip) {
     ASSERT_TRUE(result.has_value());
     EXPECT_TRUE(into == value) << length;
     EXPECT_EQ(known.round_trips, 1U) << length;
+    EXPECT_EQ(known.operations, 3U) << "the value apart from what stands before it, and the slot";
     EXPECT_EQ(known.bytes, 8 + hash::item_bytes(3, length)) << length;
   }
   ASSERT_TRUE(near_.remove("key").has_value());
@@ -199,7 +215,9 @@ TEST_F(Far, PutsOfKnownKeysTakeOneRoundTripTogether) {
   warm_up();
   for (int round = 0; round < 20; ++round) {
     auto assignments = next_values();
-    EXPECT_EQ(multi_put(assignments).round_trips, 1U);
+    const Cost known = multi_put(assignments);
+    EXPECT_EQ(known.round_trips, 1U);
+    EXPECT_EQ(known.linking, 1U) << "all in one batch";
     expect_put(assignments);
   }
   EXPECT_EQ(near_.count().value(), 40U);
@@ -217,7 +235,9 @@ TEST_F(Far, PutsOfOtherKeysTakeAsManyAsOneOfThem) {
     ASSERT_TRUE(near_.put(key, "old").has_value());
   }
   auto updates = next_values();
-  EXPECT_EQ(multi_put(updates).round_trips, 3U);
+  const Cost update = multi_put(updates);
+  EXPECT_EQ(update.round_trips, 3U);
+  EXPECT_EQ(update.linking, 1U) << "all in one batch";
   expect_put(updates);
   for (int i = 0; i < 5; ++i) keys_[static_cast<std::size_t>(i)] = fmt::format("absent{}", i);
   auto inserts = next_values();

@@ -129,63 +129,6 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-// One round trip, if the slot still names the item. What is not found so is nothing yet.
-coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(known.pointer.length_bytes);
-  known.item = copy.get();
-  std::array operations = {read_item(known), read_slot(known)};
-  if (auto read = co_await endpoint_.perform(operations); !read) {
-    if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
-    co_return std::nullopt;
-  }
-  if (const auto item = answer(known)) co_return Found{.view = *item, .copy = std::move(copy)};
-  if (!known.is_of_another_item()) co_return std::nullopt;
-  co_return co_await get_by_word(known);
-}
-
-// The item's memory has not been reused since it was known, so if the slot names it now, it is what was read.
-std::optional<ItemView> Table::answer(const Known& known) {
-  if (!known.is_as_known()) return std::nullopt;
-  const auto found = take_apart(known.pointer.item(), known.item, known.pointer.length_bytes);
-  if (!found || found->view.key() != known.key.bytes || found->view.expires_at_ns() != 0) return std::nullopt;
-  note_pointer(known.key, known.word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
-  return found->view;
-}
-
-coro::Task<bool> Table::read_value(Known* known, std::string* into) {
-  const std::string_view key = known->key.bytes;
-  const memory::ItemRef ref = known->pointer.item();
-  const std::uint64_t before_value = item_bytes(key.size(), 0);
-  const std::uint64_t length = known->pointer.length_bytes - tail_bytes();
-  std::array<std::byte, item_bytes(PointerCache::key_bytes_max, 0)> head;
-  into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
-  std::array operations = {
-      fabric::Operation::read_settled(ref.address(), head.data(), before_value),
-      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
-      read_slot(*known)};
-  if (!co_await endpoint_.perform(operations)) {
-    known->word = {};
-    co_return false;
-  }
-  ItemView item;
-  item.begin(head.data(), ref);
-  const bool fits = item.key_bytes() == key.size() && item.take_lengths(length) &&
-                    item.length_bytes() == length && item.key() == key && item.expires_at_ns() == 0;
-  if (!known->is_as_known() || !fits || !item.is_intact_with(*into)) co_return false;
-  note_pointer(known->key, known->word, known->pointer.slot, known->pointer.length_bytes);
-  co_return true;
-}
-
-// Of one that is_of_another_item: step 1 with one slot of the key's.
-coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
-  const Key key = known.key;
-  const SlotWord word = known.word;
-  auto found = co_await fetch_item(word.item());
-  if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) co_return std::nullopt;
-  note_pointer(key, word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
-  co_return found;
-}
-
 // The rest of GET: what is not a plain hit.
 coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
   Attempts attempts(*this, "get", key.hash);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <utility>
 
 namespace loch::hash {
 
@@ -54,30 +53,6 @@ coro::Task<Result<Found>> Shards::get(Key key, const Known* asked) {
   auto table = table_of(key.hash);
   if (!table) co_return std::unexpected(std::move(table.error()));
   co_return co_await (*table)->get(key, asked);
-}
-
-std::optional<Known> Shards::known(Key key) const {
-  const Table* table = tables_[shard_of(key.hash, tables_.size())].get();
-  return table != nullptr ? table->known(key) : std::nullopt;
-}
-
-// The items first: slots that are side by side are asked for together.
-coro::Task<std::unique_ptr<std::byte[]>> Shards::ask(std::span<Known> all) {
-  std::size_t length = 0;
-  for (const Known& known : all) length += known.pointer.length_bytes;
-  auto items = std::make_unique_for_overwrite<std::byte[]>(length);
-  std::vector<fabric::Operation> operations;
-  operations.reserve(2 * all.size());
-  std::size_t at = 0;
-  for (Known& known : all) {
-    known.item = items.get() + std::exchange(at, at + known.pointer.length_bytes);
-    operations.push_back(Table::read_item(known));
-  }
-  for (Known& known : all) operations.push_back(table_of_known(known).read_slot(known));
-  if (!co_await attachment_.endpoint().perform(operations)) {
-    for (Known& known : all) known.word = {};  // each looks for itself
-  }
-  co_return items;
 }
 
 coro::Task<Result<std::uint64_t>> Shards::count() {

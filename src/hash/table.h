@@ -30,6 +30,7 @@
 #include "hash/index.h"
 #include "hash/item.h"
 #include "hash/item_cache.h"
+#include "hash/known.h"
 #include "hash/pointer_cache.h"
 #include "hash/rules.h"
 #include "memory/attachment.h"
@@ -49,26 +50,6 @@ struct Found {
   ItemCache::Copy copy;
 };
 
-// Of a key of which a remote session knows where its item was lately: the item there and the slot that named
-// it, which are asked for at once (nessie.txt 4.1.3), be it for one key or for many.
-struct Known {
-  Key key;
-  PointerCache::Pointer pointer;
-  std::byte* item = nullptr;  // where the item is read to: pointer.length_bytes
-  SlotWord word{};            // what the slot holds, once it was read; of no type until then
-
-  // Whether the slot names the item still; or another one, which is probably the key's, then.
-  [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }
-  [[nodiscard]] bool is_of_another_item() const { return is_of_key() && word.item() != pointer.item(); }
-
- private:
-  [[nodiscard]] bool is_of_key() const {
-    return word.is(SlotType::committed) && word.filter() == key.filter();
-  }
-};
-// Of a key that is not known.
-inline const Known nothing_known{};
-
 enum class Condition : std::uint8_t { none, absent, version };
 
 struct WriteRequest {
@@ -82,7 +63,8 @@ struct WriteRequest {
 // A put with no condition and no time to live, of those that are done together.
 struct PlainPut {
   WriteRequest request;
-  std::optional<Result<std::uint64_t>> outcome{};  // as of Table::put; none: it is left to that
+  memory::ItemRef item;             // memory for it
+  Result<std::uint64_t> outcome{};  // as of Table::put
 };
 
 class Table final {
@@ -121,7 +103,10 @@ class Table final {
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
-  // Of a remote session: as many as can be (together.cc). In one operation.
+  // Several at once (together.cc), in one operation: whether this is the session and the time for that, those
+  // for which there is memory at hand, and doing all of these.
+  [[nodiscard]] bool puts_together();
+  std::optional<PlainPut> plain_put(const WriteRequest& request);
   coro::Task<void> put_together(std::span<PlainPut> puts);
   coro::Task<Result<void>> remove(Key key);
 
@@ -217,8 +202,6 @@ class Table final {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
-  coro::Task<std::optional<Result<Found>>> get_known(Known known);
-  coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
@@ -270,6 +253,10 @@ class Table final {
   // Whether the time of any item of the key ran out while it was collected (time_left).
   coro::Task<Result<bool>> outlived(const KeyCollect* seen);
 
+  // ---- known.cc
+  coro::Task<std::optional<Result<Found>>> get_known(Known known);
+  coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
+
   // ---- together.cc
   struct Writing;
   coro::Task<Result<void>> write_together(std::span<Writing> all);
@@ -294,6 +281,8 @@ class Table final {
                                           NewItem* item, Begun* begun);
   // The item as it is to be, to `copy`, which is length_of(request) long.
   void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
+  // What step 2 leaves to be done when it has put another item in the place of what `old` names.
+  coro::Task<void> let_go_of(SlotWord old, Counter how);
   // Has the item named instead of the one that the slot is to name now.
   fabric::Operation link_instead(SlotWord old, SlotNumber slot, NewItem* item) const;
   // The rest of PUT, once the item is written.

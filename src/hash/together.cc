@@ -44,33 +44,33 @@ struct Table::Writing {
   }
 };
 
+bool Table::puts_together() {
+  return home_.remote() && !attachment_.is_of_cluster() && !directory().growing && !attachment_.refresh_due();
+}
+
+std::optional<PlainPut> Table::plain_put(const WriteRequest& request) {
+  const auto spare = attachment_.nodes().front().allocator->take_spare(length_of(request));
+  return spare ? std::optional(PlainPut{.request = request, .item = *spare}) : std::nullopt;
+}
+
 coro::Task<void> Table::put_together(std::span<PlainPut> puts) {
-  if (!home_.remote() || attachment_.is_of_cluster() || !co_await keep_fresh() || directory().growing)
-    co_return;
-  std::vector<Writing> all;
-  all.reserve(puts.size());
-  memory::Allocator& allocator = *attachment_.nodes().front().allocator;
-  for (PlainPut& put : puts) {
-    const auto spare = allocator.take_spare(length_of(put.request));
-    if (!spare) continue;
-    all.push_back({.put = &put, .item = {.ref = *spare}});
-    all.back().seen.headers_wanted = false;
+  std::vector<Writing> all(puts.size());
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    all[i].put = &puts[i];
+    all[i].item.ref = puts[i].item;
+    all[i].seen.headers_wanted = false;
   }
-  if (all.empty()) co_return;
   Result<void> done = co_await write_together(all);
   if (done) done = co_await look_together(all);
   if (done) done = co_await link_together(all);
-  if (!done) {
-    // The session is lost: what it has is seen to by others.
-    for (Writing& one : all) {
-      if (one.stage != Writing::Stage::over) one.end(std::unexpected(done.error()));
-    }
-    co_return;
-  }
   std::vector<coro::Task<void>> rest;
-  rest.reserve(all.size());
   for (Writing& one : all) {
-    if (one.stage != Writing::Stage::over) rest.push_back(put_alone(&one));
+    if (one.stage == Writing::Stage::over) continue;
+    if (done) {
+      rest.push_back(put_alone(&one));
+    } else {
+      one.end(std::unexpected(done.error()));  // the session is lost: others see to what it has
+    }
   }
   co_await coro::run_together(&endpoint_.queue(), std::span(rest));
 }
@@ -84,23 +84,30 @@ coro::Task<void> Table::put_alone(Writing* one) {
 coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::size_t length = 0;
-  for (const Writing& one : all) length += in_whole_words(length_of(one.put->request));
+  for (Writing& one : all) {
+    length += in_whole_words(length_of(one.put->request));
+    const auto pointer = pointer_of(one.key());
+    one.stage = pointer ? Stage::links : Stage::looks;
+    if (!pointer) continue;
+    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, pointer->slot);
+    one.old = pointer->word;
+  }
+  const bool in_time = attachment_.may_act();  // else what is known of the words may be void
   const auto copies = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
   operations.reserve(all.size() * (1 + locations_max));
   std::byte* copy = copies.get();
   for (Writing& one : all) {
     const WriteRequest& request = one.put->request;
-    const std::uint64_t bytes = length_of(request);
     write_copy(request, &one.item, copy);
-    operations.push_back(Operation::write(one.item.ref.address(), copy, bytes));
-    copy += in_whole_words(bytes);
-    const auto pointer = pointer_of(request.key);
-    one.stage = pointer ? Stage::links : Stage::looks;
-    if (!pointer) continue;
-    begin_collect(request.key.hash, &one.seen, DirectoryToo::no, pointer->slot);
-    one.old = pointer->word;
-    operations.push_back(link_instead(one.old, pointer->slot, &one.item));
+    operations.push_back(Operation::write(one.item.ref.address(), copy, length_of(request)));
+    copy += in_whole_words(length_of(request));
+    if (one.stage != Stage::links) continue;
+    if (!in_time) {
+      one.stage = Stage::written;
+      continue;
+    }
+    operations.push_back(link_instead(one.old, one.seen.at.slot[0], &one.item));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
     LOCH_FAULT_POINT("put.before_update");
   }
@@ -112,14 +119,6 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
     for (const fabric::Address at : reading.addresses())
       operations.push_back(Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
   }
-  if (!attachment_.may_act()) {
-    // What is known of the words may be void.
-    for (Writing& one : all) {
-      co_await attachment_.allocator_of(one.item.ref).discard(one.item.ref);
-      one.stage = Stage::over;
-    }
-    co_return Result<void>{};
-  }
   const auto done = co_await endpoint_.perform(operations);
   if (!done && endpoint_.has_failed()) co_return done;
 
@@ -130,7 +129,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
     const Operation* swap = one.stage == Stage::links ? next++ : nullptr;
     const std::span slots(slot, one.stage == Stage::looks ? one.seen.at.count : 0);
     slot += slots.size();
-    if (write.bad_address || write.unreachable) {
+    if (write.bad_address) {
       one.end(std::unexpected(done.error()));
       continue;
     }
@@ -155,9 +154,7 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
     one->stage = swap->bad_address || one->seen.at.count != 1 ? Stage::written : Stage::looks;
     co_return;
   }
-  LOCH_FAULT_POINT("put.after_update");
-  home_.count(Counter::put_update);
-  co_await attachment_.allocator_of(before.item()).retire_soon(before.item(), before.tag() != 0);
+  co_await let_go_of(before, Counter::put_update);
   note_pointer(one->key(), one->item.word, one->item.slot, length_of(one->put->request));
   one->end(one->item.version);
 }
@@ -193,7 +190,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   for (Writing& one : all) {
     if (one.stage != Stage::matches) continue;
     const Operation& read = *next++;
-    const bool is_mine = !read.bad_address && !read.unreachable &&
+    const bool is_mine = !read.bad_address &&
                          take_if_mine(one.key(), one.location, {read.local, read.length_bytes}, one.seen) &&
                          one.seen.header[one.location].expires_at_ns == 0;
     if (!is_mine) one.stage = Stage::written;

@@ -101,9 +101,7 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
     co_return Result<void>{};
   }
   *begun = Begun::linked;
-  LOCH_FAULT_POINT("put.after_update");
-  home_.count(Counter::put_update);
-  co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
+  co_await let_go_of(old, Counter::put_update);
   co_return Result<void>{};
 }
 
@@ -260,10 +258,15 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
     co_return std::unexpected(std::move(won.error()));
   }
   if (!*won) co_return Outcome::again;
-  LOCH_FAULT_POINT("put.after_update");
-  home_.count(request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
-  co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
+  co_await let_go_of(old,
+                     request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
   co_return Outcome::done;
+}
+
+coro::Task<void> Table::let_go_of(SlotWord old, Counter how) {
+  LOCH_FAULT_POINT("put.after_update");
+  home_.count(how);
+  return attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
 }
 
 Result<void> Table::check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j) {

@@ -1,0 +1,31 @@
+// Known: what a remote session asks for when it knows where a key's item was lately: the item there and the
+// slot that named it, both at once (nessie.txt 4.1.3), be it for one key or for many.
+#pragma once
+
+#include <cstddef>
+
+#include "hash/index.h"
+#include "hash/pointer_cache.h"
+#include "hash/slot.h"
+
+namespace loch::hash {
+
+struct Known {
+  Key key;
+  PointerCache::Pointer pointer;
+  std::byte* item = nullptr;  // where the item is read to: pointer.length_bytes
+  SlotWord word{};            // what the slot holds, once it was read; of no type until then
+
+  // Whether the slot names the item still; or another one, which is probably the key's, then.
+  [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }
+  [[nodiscard]] bool is_of_another_item() const { return is_of_key() && word.item() != pointer.item(); }
+
+ private:
+  [[nodiscard]] bool is_of_key() const {
+    return word.is(SlotType::committed) && word.filter() == key.filter();
+  }
+};
+// Of a key that is not known.
+inline const Known nothing_known{};
+
+}  // namespace loch::hash

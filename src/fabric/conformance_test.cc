@@ -178,6 +178,30 @@ TEST_P(Conformance, ManyWordsFromAnywhereInOneBatch) {
   for (std::size_t i = 0; i < at.size(); ++i) EXPECT_EQ(read[i], 100 + at[i].offset_bytes / 8) << i;
 }
 
+TEST_P(Conformance, WhatIsSettledIsReadAsItIs) {
+  Session s(*world_);
+  std::string text(150'000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 % 251);
+  const Address place{large_region, 4'099};
+  ASSERT_TRUE(s.write(place, text).has_value());
+  std::vector<std::string> got;
+  for (const std::size_t length : {1, 7, 8, 64, 1'000, 1'023, 1'024, 1'025, 4'097, 65'536, 65'537, 140'000})
+    got.emplace_back(length, '\0');
+  std::vector<Operation> operations;
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    operations.push_back(Operation::read_settled(place + i * 11, got[i].data(), got[i].size()));
+    operations.push_back(Operation::read({large_region, 8}, &word, sizeof word));
+  }
+  ASSERT_TRUE(s.perform(operations).has_value());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(got[i] == text.substr(i * 11, got[i].size())) << got[i].size() << " bytes";
+  EXPECT_EQ(word, 1U);
+  Operation outside = Operation::read_settled({large_region, large_bytes - 1'000}, got[7].data(), 1'025);
+  EXPECT_EQ(s.perform({&outside, 1}).error().code, Errc::corrupt);
+  EXPECT_TRUE(outside.bad_address);
+}
+
 // ---- bounds
 // --------------------------------------------------------------------------------------------------------
 
@@ -277,126 +301,6 @@ TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
   for (std::thread& thread : threads) thread.join();
   Session s(*world_);
   EXPECT_EQ(s.read_word(counter).value(), 3U * each);
-}
-
-// ---- P3: order
-// -------------------------------------------------------------------------------------------------------
-
-// What `publish(session, place, bytes, word, round)` writes to a place of its own before it raises the word
-// to `round` is there for whoever sees the word.
-template <class Publish>
-void publish_to_a_reader(World& world, Publish publish) {
-  constexpr std::uint64_t rounds = 500;
-  const Address word{small_region, 0};
-  const auto place = [](std::uint64_t round) { return Address{large_region, round * 128}; };
-  const auto bytes = [](std::uint64_t round) {
-    return std::string(100, static_cast<char>('a' + round % 26));
-  };
-  std::thread writer([&] {
-    Session s(world);
-    for (std::uint64_t round = 1; round <= rounds; ++round)
-      publish(s, place(round), bytes(round), word, round);
-  });
-  Session s(world);
-  for (std::uint64_t seen = 0; seen < rounds;) {
-    seen = s.read_word(word).value();
-    if (seen == 0) continue;
-    ASSERT_EQ(s.fetch(place(seen), 100).value(), bytes(seen));
-  }
-  writer.join();
-}
-
-TEST_P(Conformance, WhatWasWrittenAndAwaitedIsThereForWhoeverSeesTheNextWord) {
-  publish_to_a_reader(
-      *world_, [](Session& s, Address place, const std::string& bytes, Address word, std::uint64_t round) {
-        ASSERT_TRUE(s.write(place, bytes).has_value());
-        ASSERT_EQ(s.compare_swap(word, round - 1, round).value(), round - 1);
-      });
-}
-
-TEST_P(Conformance, SoIsWhatWasWrittenByThePreviousOperationOfABatch) {
-  publish_to_a_reader(
-      *world_, [](Session& s, Address place, const std::string& bytes, Address word, std::uint64_t round) {
-        std::array operations = {Operation::write(place, bytes.data(), bytes.size()),
-                                 Operation::compare_swap(word, round - 1, round)};
-        operations[1].after_previous = true;
-        ASSERT_TRUE(s.perform(operations).has_value());
-        ASSERT_EQ(operations[1].result, round - 1);
-      });
-}
-
-TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
-  Session s(*world_);
-  const std::string text(150'000, 'x');
-  const Address place{large_region, 4'096};
-  for (std::uint64_t round = 0; round < 100; ++round) {
-    std::uint64_t first = 0;
-    std::uint64_t second = 0;
-    const std::uint64_t written = round + 1'000;
-    std::string got(text.size(), '\0');
-    std::array operations = {Operation::read({small_region, 0}, &first, sizeof first),
-                             Operation::fetch_add({small_region, 0}, 1),
-                             Operation::compare_swap({small_region, 0}, round + 1, round + 500),
-                             Operation::write({small_region, 0}, &written, sizeof written),
-                             Operation::read({small_region, 0}, &second, sizeof second),
-                             Operation::write(place, text.data(), text.size()),
-                             Operation::read(place, got.data(), got.size())};
-    for (std::size_t i = 1; i < operations.size(); ++i) operations[i].after_previous = true;
-    ASSERT_TRUE(s.write_word({small_region, 0}, round).has_value());
-    ASSERT_TRUE(s.write(place, std::string(text.size(), '-')).has_value());
-    ASSERT_TRUE(s.perform(operations).has_value());
-    ASSERT_EQ(first, round);
-    ASSERT_EQ(operations[1].result, round);
-    ASSERT_EQ(operations[2].result, round + 1);
-    ASSERT_EQ(second, written);
-    ASSERT_EQ(got, text);
-  }
-}
-
-TEST_P(Conformance, WhatIsSettledIsReadAsItIs) {
-  Session s(*world_);
-  std::string text(150'000, '\0');
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 % 251);
-  const Address place{large_region, 4'099};
-  ASSERT_TRUE(s.write(place, text).has_value());
-  std::vector<std::string> got;
-  for (const std::size_t length : {1, 7, 8, 64, 1'000, 1'023, 1'024, 1'025, 4'097, 65'536, 65'537, 140'000})
-    got.emplace_back(length, '\0');
-  std::vector<Operation> operations;
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    operations.push_back(Operation::read_settled(place + i * 11, got[i].data(), got[i].size()));
-    operations.push_back(Operation::read({large_region, 8}, &word, sizeof word));
-  }
-  ASSERT_TRUE(s.perform(operations).has_value());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    EXPECT_TRUE(got[i] == text.substr(i * 11, got[i].size())) << got[i].size() << " bytes";
-  EXPECT_EQ(word, 1U);
-  Operation outside = Operation::read_settled({large_region, large_bytes - 1'000}, got[7].data(), 1'025);
-  EXPECT_EQ(s.perform({&outside, 1}).error().code, Errc::corrupt);
-  EXPECT_TRUE(outside.bad_address);
-}
-
-TEST_P(Conformance, WhatComesAfterAnOperationThatDidNothingDoesNothingEither) {
-  Session s(*world_);
-  const std::string text(100'000, 'x');
-  for (const std::uint64_t fits : {std::uint64_t{0}, std::uint64_t{70'000}}) {
-    ASSERT_TRUE(s.write_word({small_region, 0}, 1).has_value());
-    ASSERT_TRUE(s.write_word({small_region, 8}, 1).has_value());
-    ASSERT_TRUE(s.write_word({small_region, 16}, 1).has_value());
-    std::array operations = {Operation::write({large_region, large_bytes - fits}, text.data(), text.size()),
-                             Operation::compare_swap({small_region, 0}, 1, 2),
-                             Operation::fetch_add({small_region, 8}, 1),
-                             Operation::fetch_add({small_region, 16}, 1)};
-    operations[1].after_previous = operations[2].after_previous = true;
-    const auto performed = s.perform(operations);
-    ASSERT_FALSE(performed.has_value());
-    EXPECT_EQ(performed.error().code, Errc::corrupt);
-    EXPECT_TRUE(operations[1].bad_address && operations[2].bad_address);
-    EXPECT_EQ(s.read_word({small_region, 0}).value(), 1U);
-    EXPECT_EQ(s.read_word({small_region, 8}).value(), 1U);
-    EXPECT_EQ(s.read_word({small_region, 16}).value(), operations[3].bad_address ? 1U : 2U);
-  }
 }
 
 // ---- turns
@@ -554,9 +458,6 @@ TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
   }
 }
 
-// ---- P5: deadlines
-// -------------------------------------------------------------------------------------------------
-
 // ---- who may only read
 // -----------------------------------------------------------------------------------------------------
 
@@ -613,6 +514,9 @@ TEST_P(ReadOnlyConformance, WritesItsOwnWordsWhileItHasAClientNumber) {
   EXPECT_EQ(reader.write_word(own.at, 4).error().code, Errc::corrupt);
   EXPECT_TRUE(writer.endpoint.port().claim_presence(client).value());
 }
+
+// ---- P5: deadlines
+// -------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, EveryOperationEndsThoughItIsGivenNoTime) {
   Session s(*world_);

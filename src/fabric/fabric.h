@@ -5,13 +5,11 @@
 // process has open) creates, finds and extends regions; an Endpoint (endpoint.h; one for each session) reads
 // and changes them.
 //
-// What may be assumed, on every backend (conformance_test.cc tests exactly this):
+// What may be assumed, on every backend (the conformance tests test exactly this):
 // P1 An aligned 8-byte word is read and written whole, unless it is read as `settled`. Nothing else is: a
-// read
-//    may see any mix of old and new words of a write that runs beside it, in any order.
+//    read may see any mix of old and new words of a write that runs beside it, in any order.
 // P2 compare-swap and fetch-add are atomic against each other through the same fabric, and against the
-// processor of
-//    the owner only if the store's `atomics` are the processor's.
+//    processor of the owner only if the store's `atomics` are the processor's.
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
 //    two, wait for the first to complete; or have them in one batch, the second `after_previous`.
 // P4 A failed operation may or may not have happened. Once it has ended it does not happen any more.

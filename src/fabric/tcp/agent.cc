@@ -385,8 +385,8 @@ void Agent::read_words(Connection& connection, const OperationHead& head, const 
 // Sends the answers; what does not go now is kept. False if the connection is gone.
 bool Agent::send(Connection& connection) {
   while (!answers_.is_empty()) {
+    raise(counts_.sends, 1);  // before who is answered can ask for the counts
     const auto went = connection.stream->write(answers_.parts());
-    raise(counts_.sends, 1);
     if (!went) return false;
     if (*went == 0) break;
     raise(counts_.bytes_out, *went);
@@ -403,8 +403,8 @@ bool Agent::send_kept(Connection& connection) {
   while (connection.kept_sent < kept.size()) {
     const auto rest = kept.subspan(connection.kept_sent);
     const iovec part{.iov_base = rest.data(), .iov_len = rest.size()};
-    const auto went = connection.stream->write({&part, 1});
     raise(counts_.sends, 1);
+    const auto went = connection.stream->write({&part, 1});
     if (!went) return false;
     if (*went == 0) return true;
     raise(counts_.bytes_out, *went);

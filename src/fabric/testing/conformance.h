@@ -1,5 +1,5 @@
 // What fabric.h promises, as tests of any backend: written against fabric.h and endpoint.h alone
-// (conformance_test.cc). A test binary instantiates them with the backends that it has.
+// (conformance_*test.cc). A test binary instantiates them with the backends that it has.
 #pragma once
 
 #include <array>

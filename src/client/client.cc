@@ -59,6 +59,7 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
     : attachment_(std::move(attachment)),
       session_(attachment_->nodes().front().session.get()),
       shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}),
+      is_cached_(options.cache_bytes != 0),
       reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
@@ -358,55 +359,48 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
   }
 }
 
-// Those whose items are known, and short, in one round trip, and beside it the others as coroutines. Of the
-// first, what was not as it was known goes on as a coroutine, too: in the same operation, since it goes by
-// the words that were read.
+// Together; and beside them, as coroutines, long values that are known, which go to where they are wanted,
+// and what is not for several at once to see to.
 coro::Task<void> Client::get_group(std::span<Lookup> group) {
   const DuringOperation during(*attachment_);
   std::array<coro::Task<Result<void>>, group_max> tasks;
-  std::vector<hash::Known> known;
-  std::vector<std::size_t> of;  // the place in the group of each
-  known.reserve(group.size());
-  of.reserve(group.size());
-  // If a refresh is due, the first of the others does it.
-  const bool may_be_known = !attachment_->refresh_due();
-  coro::Scope first(attachment_->endpoint().queue());
+  std::array<bool, group_max> is_alone{};
+  std::vector<hash::PlainGet> plain;
+  plain.reserve(group.size());
+  const bool may_be_together = !is_cached_ && !attachment_->refresh_due();
+  coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
-    const bool is_key = may_be_known && key_fits(group[i].key);
-    const auto what = is_key ? shards_.known(key_of(group[i].key)) : std::nullopt;
-    if (what && !is_long(*what)) {
-      known.push_back(*what);
-      of.push_back(i);
+    Lookup& one = group[i];
+    const auto get = may_be_together && key_fits(one.key) ? plain_get(&one) : std::nullopt;
+    is_alone[i] = !get;
+    if (get) {
+      plain.push_back(*get);
     } else {
-      const bool is_unknown = may_be_known && !what;
-      tasks[i] = is_unknown ? find_value(group[i].key, &group[i].value, &hash::nothing_known)
-                            : get_far(group[i].key, &group[i].value);
-      first.start(tasks[i]);
+      tasks[i] = get_far(one.key, &one.value);
+      scope.start(tasks[i]);
     }
   }
-  auto asking = shards_.ask(known);
-  if (!known.empty()) first.start(asking);
-  co_await first.join();
+  coro::Task<void> together;
+  if (!plain.empty()) {
+    together = shards_.get_together(plain);
+    scope.start(together);
+  }
+  co_await scope.join();
+  std::uint64_t hits = 0;
+  auto next = plain.begin();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    group[i].result = is_alone[i] ? tasks[i].take() : std::move((next++)->outcome);
+    hits += !is_alone[i] && group[i].result.has_value();
+  }
+  session_->count(Counter::get_hit, hits);
+  session_->count(Counter::get_miss, plain.size() - hits);
+}
 
-  std::array<bool, group_max> answered{};
-  for (std::size_t k = 0; k < known.size(); ++k) {
-    const auto item = shards_.answer(known[k]);
-    answered[of[k]] = item.has_value();
-    if (item) group[of[k]].value.assign(item->value());
-  }
-  const bool in_time = attachment_->may_act();
-  if (!in_time) answered.fill(false);
-  session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(answered, true)));
-  coro::Scope second(attachment_->endpoint().queue());
-  for (std::size_t k = 0; k < known.size(); ++k) {
-    const std::size_t i = of[k];
-    if (answered[i]) continue;
-    tasks[i] = find_value(group[i].key, &group[i].value, in_time ? &known[k] : nullptr);
-    second.start(tasks[i]);
-  }
-  co_await second.join();
-  for (std::size_t i = 0; i < group.size(); ++i)
-    group[i].result = answered[i] ? Result<void>{} : tasks[i].take();
+std::optional<hash::PlainGet> Client::plain_get(Lookup* lookup) const {
+  const hash::Key key = key_of(lookup->key);
+  auto known = shards_.known(key);
+  if (known && is_long(*known)) return std::nullopt;
+  return hash::PlainGet{.key = key, .known = std::move(known), .into = &lookup->value};
 }
 
 coro::Task<void> Client::multi_get_far(std::span<Lookup> lookups) {

@@ -109,6 +109,8 @@ class Client {
   coro::Task<Result<void>> get_far(std::string_view key, std::string* into);
   coro::Task<void> multi_get_far(std::span<Lookup> lookups);
   coro::Task<void> get_group(std::span<Lookup> group);
+  // Nothing if it is not one for several at once.
+  [[nodiscard]] std::optional<hash::PlainGet> plain_get(Lookup* lookup) const;
   coro::Task<void> multi_put_far(std::span<Assignment> assignments);
   coro::Task<void> put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
@@ -126,6 +128,7 @@ class Client {
   memory::Session* session_;  // with the first node
   hash::Shards shards_;
   hash::Table* here_ = nullptr;  // of a store all of which is mapped here
+  const bool is_cached_;
   const bool reads_only_;
 };
 

@@ -80,6 +80,16 @@ class Far : public testing::Test {
     for (std::size_t i = 0; i < count; ++i) lookups[i].key = keys_[i];
     return lookups;
   }
+  // That key, and another one with the same filter in one of its slots.
+  void put_in_the_way_of(const std::string& key) {
+    const hash::Locations at = hash::fake::locations(near_, key);
+    const auto is_in_the_way = [&](const hash::Locations& other, std::uint64_t hash) {
+      return hash::filter_of(hash) == near_.key_of(key).filter() && other.slot[0] == at.slot[0];
+    };
+    ASSERT_TRUE(near_.put(hash::fake::find_key(near_, "other", is_in_the_way), "1").has_value());
+    ASSERT_TRUE(near_.put(key, "the key's own").has_value());
+    EXPECT_EQ(hash::fake::slot(*store_, at.slot[0]).filter(), near_.key_of(key).filter());
+  }
   // The next values of all keys.
   std::vector<Assignment> next_values() {
     std::vector<Assignment> assignments(keys_.size());
@@ -136,8 +146,58 @@ TEST_F(Far, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
   auto lookups = put_keys(40, 50);
   std::vector<Lookup> some(lookups.begin(), lookups.begin() + 20);
   multi_get(some);
-  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  const Cost cost = multi_get(lookups);
+  EXPECT_EQ(cost.round_trips, 2U);
+  EXPECT_EQ(cost.batches, 2U);
   expect_all(lookups);
+}
+
+// Receive: gets together of keys that are not known, some of which are not there, one whose time is over, one
+// with some left, and values that take more than one step. Expect: what each of them gets by itself.
+TEST_F(Far, KeysThatAreNotKnownAreFoundAsEachByItself) {
+  auto lookups = put_keys(40, 50);
+  using namespace std::chrono_literals;
+  const base::Nanos now = base::Clock().now();
+  ASSERT_TRUE(near_.put("key3", values_[3], now + 3'600 * base::second_ns).has_value());
+  ASSERT_TRUE(near_.put("key4", "over", 1).has_value());
+  values_[7] = std::string(40'000, 'l');
+  values_[8] = std::string(3'000'000, 'm');
+  for (const std::size_t i : {7U, 8U}) ASSERT_TRUE(near_.put(keys_[i], values_[i]).has_value());
+  lookups[9].key = "absent";
+  const Cost cost = multi_get(lookups);
+  EXPECT_LE(cost.round_trips, 5U);
+  EXPECT_EQ(lookups[4].result.error().code, Errc::not_found);
+  EXPECT_EQ(lookups[9].result.error().code, Errc::not_found);
+  for (const std::size_t i : {4U, 9U}) lookups[i] = {.key = keys_[0], .value = values_[i], .result = {}};
+  expect_all(lookups);
+}
+
+TEST_F(Far, KeysThatAreNotThereTakeTwoRoundTripsTogether) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
+  std::vector<Lookup> lookups(letters.size());
+  for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = letters.substr(i, 1);
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  for (const Lookup& one : lookups) EXPECT_EQ(one.result.error().code, Errc::not_found);
+}
+
+// Receive: a key of which a slot names another key's item, with the same filter. Expect: a get and a put of
+// it read that one beside its own.
+TEST_F(Far, TheItemOfAnotherKeyWithTheSameFilterIsLookedAtBeside) {
+  put_keys(4, 50);
+  warm_up();
+  for (const std::string key : {"gets", "puts"}) put_in_the_way_of(key);
+  std::vector<Lookup> lookups(1);
+  lookups[0].key = "absent";
+  multi_get(lookups);  // with which what is left of the puts goes
+  lookups[0].key = "gets";
+  const Cost get = multi_get(lookups);
+  EXPECT_EQ(lookups[0].value, "the key's own");
+  EXPECT_EQ(get.round_trips, 2U);
+  EXPECT_EQ(get.operations, 5U) << "three slots, and both items";
+  std::vector<Assignment> assignments(1);
+  assignments[0] = {.key = "puts", .value = values_[0], .options = {}, .result = {}};
+  EXPECT_EQ(multi_put(assignments).round_trips, 3U);
+  expect_put(assignments);
 }
 
 // Receive: of known keys some have another value now, one longer than what is read at once, one has none, and

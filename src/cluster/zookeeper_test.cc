@@ -10,6 +10,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/testing/comes_true.h"
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
 #include "cluster/zookeeper_session.h"
@@ -18,6 +19,7 @@
 namespace loch::cluster {
 namespace {
 
+using base::fake::comes_true;
 using std::chrono::steady_clock;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -41,15 +43,6 @@ Errc code_of(const Result<T>& result) {
 }
 std::string text_of(const Result<void>& result) { return result ? "fine" : result.error().message(); }
 
-// Until `done`, for longer than any wait that is part of it.
-bool comes_true(const std::function<bool()>& done) {
-  const auto until = steady_clock::now() + 30s;
-  while (!done()) {
-    if (steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(20ms);
-  }
-  return true;
-}
 // By a session that the test is not about.
 void write_node(const ZooKeeperServer& server, const std::string& path, const std::string& data) {
   ZooKeeperSignals signals;

@@ -1,7 +1,5 @@
 // GET of keys of which a remote session knows where their items were lately (known.h).
 #include <array>
-#include <utility>
-#include <vector>
 
 #include "hash/shards.h"
 
@@ -24,9 +22,14 @@ coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
 // The item's memory has not been reused since it was known, so if the slot names it now, it is what was read.
 std::optional<ItemView> Table::answer(const Known& known) {
   if (!known.is_as_known()) return std::nullopt;
-  const auto found = take_apart(known.pointer.item(), known.item, known.pointer.length_bytes);
-  if (!found || found->view.key() != known.key.bytes || found->view.expires_at_ns() != 0) return std::nullopt;
-  note_pointer(known.key, known.word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
+  return item_of(known.key, known.word, known.pointer.slot, known.item, known.pointer.length_bytes);
+}
+
+std::optional<ItemView> Table::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
+                                       std::uint64_t length) {
+  const auto found = take_apart(word.item(), bytes, length);
+  if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) return std::nullopt;
+  note_pointer(key, word, slot, found->view.length_bytes() + tail_bytes());
   return found->view;
 }
 
@@ -64,30 +67,9 @@ coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
   co_return found;
 }
 
-// ---- several keys
-
 std::optional<Known> Shards::known(Key key) const {
   const Table* table = tables_[shard_of(key.hash, tables_.size())].get();
   return table != nullptr ? table->known(key) : std::nullopt;
-}
-
-// The items first: slots that are side by side are asked for together.
-coro::Task<std::unique_ptr<std::byte[]>> Shards::ask(std::span<Known> all) {
-  std::size_t length = 0;
-  for (const Known& known : all) length += known.pointer.length_bytes;
-  auto items = std::make_unique_for_overwrite<std::byte[]>(length);
-  std::vector<fabric::Operation> operations;
-  operations.reserve(2 * all.size());
-  std::size_t at = 0;
-  for (Known& known : all) {
-    known.item = items.get() + std::exchange(at, at + known.pointer.length_bytes);
-    operations.push_back(Table::read_item(known));
-  }
-  for (Known& known : all) operations.push_back(table_of_known(known).read_slot(known));
-  if (!co_await attachment_.endpoint().perform(operations)) {
-    for (Known& known : all) known.word = {};  // each looks for itself
-  }
-  co_return items;
 }
 
 }  // namespace loch::hash

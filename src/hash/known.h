@@ -1,5 +1,5 @@
 // Known: what a remote session asks for when it knows where a key's item was lately: the item there and the
-// slot that named it, both at once (nessie.txt 4.1.3), be it for one key or for many.
+// slot that named it, both at once (nessie.txt 4.1.3).
 #pragma once
 
 #include <cstddef>

@@ -9,9 +9,6 @@ namespace loch::hash {
 namespace {
 
 constexpr unsigned outdated_retries_max = 64;
-// Remote items longer than this are read in two steps: what tells whether the value is wanted, then the
-// value.
-constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
 
 std::unexpected<Error> damaged_slot(std::uint64_t key_hash) {
   return fail(Errc::corrupt, "index",

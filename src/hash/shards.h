@@ -4,12 +4,22 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "hash/table.h"
 
 namespace loch::hash {
+
+// A get of those that are done together.
+struct PlainGet {
+  Key key;
+  std::optional<Known> known;  // of the key, if anything is
+  std::string* into = nullptr;
+  Result<void> outcome{};
+};
 
 class Shards final : public memory::ReuseGuard {
  public:
@@ -32,15 +42,13 @@ class Shards final : public memory::ReuseGuard {
 
   // `asked`: as of Table::get.
   coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
-  // Several keys in one round trip, those that are known: what there is to ask for, asking for all of it, and
-  // what one of them answers, if anything. In one operation; what `ask` returns is where the items are.
+  // As Table's.
   [[nodiscard]] std::optional<Known> known(Key key) const;
-  coro::Task<std::unique_ptr<std::byte[]>> ask(std::span<Known> all);
-  std::optional<ItemView> answer(const Known& known) { return table_of_known(known).answer(known); }
-  // As Table::read_value.
   coro::Task<bool> read_value(Known* known, std::string* into) {
-    return table_of_known(*known).read_value(known, into);
+    return tables_[shard_of(known->key.hash, tables_.size())]->read_value(known, into);
   }
+  // Several at once (get_together.cc), of a remote session, in one operation.
+  coro::Task<void> get_together(std::span<PlainGet> gets);
 
   // ---- everything (walk.cc, collect.cc). Of a store with nodes that can not be reached: unavailable.
   using Visit = std::function<bool(const ItemView&)>;
@@ -66,9 +74,16 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<bool> before_reuse(memory::ItemRef item) override;
 
  private:
-  [[nodiscard]] Table& table_of_known(const Known& known) const {
-    return *tables_[shard_of(known.key.hash, tables_.size())];
-  }
+  struct Looked;
+  struct Getting;
+  struct Candidate;
+  coro::Task<Result<void>> ask_together(std::span<Getting> all, std::span<Looked> looked,
+                                        std::vector<Candidate>* candidates);
+  void take_known(Getting* one, bool item_was_read, std::vector<Candidate>* candidates);
+  void take_slots(Getting* one, std::vector<Candidate>* candidates);
+  void add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates);
+  coro::Task<Result<void>> read_together(std::span<Candidate> candidates);
+  coro::Task<void> get_alone(Getting* one);
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
   // An item that a walk comes to, and the one that its key has.
   struct Walked {

@@ -103,8 +103,8 @@ class Table final {
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
-  // Several at once (together.cc), in one operation: whether this is the session and the time for that, those
-  // for which there is memory at hand, and doing all of these.
+  // Several at once (put_together.cc), in one operation: whether this is the session and the time for that,
+  // those for which there is memory at hand, and doing all of these.
   [[nodiscard]] bool puts_together();
   std::optional<PlainPut> plain_put(const WriteRequest& request);
   coro::Task<void> put_together(std::span<PlainPut> puts);
@@ -253,18 +253,25 @@ class Table final {
   // Whether the time of any item of the key ran out while it was collected (time_left).
   coro::Task<Result<bool>> outlived(const KeyCollect* seen);
 
+  // Remote items longer than this are read in two steps: what tells whether the value is wanted, then the
+  // value.
+  static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
+
   // ---- known.cc
+  // What was read where the slot named an item by the word: if it is the key's, with no end to its time.
+  std::optional<ItemView> item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
+                                  std::uint64_t length);
   coro::Task<std::optional<Result<Found>>> get_known(Known known);
   coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
 
-  // ---- together.cc
+  // ---- put_together.cc
   struct Writing;
   coro::Task<Result<void>> write_together(std::span<Writing> all);
   coro::Task<Result<void>> look_together(std::span<Writing> all);
   coro::Task<Result<void>> link_together(std::span<Writing> all);
   coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
   coro::Task<void> put_alone(Writing* one);
-  [[nodiscard]] std::optional<unsigned> only_match(const Collect& seen) const;
+  [[nodiscard]] std::uint8_t plain_matches(const Collect& seen) const;
 
   // ---- writer.cc
   static std::uint64_t length_of(const WriteRequest& request) {

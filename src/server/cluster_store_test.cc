@@ -14,6 +14,7 @@
 
 #include <loch/loch.h>
 
+#include "base/testing/comes_true.h"
 #include "fabric/host.h"
 #include "fabric/remote/remote_fabric.h"
 #include "memory/layout.h"
@@ -27,7 +28,7 @@ namespace loch::server {
 namespace {
 
 using namespace std::chrono_literals;
-using fake::comes_true;
+using base::fake::comes_true;
 using fake::Node;
 using fake::store_name;
 using testing::HasSubstr;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/comes_true.h"
 #include "cluster/changes.h"
 #include "server/testing/cluster_node.h"
 
@@ -16,8 +17,8 @@ namespace loch::server {
 namespace {
 
 using namespace std::chrono_literals;
+using base::fake::comes_true;
 using cluster::ClusterMap;
-using fake::comes_true;
 using fake::Node;
 using fake::store_name;
 

@@ -1,14 +1,11 @@
 // Node: what lochd is made of, on one host of a cluster; several of them in one process.
 #pragma once
 
-#include <chrono>
 #include <fmt/format.h>
-#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <sys/stat.h>
-#include <thread>
 #include <tuple>
 #include <unistd.h>
 
@@ -24,15 +21,6 @@
 namespace loch::server::fake {
 
 inline constexpr const char* store_name = "store";
-
-// Waits for what comes about by itself.
-inline bool comes_true(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
-}
 
 // What lochd is made of, on one host of the cluster.
 class Node {

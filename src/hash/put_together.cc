@@ -2,6 +2,8 @@
 // where each by itself takes a coroutine and a batch a step. What does not go as it mostly does, goes on as a
 // coroutine.
 #include <algorithm>
+#include <bit>
+#include <utility>
 #include <vector>
 
 #include "base/fault.h"
@@ -25,7 +27,7 @@ struct Table::Writing {
   enum class Stage : std::uint8_t {
     links,    // its item is about to take the place of `old`
     looks,    // the key's slots are read, or one of them
-    matches,  // one word may be the key's: the one at `location`
+    matches,  // some words may be the key's: those of `asked`; of which the one at `location` is
     written,  // nothing but that is known
     over,
   };
@@ -34,6 +36,7 @@ struct Table::Writing {
   NewItem item{};
   KeyCollect seen{};
   SlotWord old{};
+  std::uint8_t asked = 0;  // bit j: word j
   unsigned location = 0;
 
   [[nodiscard]] Key key() const { return put->request.key; }
@@ -159,19 +162,18 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
   one->end(one->item.version);
 }
 
-// Of each that looks: whether the one item that may be the key's is.
+// Of each that looks: which of the items that may be the key's is.
 coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::size_t length = 0;
   std::size_t count = 0;
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
-    const auto location = only_match(one.seen);
-    one.stage = location ? Stage::matches : Stage::written;
-    if (!location) continue;
-    one.location = *location;
-    length += item_bytes(one.key().bytes.size(), 0);
-    ++count;
+    one.asked = plain_matches(one.seen);
+    one.stage = one.asked != 0 ? Stage::matches : Stage::written;
+    const auto asked = static_cast<std::size_t>(std::popcount(one.asked));
+    length += asked * item_bytes(one.key().bytes.size(), 0);
+    count += asked;
   }
   if (count == 0) co_return Result<void>{};
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
@@ -181,36 +183,44 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   for (const Writing& one : all) {
     if (one.stage != Stage::matches) continue;
     const std::uint64_t bytes = item_bytes(one.key().bytes.size(), 0);
-    operations.push_back(Operation::read_settled(one.seen.word[one.location].item().address(), into, bytes));
-    into += bytes;
+    for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
+      const memory::ItemRef item = one.seen.word[static_cast<unsigned>(std::countr_zero(left))].item();
+      operations.push_back(Operation::read_settled(item.address(), std::exchange(into, into + bytes), bytes));
+    }
   }
   if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
     co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
     if (one.stage != Stage::matches) continue;
-    const Operation& read = *next++;
-    const bool is_mine = !read.bad_address &&
-                         take_if_mine(one.key(), one.location, {read.local, read.length_bytes}, one.seen) &&
-                         one.seen.header[one.location].expires_at_ns == 0;
-    if (!is_mine) one.stage = Stage::written;
+    bool is_plain = true;
+    for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
+      const auto j = static_cast<unsigned>(std::countr_zero(left));
+      const Operation& read = *next++;
+      const bool is_mine =
+          !read.bad_address && take_if_mine(one.key(), j, {read.local, read.length_bytes}, one.seen);
+      is_plain = is_plain && !read.bad_address && (!is_mine || one.seen.header[j].expires_at_ns == 0);
+      if (is_mine) one.location = j;
+    }
+    if (!is_plain || std::popcount(one.seen.mine) != 1) one.stage = Stage::written;
   }
   co_return Result<void>{};
 }
 
-// The location of the one word that may name an item of the key, if it is committed.
-std::optional<unsigned> Table::only_match(const Collect& seen) const {
-  if (is_outdated(seen) || is_damaged(seen)) return std::nullopt;
-  std::optional<unsigned> found;
+// Bit j: word j may name an item of the key. None if any of these is more than a committed one.
+std::uint8_t Table::plain_matches(const Collect& seen) const {
+  if (is_outdated(seen) || is_damaged(seen)) return 0;
+  std::uint8_t matches = 0;
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
     if (!word.names_item() || word.filter() != filter_of(seen.key_hash)) continue;
-    if (found || !word.is(SlotType::committed) || attachment_.find_node_of(word.item()) == nullptr)
-      return std::nullopt;
     const memory::ItemRef ref = word.item();
-    if (ref.size_class < memory::size_class_count) found = j;
+    const bool is_plain = word.is(SlotType::committed) && ref.size_class < memory::size_class_count &&
+                          attachment_.find_node_of(ref) != nullptr;
+    if (!is_plain) return 0;
+    matches |= static_cast<std::uint8_t>(1U << j);
   }
-  return found;
+  return matches;
 }
 
 // Step 2 of those that match.

@@ -1,0 +1,21 @@
+// For tests: waiting for what comes about by itself.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace loch::base::fake {
+
+// Looks again and again, for longer than any wait that is part of it.
+inline bool comes_true(const std::function<bool()>& done) {
+  using namespace std::chrono_literals;
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(20ms);
+  }
+  return true;
+}
+
+}  // namespace loch::base::fake

@@ -1,0 +1,210 @@
+// Gets of a remote session, many at once: GET's steps (reader.cc, known.cc) for all of them in two batches,
+// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does, goes on as a
+// coroutine.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "coro/scope.h"
+#include "hash/shards.h"
+
+namespace loch::hash {
+
+using fabric::Operation;
+
+// The slots of a key whose item is not known, and what they held.
+struct Shards::Looked {
+  Table::Reading reading{};
+  Collect words;
+};
+
+// One of the gets, and how far it is.
+struct Shards::Getting {
+  PlainGet* get = nullptr;
+  Table* table = nullptr;
+  Looked* looked = nullptr;
+  bool has_looked = false;
+  bool is_over = false;
+
+  void end(Result<void> outcome) {
+    get->outcome = std::move(outcome);
+    is_over = true;
+  }
+  void take(const ItemView& item) {
+    get->into->assign(item.value());
+    end({});
+  }
+  void begin_again() {
+    is_over = is_over && !get->outcome;
+    has_looked = false;
+  }
+};
+
+// An item that a slot was seen to name, and that may be the key's.
+struct Shards::Candidate {
+  Getting* of = nullptr;
+  SlotWord word{};
+  SlotNumber slot = 0;
+  std::byte* item = nullptr;  // where it is read to
+
+  [[nodiscard]] std::uint64_t length() const { return memory::class_bytes[word.item().size_class]; }
+};
+
+coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
+  std::vector<Getting> all(gets.size());
+  for (std::size_t i = 0; i < gets.size(); ++i) {
+    all[i].get = &gets[i];
+    if (auto table = table_of(gets[i].key.hash)) {
+      all[i].table = *table;
+    } else {
+      all[i].end(std::unexpected(std::move(table.error())));
+    }
+  }
+  std::vector<Looked> looked(std::ranges::count_if(gets, [](const PlainGet& get) { return !get.known; }));
+  std::vector<Candidate> candidates;
+  Result<void> done = co_await ask_together(all, looked, &candidates);
+  if (done && !candidates.empty()) done = co_await read_together(candidates);
+  // Else the memory of what was found may have been used again by the time it was read.
+  if (done && !attachment_.may_act()) std::ranges::for_each(all, &Getting::begin_again);
+  std::vector<coro::Task<void>> rest;
+  for (Getting& one : all) {
+    if (one.is_over) continue;
+    if (done) {
+      rest.push_back(get_alone(&one));
+    } else {
+      one.end(std::unexpected(done.error()));
+    }
+  }
+  co_await coro::run_together(&attachment_.endpoint().queue(), std::span(rest));
+}
+
+// Step 1: of those that are known, the items and the slots that named them; of the others, the slots.
+coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<Looked> looked,
+                                              std::vector<Candidate>* candidates) {
+  auto next_looked = looked.begin();
+  std::size_t length = 0;
+  std::size_t words = 0;
+  for (Getting& one : all) {
+    if (one.is_over) continue;
+    if (one.get->known) {
+      length += one.get->known->pointer.length_bytes;
+      ++words;
+    } else {
+      one.looked = &*next_looked++;
+      one.looked->reading =
+          one.table->begin_collect(one.get->key.hash, &one.looked->words, Table::DirectoryToo::no);
+      words += one.looked->reading.count;
+    }
+  }
+  const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
+  std::vector<Operation> operations;
+  operations.reserve(all.size() + words);
+  // The items first: words that are side by side are asked for together.
+  std::byte* into = items.get();
+  for (const Getting& one : all) {
+    if (one.is_over || !one.get->known) continue;
+    Known& known = *one.get->known;
+    known.item = std::exchange(into, into + known.pointer.length_bytes);
+    operations.push_back(Table::read_item(known));
+  }
+  const std::size_t words_begin = operations.size();
+  for (Getting& one : all) {
+    if (one.is_over) continue;
+    if (one.get->known) {
+      operations.push_back(one.table->read_slot(*one.get->known));
+      continue;
+    }
+    SlotWord* word = one.looked->words.word.data();
+    for (const fabric::Address at : one.looked->reading.addresses())
+      operations.push_back(Operation::read(at, &(word++)->raw, sizeof(SlotWord)));
+  }
+  const auto done = co_await attachment_.endpoint().perform(operations);
+  if (!done && attachment_.endpoint().has_failed()) co_return done;
+
+  const Operation* item = operations.data();
+  const Operation* word = operations.data() + words_begin;
+  for (Getting& one : all) {
+    if (one.is_over) continue;
+    if (one.get->known) {
+      const bool was_read = !(item++)->bad_address;
+      if (!(word++)->bad_address) take_known(&one, was_read, candidates);
+    } else {
+      const std::span slots(word, one.looked->reading.count);
+      word += slots.size();
+      if (std::ranges::none_of(slots, &Operation::bad_address)) take_slots(&one, candidates);
+    }
+  }
+  co_return Result<void>{};
+}
+
+void Shards::take_known(Getting* one, bool item_was_read, std::vector<Candidate>* candidates) {
+  const Known& known = *one->get->known;
+  if (const auto item = item_was_read ? one->table->answer(known) : std::nullopt) {
+    one->take(*item);
+  } else if (known.is_of_another_item()) {
+    add_candidate(one, known.word, known.pointer.slot, candidates);
+  }
+}
+
+void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
+  const Collect& seen = one->looked->words;
+  if (auto read = one->table->end_collect(one->looked->reading, seen); !read)
+    return one->end(std::unexpected(std::move(read.error())));
+  one->has_looked = true;
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    const SlotWord word = seen.word[j];
+    if (word.is(SlotType::committed) && word.filter() == one->get->key.filter())
+      add_candidate(one, word, seen.at.slot[j], candidates);
+  }
+}
+
+// If the item can be read in one step.
+void Shards::add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates) {
+  const memory::ItemRef ref = word.item();
+  if (ref.size_class >= memory::size_class_count || attachment_.find_node_of(ref) == nullptr) return;
+  if (memory::class_bytes[ref.size_class] <= Table::one_step_bytes_max)
+    candidates->push_back({.of = one, .word = word, .slot = slot});
+}
+
+// Step 2: a committed word whose item has the key answers.
+coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) {
+  std::size_t length = 0;
+  for (const Candidate& one : candidates) length += one.length();
+  const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
+  std::vector<Operation> operations;
+  operations.reserve(candidates.size());
+  std::byte* into = items.get();
+  for (Candidate& one : candidates) {
+    one.item = std::exchange(into, into + one.length());
+    operations.push_back(Operation::read_settled(one.word.item().address(), one.item, one.length()));
+  }
+  const auto done = co_await attachment_.endpoint().perform(operations);
+  if (!done && attachment_.endpoint().has_failed()) co_return done;
+  const Operation* operation = operations.data();
+  for (const Candidate& one : candidates) {
+    const bool was_read = !(operation++)->bad_address;
+    const Key key = one.of->get->key;
+    const auto found =
+        was_read ? one.of->table->item_of(key, one.word, one.slot, one.item, one.length()) : std::nullopt;
+    if (found) one.of->take(*found);
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<void> Shards::get_alone(Getting* one) {
+  const Key key = one->get->key;
+  Result<Found> found;
+  do {
+    found = std::exchange(one->has_looked, false)
+                ? co_await one->table->get_by_snapshot(key, one->looked->words)
+                : co_await one->table->get(key, &nothing_known);
+  } while (found && !attachment_.may_act());
+  if (found) {
+    one->take(found->view);
+  } else {
+    one->end(std::unexpected(std::move(found.error())));
+  }
+}
+
+}  // namespace loch::hash

@@ -526,13 +526,16 @@ coro::Task<Result<void>> Client::describe(Info* into) {
     }
     const auto blocks = node.allocator->blocks();
     if (!blocks) co_return std::unexpected(blocks.error());
+    memory::DescriptorGroup group;
     for (const memory::BlockNumber block : *blocks) {
+      if (!group.has(block)) {
+        if (auto read = co_await node.allocator->read_descriptors(&*blocks, block, &group); !read)
+          co_return read;
+      }
+      const memory::BlockState state = group.lease(block).state;
       ++info.blocks;
-      auto lease = co_await node.allocator->lease_of(block);
-      if (!lease) co_return std::unexpected(std::move(lease.error()));
-      if (lease->state == memory::BlockState::free) ++info.blocks_free;
-      if (lease->state == memory::BlockState::leased || lease->state == memory::BlockState::swept)
-        ++info.blocks_leased;
+      if (state == memory::BlockState::free) ++info.blocks_free;
+      if (state == memory::BlockState::leased || state == memory::BlockState::swept) ++info.blocks_leased;
     }
     info.clients = std::max(info.clients, node.session->living());
   }

@@ -38,6 +38,18 @@ coro::Task<Result<LeaseWord>> Allocator::lease_of(BlockNumber block) {
   co_return LeaseWord::decode(word);
 }
 
+coro::Task<Result<void>> Allocator::read_descriptors(const BlockList* list, BlockNumber block,
+                                                     DescriptorGroup* into) {
+  constexpr std::size_t most = 256;
+  into->first_ = block;
+  into->descriptors_.resize(session_.remote() ? std::min(most, list->following(block)) : 1);
+  auto operation = fabric::Operation::read(lease_address(block), into->descriptors_.data(),
+                                           into->descriptors_.size() * sizeof(BlockDescriptor));
+  auto read = co_await endpoint_.perform({&operation, 1});
+  if (!read) into->descriptors_.clear();
+  co_return read;
+}
+
 LeaseWord Allocator::lease_here(BlockNumber block) {
   const std::byte* lease = endpoint_.mapped(lease_address(block), sizeof(std::uint64_t));
   const bool is_here = endpoint_.mapped(block_address(block), block_bytes) != nullptr;
@@ -58,16 +70,30 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   }
   // Another operation of this session may have leased one while this one waited.
   if (can_carve(size_class)) co_return true;
+  auto leased = co_await lease_known_block(size_class, frees);
+  if (!leased || *leased) co_return leased;
+  // A remote session asks its host for that, and waits, so it does not before it has to.
   const std::size_t before = known_blocks_.size();
-  const auto list = blocks();
-  if (!list) co_return std::unexpected(list.error());
-  const std::size_t count = list->size();
+  if (const auto now = blocks(); !now) co_return std::unexpected(now.error());
+  if (known_blocks_.size() > before) next_block_ = before;
+  co_return co_await lease_known_block(size_class, frees);
+}
+
+// One of those that this session knows of. `frees`: how often any was freed before.
+coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, std::uint64_t frees) {
+  const BlockList list = known_blocks_;
+  const std::size_t count = list.size();
   // Nothing was freed or added since a search found nothing: there is nothing to search.
   if (frees == frees_seen_ && count == blocks_seen_) co_return false;
-  if (count > before && before != 0) next_block_ = before;
+  DescriptorGroup group;
   for (std::size_t step = 0; step < count; ++step, ++next_block_) {
     if (next_block_ >= count) next_block_ = 0;
-    auto taken = co_await take_block((*list)[next_block_], size_class);
+    const BlockNumber block = list[next_block_];
+    if (!group.has(block)) {
+      if (auto read = co_await read_descriptors(&list, block, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    auto taken = co_await take_block(block, group.lease(block), size_class);
     if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
     if (!taken || *taken) co_return taken;
   }
@@ -76,17 +102,16 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   co_return false;
 }
 
-coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t size_class) {
-  auto free = co_await lease_of(block);
-  if (!free) co_return std::unexpected(std::move(free.error()));
-  const bool open = free->state == BlockState::open && free->size_class == size_class;
-  if (free->state != BlockState::free && !open) co_return false;
-  const LeaseWord leased = free->next(BlockState::leased, size_class, session_.client());
-  auto won = co_await change_lease(block, free->encode(), leased);
+// A block that was seen to be `free`, or open for the class.
+coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, LeaseWord free, std::uint8_t size_class) {
+  const bool open = free.state == BlockState::open && free.size_class == size_class;
+  if (free.state != BlockState::free && !open) co_return false;
+  const LeaseWord leased = free.next(BlockState::leased, size_class, session_.client());
+  auto won = co_await change_lease(block, free.encode(), leased);
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (free->generation != 0 && !open) {
+  if (free.generation != 0 && !open) {
     if (auto cleared = co_await clear_items(block, size_class); !cleared)
       co_return std::unexpected(std::move(cleared.error()));
     if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
@@ -96,12 +121,12 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, std::uint8_t s
   if (can_carve(size_class)) {
     // Another operation of this session leased one meanwhile; this one is given back.
     const LeaseWord back =
-        open ? leased.next_open(size_class, free->cut()) : leased.next(BlockState::free, 0, 0);
+        open ? leased.next_open(size_class, free.cut()) : leased.next(BlockState::free, 0, 0);
     if (auto returned = co_await change_lease(block, leased.encode(), back); !returned) co_return returned;
     co_return true;
   }
   carvings_[size_class] = std::make_shared<Carving>(Carving{
-      .block = block, .next = open ? free->cut() : 0, .count = items_in_block(size_class), .lease = leased});
+      .block = block, .next = open ? free.cut() : 0, .count = items_in_block(size_class), .lease = leased});
   co_return true;
 }
 
@@ -213,14 +238,17 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   constexpr int blocks_swept_max = 8;
   int swept = 0;
   const BlockList list = known_blocks_;
+  DescriptorGroup group;
   for (const BlockNumber block : list) {
     if (swept == blocks_swept_max) break;
-    const std::array at{lease_address(block), released_address(block)};
-    std::array<std::uint64_t, 2> words{};
-    if (auto read = co_await endpoint_.read_words(at, words.data()); !read)
-      co_return std::unexpected(std::move(read.error()));
-    const LeaseWord word = LeaseWord::decode(words[0]);
-    if (word.state != BlockState::full || word.size_class != size_class || words[1] == 0) continue;
+    if (!group.has(block)) {
+      if (auto read = co_await read_descriptors(&list, block, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    const LeaseWord word = group.lease(block);
+    const bool has_some =
+        word.state == BlockState::full && word.size_class == size_class && group.released(block) != 0;
+    if (!has_some) continue;
     ++swept;
     // To free a block takes its items one by one, which is far for a remote session that waits for one of
     // them.
@@ -333,10 +361,12 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   const auto list = blocks();
   if (!list) co_return std::unexpected(list.error());
   BlockNumber covered_until = 0;  // by a large item's head
+  DescriptorGroup group;
   for (const BlockNumber block : *list) {
-    auto read = co_await lease_of(block);
-    if (!read) co_return std::unexpected(std::move(read.error()));
-    const LeaseWord word = *read;
+    if (!group.has(block)) {
+      if (auto read = co_await read_descriptors(&*list, block, &group); !read) co_return read;
+    }
+    const LeaseWord word = group.lease(block);
     if (word.state == BlockState::large_head) covered_until = block + word.block_count;
     if (word.client != dead) continue;
     if (word.state == BlockState::large_part && block >= covered_until) {
@@ -401,11 +431,14 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     if (!list) co_return std::unexpected(list.error());
     BlockNumber run = 0;
     BlockNumber before = 0;
+    DescriptorGroup group;
     for (const BlockNumber block : *list) {
-      auto word = co_await lease_of(block);
-      if (!word) co_return std::unexpected(std::move(word.error()));
+      if (!group.has(block)) {
+        if (auto read = co_await read_descriptors(&*list, block, &group); !read)
+          co_return std::unexpected(std::move(read.error()));
+      }
       if (std::exchange(before, block) + 1 != block) run = 0;
-      run = word->state == BlockState::free ? run + 1 : 0;
+      run = group.lease(block).state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;
       const BlockNumber first = block + 1 - run;
       auto leased = co_await lease_run(first, block_total);

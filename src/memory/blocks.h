@@ -106,11 +106,13 @@ class BlockList {
     for (; index >= range->end - range->first; ++range) index -= range->end - range->first;
     return static_cast<BlockNumber>(range->first + index);
   }
-  [[nodiscard]] bool contains(BlockNumber block) const {
+  [[nodiscard]] bool contains(BlockNumber block) const { return following(block) != 0; }
+  // How many there are in a row, in one region, from `block` on; 0 if it is none of them.
+  [[nodiscard]] std::size_t following(BlockNumber block) const {
     for (const Range& range : ranges_) {
-      if (block >= range.first && block < range.end) return true;
+      if (block >= range.first && block < range.end) return range.end - block;
     }
-    return false;
+    return 0;
   }
 
  private:
@@ -121,6 +123,25 @@ class BlockList {
   std::vector<Range> ranges_;
 };
 static_assert(std::forward_iterator<BlockList::Iterator>);
+
+// What the descriptors of some blocks in a row said when they were read (Allocator::read_descriptors).
+class DescriptorGroup {
+ public:
+  [[nodiscard]] bool has(BlockNumber block) const {
+    return block >= first_ && block - first_ < descriptors_.size();
+  }
+  [[nodiscard]] LeaseWord lease(BlockNumber block) const {
+    return LeaseWord::decode(descriptors_[block - first_].lease);
+  }
+  [[nodiscard]] std::uint64_t released(BlockNumber block) const {
+    return descriptors_[block - first_].released;
+  }
+
+ private:
+  friend class Allocator;
+  BlockNumber first_ = 0;
+  std::vector<BlockDescriptor> descriptors_;
+};
 
 // A set of items, with a bit for each 64 bytes of those regions in which there are any.
 class ItemSet {

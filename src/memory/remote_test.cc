@@ -186,6 +186,22 @@ TEST_F(Remote, OperationsThatRunOutOfMemoryTogetherAddItOnce) {
   EXPECT_LE(far.allocator->blocks().value().size(), before + std::size_t{16} * 3 + 16);
 }
 
+// Receive: a session that looks for a free block, and for some in a row, in a store of hundreds that are all
+// used. Expect: it takes no round trip for each of them.
+TEST_F(Remote, LooksAtManyBlocksAtOnce) {
+  Process near(*store_);
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(near.allocate(block_bytes / 2 + 1).has_value());
+  std::uint64_t round_trips = 0;
+  Process far(std::make_shared<fabric::fake::PostingFabric>(
+      store_, fabric::fake::PostingOptions{
+                  .seed = 3, .mapped = {}, .before = {}, .round_trips = &round_trips, .held = {}}));
+  for (const std::uint64_t bytes : {std::uint64_t{100}, 3 * block_bytes}) {
+    const std::uint64_t before = round_trips;
+    ASSERT_TRUE(far.allocate(bytes).has_value());
+    EXPECT_LE(round_trips - before, 30U) << bytes << " bytes";
+  }
+}
+
 // However many steps an operation has: it asks before each whether to refresh.
 TEST_F(Remote, NeverRunsOutOfNonces) {
   Process far(elsewhere(*store_));

@@ -49,11 +49,15 @@ Result<std::uint64_t> Endpoint::length_bytes(RegionId region) {
   return length;
 }
 
+std::uint64_t Endpoint::known_length_bytes(RegionId region) {
+  const auto known = port_->map(region);
+  return known ? known->length_bytes : 0;
+}
+
 bool Endpoint::reaches(Address at, std::size_t length_bytes) {
   if (mapped(at, length_bytes) != nullptr) return true;
   const std::uint64_t end = at.offset_bytes + length_bytes;
-  const auto known = port_->map(at.region);
-  return (known && known->length_bytes >= end) || this->length_bytes(at.region).value_or(0) >= end;
+  return known_length_bytes(at.region) >= end || this->length_bytes(at.region).value_or(0) >= end;
 }
 
 void Endpoint::step() {

@@ -100,6 +100,8 @@ class Endpoint {
 
   // How long `region` is now; 0 if it does not exist. Errors: those of the fabric.
   Result<std::uint64_t> length_bytes(RegionId region);
+  // How long it is at least, for all that is known; asks nobody.
+  std::uint64_t known_length_bytes(RegionId region);
   // Whether the region goes as far as that, for all that is known; asks only if it is not known.
   bool reaches(Address at, std::size_t length_bytes);
 

@@ -170,6 +170,7 @@ class Allocator {
   coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
   coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
+  void take_known_blocks();
   Result<void> extend(std::uint64_t blocks_wanted);
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);

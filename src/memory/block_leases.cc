@@ -16,15 +16,25 @@ constexpr std::uint64_t extension_blocks_max = 32;
 }  // namespace
 
 Result<BlockList> Allocator::blocks() {
-  BlockList list;
   for (const fabric::RegionId region : session_.regions().data) {
     const auto length = endpoint_.length_bytes(region);
     if (!length) return std::unexpected(length.error());
     if (*length == 0) break;
-    list.add(region, *length);
   }
+  take_known_blocks();
+  return known_blocks_;
+}
+
+void Allocator::take_known_blocks() {
+  BlockList list;
+  for (const fabric::RegionId region : session_.regions().data) {
+    const std::uint64_t length = endpoint_.known_length_bytes(region);
+    if (length == 0) break;
+    list.add(region, length);
+  }
+  // Nobody has looked at what is new.
+  if (list.size() > known_blocks_.size()) next_block_ = known_blocks_.size();
   known_blocks_ = list;
-  return list;
 }
 
 bool Allocator::exists(BlockNumber block) { return endpoint_.reaches(block_address(block), block_bytes); }
@@ -73,9 +83,7 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   auto leased = co_await lease_known_block(size_class, frees);
   if (!leased || *leased) co_return leased;
   // A remote session asks its host for that, and waits, so it does not before it has to.
-  const std::size_t before = known_blocks_.size();
   if (const auto now = blocks(); !now) co_return std::unexpected(now.error());
-  if (known_blocks_.size() > before) next_block_ = before;
   co_return co_await lease_known_block(size_class, frees);
 }
 
@@ -183,16 +191,16 @@ Result<std::uint64_t> Allocator::bytes_used() {
   return bytes;
 }
 
-// Adds blocks to the node's last data region, or begins another: at least `blocks_wanted` in one piece.
+// Adds blocks to the node's last data region, or begins another: at least `blocks_wanted` in one piece. If
+// others have added some of which this session knows nothing yet, it learns of those instead.
 Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   fabric::RegionId id = 0;
   std::uint64_t length_blocks = 0;
   for (const fabric::RegionId region : session_.regions().data) {
-    const auto length = endpoint_.length_bytes(region);
-    if (!length) return std::unexpected(length.error());
-    if (*length == 0 && id != 0) break;
+    const std::uint64_t length = endpoint_.known_length_bytes(region);
+    if (length == 0 && id != 0) break;
     id = region;
-    length_blocks = std::max<std::uint64_t>(*length / block_bytes, 1);  // its descriptors
+    length_blocks = std::max<std::uint64_t>(length / block_bytes, 1);  // its descriptors
   }
   if (length_blocks + blocks_wanted > blocks_in_region_max) {
     const auto next = std::ranges::upper_bound(session_.regions().data, id);
@@ -223,8 +231,9 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   }
   // Before anybody writes there: the kernel has nothing to copy, and nobody to wait for.
   const std::uint64_t added_from = length_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
-  if (const auto length = endpoint_.length_bytes(id); extended && length)
-    session_.memory().fabric().prepare(id, added_from, *length / block_bytes * block_bytes);
+  const std::uint64_t length = endpoint_.known_length_bytes(id);
+  if (extended) session_.memory().fabric().prepare(id, added_from, length / block_bytes * block_bytes);
+  take_known_blocks();
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
 }

@@ -1,5 +1,6 @@
 #include "fabric/remote/preparer.h"
 
+#include <sys/resource.h>
 #include <utility>
 
 namespace loch::fabric::remote {
@@ -28,6 +29,9 @@ void Preparer::prepare_soon(std::shared_ptr<Fabric> store, RegionId region, std:
 }
 
 void Preparer::run() {
+  // Of Linux, this sets that of the calling thread alone: it yields to the agent and to clients of this host.
+  constexpr int background = 10;
+  [[maybe_unused]] const int set = ::setpriority(PRIO_PROCESS, 0, background);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !wanted_.empty(); });

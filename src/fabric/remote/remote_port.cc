@@ -1,6 +1,7 @@
 #include "fabric/remote/remote_port.h"
 
 #include <algorithm>
+#include <sched.h>
 
 #include "fabric/remote/wait.h"
 
@@ -41,7 +42,11 @@ void poll_all(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
     const base::Nanos passed = precise_now() - start;
     if (passed >= wait_ns) return;
     const bool are_idle = std::ranges::all_of(ports, [](const RemotePort* port) { return port->is_idle(); });
-    if (are_idle || passed > spin_ns) wait_for_any(ports, wait_ns - passed);
+    if (are_idle || passed > spin_ns) {
+      wait_for_any(ports, wait_ns - passed);
+    } else {
+      ::sched_yield();
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -222,7 +223,11 @@ void Agent::run() {
           break;
       }
     }
-    if (!due.empty()) last_work_ns = precise_now();
+    if (!due.empty()) {
+      last_work_ns = precise_now();
+    } else {
+      ::sched_yield();  // a client of this host may wait for the processor, with what there is to do next
+    }
   }
   connections_.clear();
   const std::scoped_lock lock(mutex_);

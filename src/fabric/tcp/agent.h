@@ -77,6 +77,10 @@ class Agent {
   void wake() const;
   void watch(Connection& connection, std::uint32_t events) const;
   After serve(Connection& connection);
+  // Whether what a READ is of goes out from where it lies.
+  static bool is_gathered(const Connection& connection, const OperationHead& head);
+  static const std::byte* fetch_ahead(const Connection& connection, const std::byte* from,
+                                      const std::byte* end);
   After answer_all(Connection& connection, std::size_t have);
   bool send(Connection& connection);
   bool send_kept(Connection& connection);

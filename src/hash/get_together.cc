@@ -109,7 +109,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
     operations.push_back(Table::read_item(known));
   }
   const std::size_t words_begin = operations.size();
-  for (Getting& one : all) {
+  for (const Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {
       operations.push_back(one.table->read_slot(*one.get->known));

@@ -528,10 +528,8 @@ coro::Task<Result<void>> Client::describe(Info* into) {
     if (!blocks) co_return std::unexpected(blocks.error());
     memory::DescriptorGroup group;
     for (const memory::BlockNumber block : *blocks) {
-      if (!group.has(block)) {
-        if (auto read = co_await node.allocator->read_descriptors(&*blocks, block, &group); !read)
-          co_return read;
-      }
+      if (auto read = co_await node.allocator->read_descriptors(&*blocks, block, &group); !read)
+        co_return read;
       const memory::BlockState state = group.lease(block).state;
       ++info.blocks;
       if (state == memory::BlockState::free) ++info.blocks_free;

@@ -89,8 +89,8 @@ class Allocator {
   // What counts against `max_bytes`: its data regions and the shards that are at home there.
   [[nodiscard]] Result<std::uint64_t> bytes_used();
   coro::Task<Result<LeaseWord>> lease_of(BlockNumber block);
-  // Reads the descriptor of a block of the list; a remote session also those of many that follow it, since
-  // that takes it no longer.
+  // Reads the descriptor of a block of the list, unless the group has it; a remote session also those of many
+  // that follow it, since that takes it no longer.
   coro::Task<Result<void>> read_descriptors(const BlockList* list, BlockNumber block, DescriptorGroup* into);
 
   // What the items of a block say of themselves.
@@ -158,7 +158,7 @@ class Allocator {
 
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> lease_known_block(std::uint8_t size_class, std::uint64_t frees);
-  coro::Task<Result<bool>> take_block(BlockNumber block, LeaseWord free, std::uint8_t size_class);
+  coro::Task<Result<bool>> take_block(BlockNumber block, LeaseWord seen, std::uint8_t size_class);
   coro::Task<Result<void>> clear_items(BlockNumber block, std::uint8_t size_class);
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
   enum class Sweep : std::uint8_t { takes_notes, frees };

@@ -50,6 +50,7 @@ coro::Task<Result<LeaseWord>> Allocator::lease_of(BlockNumber block) {
 
 coro::Task<Result<void>> Allocator::read_descriptors(const BlockList* list, BlockNumber block,
                                                      DescriptorGroup* into) {
+  if (into->has(block)) co_return Result<void>{};
   constexpr std::size_t most = 256;
   into->first_ = block;
   into->descriptors_.resize(session_.remote() ? std::min(most, list->following(block)) : 1);
@@ -97,10 +98,8 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
   for (std::size_t step = 0; step < count; ++step, ++next_block_) {
     if (next_block_ >= count) next_block_ = 0;
     const BlockNumber block = list[next_block_];
-    if (!group.has(block)) {
-      if (auto read = co_await read_descriptors(&list, block, &group); !read)
-        co_return std::unexpected(std::move(read.error()));
-    }
+    if (auto read = co_await read_descriptors(&list, block, &group); !read)
+      co_return std::unexpected(std::move(read.error()));
     auto taken = co_await take_block(block, group.lease(block), size_class);
     if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
     if (!taken || *taken) co_return taken;
@@ -110,16 +109,16 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
   co_return false;
 }
 
-// A block that was seen to be `free`, or open for the class.
-coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, LeaseWord free, std::uint8_t size_class) {
-  const bool open = free.state == BlockState::open && free.size_class == size_class;
-  if (free.state != BlockState::free && !open) co_return false;
-  const LeaseWord leased = free.next(BlockState::leased, size_class, session_.client());
-  auto won = co_await change_lease(block, free.encode(), leased);
+// If it was seen to be free, or open for the class.
+coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, LeaseWord seen, std::uint8_t size_class) {
+  const bool open = seen.state == BlockState::open && seen.size_class == size_class;
+  if (seen.state != BlockState::free && !open) co_return false;
+  const LeaseWord leased = seen.next(BlockState::leased, size_class, session_.client());
+  auto won = co_await change_lease(block, seen.encode(), leased);
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (free.generation != 0 && !open) {
+  if (seen.generation != 0 && !open) {
     if (auto cleared = co_await clear_items(block, size_class); !cleared)
       co_return std::unexpected(std::move(cleared.error()));
     if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
@@ -129,12 +128,12 @@ coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, LeaseWord free
   if (can_carve(size_class)) {
     // Another operation of this session leased one meanwhile; this one is given back.
     const LeaseWord back =
-        open ? leased.next_open(size_class, free.cut()) : leased.next(BlockState::free, 0, 0);
+        open ? leased.next_open(size_class, seen.cut()) : leased.next(BlockState::free, 0, 0);
     if (auto returned = co_await change_lease(block, leased.encode(), back); !returned) co_return returned;
     co_return true;
   }
   carvings_[size_class] = std::make_shared<Carving>(Carving{
-      .block = block, .next = open ? free.cut() : 0, .count = items_in_block(size_class), .lease = leased});
+      .block = block, .next = open ? seen.cut() : 0, .count = items_in_block(size_class), .lease = leased});
   co_return true;
 }
 
@@ -250,10 +249,8 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   DescriptorGroup group;
   for (const BlockNumber block : list) {
     if (swept == blocks_swept_max) break;
-    if (!group.has(block)) {
-      if (auto read = co_await read_descriptors(&list, block, &group); !read)
-        co_return std::unexpected(std::move(read.error()));
-    }
+    if (auto read = co_await read_descriptors(&list, block, &group); !read)
+      co_return std::unexpected(std::move(read.error()));
     const LeaseWord word = group.lease(block);
     const bool has_some =
         word.state == BlockState::full && word.size_class == size_class && group.released(block) != 0;
@@ -372,9 +369,7 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   BlockNumber covered_until = 0;  // by a large item's head
   DescriptorGroup group;
   for (const BlockNumber block : *list) {
-    if (!group.has(block)) {
-      if (auto read = co_await read_descriptors(&*list, block, &group); !read) co_return read;
-    }
+    if (auto read = co_await read_descriptors(&*list, block, &group); !read) co_return read;
     const LeaseWord word = group.lease(block);
     if (word.state == BlockState::large_head) covered_until = block + word.block_count;
     if (word.client != dead) continue;
@@ -442,10 +437,8 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     BlockNumber before = 0;
     DescriptorGroup group;
     for (const BlockNumber block : *list) {
-      if (!group.has(block)) {
-        if (auto read = co_await read_descriptors(&*list, block, &group); !read)
-          co_return std::unexpected(std::move(read.error()));
-      }
+      if (auto read = co_await read_descriptors(&*list, block, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
       if (std::exchange(before, block) + 1 != block) run = 0;
       run = group.lease(block).state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;

@@ -96,7 +96,7 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
       auto header = co_await header_of(&group, slot);
       if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) continue;
       // A damaged word may point at anything that looks like this; nothing is to be written there.
-      if (!co_await read_item(word.item())) continue;
+      if (!co_await fetch_item(word.item())) continue;
       auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
       if (!gone) co_return std::unexpected(std::move(gone.error()));
       if (!*gone) continue;
@@ -228,7 +228,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
                                       static_cast<unsigned>(word.type())));
     }
     linked->insert(ref);
-    auto found = co_await read_item(ref);
+    auto found = co_await fetch_item(ref);
     if (!found) {
       ++report->items_corrupt;
       add_finding(report, fmt::format("slot {}: the item at region {} unit {} is damaged", slot, ref.region,

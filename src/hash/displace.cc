@@ -82,7 +82,7 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
           continue;
         }
         // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
-        const auto found = co_await read_item(from.word.item());
+        const auto found = co_await fetch_item(from.word.item());
         met_damage = to == slot && !found && is_out_of_reach(found.error());
         break;
       }

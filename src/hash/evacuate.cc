@@ -27,7 +27,7 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
       if (!word.names_item() || word.item() != item) continue;
       is_named = true;
       if (!word.is(SlotType::committed)) continue;
-      auto found = co_await read_item(item);
+      auto found = co_await fetch_item(item);
       if (!found) {
         // A damaged one is damaged elsewhere, too; it goes with its memory.
         if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));

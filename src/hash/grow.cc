@@ -280,7 +280,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
   if (moves_up) {
     if (word.tag() + 2 > tag_max) {
       // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
-      auto found = co_await read_item(word.item());
+      auto found = co_await fetch_item(word.item());
       if (found) {
         co_return co_await put_copy(low, word, &found->view);
       }
@@ -292,7 +292,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
       if (!there) co_return std::unexpected(std::move(there.error()));
       const SlotWord above{*there};
       if (above.names_item() && !above.is(SlotType::committed)) co_return co_await resolve_item(above.item());
-      const auto found = co_await read_item(word.item());
+      const auto found = co_await fetch_item(word.item());
       const bool is_damaged = !found && found.error().code == Errc::corrupt;
       if (!is_damaged) co_return false;
     }

@@ -21,8 +21,8 @@ class ItemCache {
 
   explicit ItemCache(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // The copy of an item that a slot was seen to name since `since`, or null. What was seen at `kept_since` or
-  // later has not been reused (memory::Session). `length_bytes` is set with it.
+  // The copy of an item that a slot was seen to name, as its key's, since `since`, or null. What was seen at
+  // `kept_since` or later has not been reused (memory::Session). `length_bytes` is set with it.
   Copy find(const memory::ItemRef& item, base::Nanos since, base::Nanos kept_since,
             std::size_t& length_bytes) {
     const auto it = entries_.find(item.place());
@@ -39,7 +39,7 @@ class ItemCache {
     return entry->copy;
   }
 
-  // Keeps a copy of an item that was read after a slot was seen to name it, at `seen_at`.
+  // Keeps a copy of an item that was read after a slot was seen to name it so, at `seen_at`.
   void insert(const memory::ItemRef& item, const std::byte* bytes, std::size_t length_bytes,
               base::Nanos seen_at) {
     if (length_bytes > bytes_max_ / 4) return;

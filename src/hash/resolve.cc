@@ -44,7 +44,7 @@ coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot
 }
 
 coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
-  auto found = co_await read_item(item);
+  auto found = co_await fetch_item(item);
   if (!found) {
     // A damaged item has no key that could be resolved.
     if (found.error().code == Errc::corrupt) co_return false;
@@ -65,7 +65,7 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
 
 coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,
                                      SlotNumber to) {
-  const auto found = co_await read_item(item);
+  const auto found = co_await fetch_item(item);
   if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(found.error());
   if (!found || found->view.key_hash() != key_hash) co_return false;
   const std::string bytes(found->view.key());

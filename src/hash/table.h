@@ -238,7 +238,8 @@ class Table final {
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
   coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
-  // The item that a slot was seen to name during this operation; from the cache, if it is there.
+  // The item that was seen to be its key's during this operation; from the cache, if it is there. Not what an
+  // M alone names: that may have been unlinked before, so that its copy says nothing of who is there later.
   coro::Task<Result<Found>> read_item(memory::ItemRef ref);
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);

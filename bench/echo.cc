@@ -2,40 +2,66 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/socket.h>
+#include <sched.h>
 #include <thread>
+#include <utility>
 
+#include "base/clock.h"
 #include "bench/clock.h"
-#include "bench/socket_stream.h"
 #include "net/socket.h"
+#include "net/stream.h"
 
 namespace loch::bench {
 namespace {
 
 constexpr std::size_t message_bytes = 64;
-constexpr int timeout_s = 10;
+constexpr std::uint64_t timeout_ns = 10 * base::second_ns;
 
-// Until the other end closes it.
-void send_back(int connection) {
-  std::array<char, message_bytes> bytes{};
-  for (;;) {
-    const ssize_t received = ::recv(connection, bytes.data(), bytes.size(), 0);
-    if (received <= 0) return;
-    if (::send(connection, bytes.data(), static_cast<std::size_t>(received), MSG_NOSIGNAL) != received)
-      return;
+using Message = std::array<char, message_bytes>;
+
+Error late() {
+  return {.code = Errc::timed_out, .operation = "echo", .detail = "the other end neither sends nor reads"};
+}
+
+// Both look again and again, and let others run between any two looks, as the ends of Loch's connections do:
+// an end that slept would measure how the kernel wakes it.
+Result<void> receive(net::Stream& stream, Message& into) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  for (std::size_t have = 0; have < into.size();) {
+    const iovec rest{.iov_base = into.data() + have, .iov_len = into.size() - have};
+    const auto got = stream.read({&rest, 1});
+    if (!got) return std::unexpected(got.error());
+    have += *got;
+    if (*got == 0 && now_ns() > deadline_ns) return std::unexpected(late());
+    if (*got == 0) ::sched_yield();
   }
+  return {};
+}
+
+Result<void> send(net::Stream& stream, Message& from) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  for (std::size_t sent = 0; sent < from.size();) {
+    const iovec rest{.iov_base = from.data() + sent, .iov_len = from.size() - sent};
+    const auto went = stream.write({&rest, 1});
+    if (!went) return std::unexpected(went.error());
+    sent += *went;
+    if (*went == 0 && now_ns() > deadline_ns) return std::unexpected(late());
+    if (*went == 0) ::sched_yield();
+  }
+  return {};
 }
 
 // The server may not listen yet.
-Result<SocketStream> connect(const std::string& address) {
-  const std::uint64_t deadline_ns = now_ns() + std::uint64_t{timeout_s} * 1'000'000'000;
+Result<base::FileDescriptor> connect(const std::string& address) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
   for (;;) {
-    auto stream = SocketStream::connect_tcp(address, echo_port, timeout_s);
-    if (stream || now_ns() > deadline_ns) return stream;
+    auto socket = net::connect({.host = address, .port = std::to_string(echo_port)}, "",
+                               base::Clock().now() + timeout_ns);
+    if (socket || now_ns() > deadline_ns) return socket;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -49,24 +75,26 @@ Result<void> serve_echo(const std::string& address) {
     pollfd waiting{.fd = listener->socket.get(), .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, -1) < 0 && errno != EINTR)
       return fail(Errc::io, "echo", fmt::format("poll: {}", std::strerror(errno)));
-    const base::FileDescriptor connection = net::accept(*listener);
+    base::FileDescriptor connection = net::accept(*listener);
     if (!connection.is_open()) continue;
-    // One call of the kernel for each direction, and no other.
-    ::fcntl(connection.get(), F_SETFL, ::fcntl(connection.get(), F_GETFL) & ~O_NONBLOCK);
-    send_back(connection.get());
+    net::Stream stream(std::move(connection));
+    Message message{};
+    while (receive(stream, message) && send(stream, message)) {
+    }
   }
 }
 
 Result<Histogram> measure_round_trips(const std::string& address, double seconds) {
-  auto stream = connect(address);
-  if (!stream) return std::unexpected(stream.error());
-  const std::string message(message_bytes, 'x');
+  auto socket = connect(address);
+  if (!socket) return std::unexpected(std::move(socket.error()));
+  net::Stream stream(std::move(*socket));
+  Message message{};
   Histogram histogram;
   for (const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
        now_ns() < end_ns;) {
     const std::uint64_t before_ns = now_ns();
-    if (auto sent = stream->send(message); !sent) return std::unexpected(sent.error());
-    if (const auto answer = stream->receive(message_bytes); !answer) return std::unexpected(answer.error());
+    if (auto sent = send(stream, message); !sent) return std::unexpected(std::move(sent.error()));
+    if (auto got = receive(stream, message); !got) return std::unexpected(std::move(got.error()));
     histogram.record(now_ns() - before_ns);
   }
   return histogram;

@@ -16,7 +16,7 @@ inline constexpr std::uint16_t echo_port = 7;  // as it was always known
 // only with an error: io, permission.
 Result<void> serve_echo(const std::string& address);
 
-// Round trips of 64 bytes, one at a time, for so long. Errors: io, timed_out.
+// Round trips of 64 bytes, one at a time, for so long. Errors: unavailable, timed_out.
 Result<Histogram> measure_round_trips(const std::string& address, double seconds);
 
 }  // namespace loch::bench

@@ -304,7 +304,7 @@ std::string clients_text(const Clients& clients, const ClusterScene& cluster) {
   return fmt::format(
       "Records of {} B on average:\n{}"
       "/ TCP: of medians, to a plain round trip of 64 B over TCP from the same host to host b, in the same "
-      "run.\n",
+      "run,\nwhere both ends look for more as Loch's do, and do not sleep.\n",
       cluster.scene.packages.bytes() / cluster.scene.packages.size(), table.text());
 }
 

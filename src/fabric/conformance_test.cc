@@ -12,12 +12,24 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/testing/comes_true.h"
 #include "coro/scope.h"
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
 
 namespace loch::fabric::conformance {
 namespace {
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+constexpr RegionId new_region = 7;
+
+// Whether a region becomes so long by itself. What a session only says goes with the next thing that it does.
+bool becomes(Session& session, RegionId region, std::uint64_t length_bytes) {
+  return base::fake::comes_true([&] {
+    EXPECT_TRUE(session.read_word({small_region, 0}).has_value());
+    return session.endpoint.length_bytes(region) == length_bytes;
+  });
+}
 
 // ---- creation
 // ------------------------------------------------------------------------------------------------------
@@ -513,6 +525,37 @@ TEST_P(ReadOnlyConformance, WritesItsOwnWordsWhileItHasAClientNumber) {
   EXPECT_EQ(world_->dismissed, client);
   EXPECT_EQ(reader.write_word(own.at, 4).error().code, Errc::corrupt);
   EXPECT_TRUE(writer.endpoint.port().claim_presence(client).value());
+}
+
+TEST_P(ReadOnlyConformance, NothingIsExtendedForIt) {
+  Session writer(*world_);
+  Session reader(world_->attach_to_read());
+  reader.endpoint.port().extend_soon(large_region, 2 * mebibyte);
+  ASSERT_TRUE(reader.read_word({large_region, 0}).has_value()) << "it goes with that";
+  EXPECT_EQ(reader.endpoint.length_bytes(large_region), large_bytes);
+  writer.endpoint.port().extend_soon(new_region, mebibyte);
+  EXPECT_TRUE(becomes(writer, new_region, mebibyte)) << "which is asked for later, and has been done";
+  EXPECT_EQ(writer.endpoint.length_bytes(large_region), large_bytes);
+}
+
+// ---- what is extended beforehand
+// ------------------------------------------------------------------------------------------------
+
+TEST_P(ElsewhereConformance, WhatWillBeNeededIsThereBeforeLong) {
+  Session asks(*world_);
+  Session other(*world_);
+  asks.endpoint.port().extend_soon(large_region, 3 * mebibyte);
+  ASSERT_TRUE(becomes(asks, large_region, 3 * mebibyte));
+  EXPECT_EQ(other.endpoint.length_bytes(large_region), 3 * mebibyte);
+  EXPECT_EQ(other.read_word({large_region, 3 * mebibyte - 8}).value(), 0U);
+  for (const std::uint64_t useless : {mebibyte, 2 * region_bytes_max}) {
+    asks.endpoint.port().extend_soon(large_region, useless);
+    ASSERT_TRUE(asks.read_word({small_region, 0}).has_value());
+  }
+  asks.endpoint.port().extend_soon(new_region, mebibyte);
+  ASSERT_TRUE(becomes(asks, new_region, mebibyte));
+  EXPECT_EQ(other.endpoint.length_bytes(new_region), mebibyte);
+  EXPECT_EQ(other.endpoint.length_bytes(large_region), 3 * mebibyte);
 }
 
 // ---- P5: deadlines

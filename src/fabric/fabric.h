@@ -150,6 +150,9 @@ class Port {
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
+  // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
+  // made so there meanwhile, as by Fabric::extend and prepare. Nobody waits for that, and it may be lost.
+  virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
   // however it ends, and what it had under way with it, or when its host is taken for dead and nothing that

@@ -171,7 +171,17 @@ class Allocator {
   coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
   void take_known_blocks();
+  template <class LengthOf>
+  Result<std::uint64_t> sum_used(LengthOf length_of);
+  // Where the node's next blocks are to be.
+  struct Extension {
+    fabric::RegionId region = 0;
+    std::uint64_t from_blocks = 0;
+    std::uint64_t to_blocks = 0;
+  };
+  Result<Extension> next_extension(std::uint64_t blocks_wanted, std::uint64_t bytes_used) const;
   Result<void> extend(std::uint64_t blocks_wanted);
+  void extend_soon(std::uint64_t frees);
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);
@@ -204,8 +214,10 @@ class Allocator {
   const fabric::Address frees_address_;
   std::size_t next_block_ = 0;  // of `known_blocks_`: where the search for a free one goes on
   BlockList known_blocks_;
-  std::uint64_t frees_seen_ = ~std::uint64_t{0};  // the count of frees when a search last found nothing
-  std::size_t blocks_seen_ = 0;                   // and how many blocks there were then
+  std::uint64_t frees_seen_ = ~std::uint64_t{0};     // the count of frees when a search last found nothing
+  std::size_t blocks_seen_ = 0;                      // and how many blocks there were then
+  std::uint64_t full_at_frees_ = ~std::uint64_t{0};  // the count of frees then, also if some were found since
+  std::size_t foreseen_blocks_ = 0;  // how many there were when more were last asked for beforehand
   base::Nanos searched_released_at_ = 0;
   base::Nanos left_notes_at_ = 0;
   coro::Mutex getting_blocks_;

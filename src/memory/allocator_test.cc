@@ -255,6 +255,28 @@ TEST(Regions, TheNextOneIsUsedWhenALargeRunDoesNotFit) {
   }
 }
 
+// Receive: a session whose memory is elsewhere fills it, and then blocks that others freed. Expect: from the
+// first extension on there is always a block left for the next one, and no more is added while some are free.
+TEST(Regions, MoreIsAddedBeforeTheLastBlockIsTaken) {
+  const auto store = make_memory(geometry);
+  Process a(fake::posting_blocks(*store));
+  const std::uint64_t bytes = class_bytes.back();
+  std::vector<ItemRef> items;
+  for (int i = 0; i < 60; ++i) {
+    items.push_back(a.allocate(bytes).value());
+    write(*store, a, items.back());
+    const std::uint64_t block_end =
+        items.back().address().offset_bytes / block_bytes * block_bytes + block_bytes;
+    if (i >= 4) EXPECT_GE(store->length_bytes(items.back().region), block_end + block_bytes) << i;
+  }
+  const std::uint64_t length = store->length_bytes(first_data_region);
+  for (const ItemRef& item : items) retire(a, item);
+  store->advance(2 * expiry_ns);
+  ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+  for (int i = 0; i < 60; ++i) ASSERT_TRUE(a.allocate(bytes).has_value());
+  EXPECT_EQ(store->length_bytes(first_data_region), length);
+}
+
 // ---- limits
 // --------------------------------------------------------------------------------------------------------
 

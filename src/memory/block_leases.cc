@@ -101,10 +101,13 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
     if (auto read = co_await read_descriptors(&list, block, &group); !read)
       co_return std::unexpected(std::move(read.error()));
     auto taken = co_await take_block(block, group.lease(block), size_class);
-    if (taken && *taken) frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
+    if (taken && *taken) {
+      frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
+      extend_soon(frees);
+    }
     if (!taken || *taken) co_return taken;
   }
-  frees_seen_ = frees;
+  frees_seen_ = full_at_frees_ = frees;
   blocks_seen_ = count;
   co_return false;
 }
@@ -173,16 +176,17 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
   co_return Result<void>{};
 }
 
-Result<std::uint64_t> Allocator::bytes_used() {
+template <class LengthOf>
+Result<std::uint64_t> Allocator::sum_used(LengthOf length_of) {
   std::uint64_t bytes = 0;
   for (const RegionMap::Shard& shard : session_.memory().region_map().shards) {
     if (shard.home != session_.node()) continue;
-    const auto length = endpoint_.length_bytes(shard.index);
+    const Result<std::uint64_t> length = length_of(shard.index);
     if (!length) return length;
     bytes += *length;
   }
   for (const fabric::RegionId region : session_.regions().data) {
-    const auto length = endpoint_.length_bytes(region);
+    const Result<std::uint64_t> length = length_of(region);
     if (!length) return length;
     if (*length == 0) break;
     bytes += *length;
@@ -190,9 +194,14 @@ Result<std::uint64_t> Allocator::bytes_used() {
   return bytes;
 }
 
-// Adds blocks to the node's last data region, or begins another: at least `blocks_wanted` in one piece. If
-// others have added some of which this session knows nothing yet, it learns of those instead.
-Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
+Result<std::uint64_t> Allocator::bytes_used() {
+  return sum_used([this](fabric::RegionId region) { return endpoint_.length_bytes(region); });
+}
+
+// At least `blocks_wanted` in one piece, at the end of the node's last data region or in another. Errors:
+// no_space (the limit, of which `bytes_used` are used; the regions).
+Result<Allocator::Extension> Allocator::next_extension(std::uint64_t blocks_wanted,
+                                                       std::uint64_t bytes_used) const {
   fabric::RegionId id = 0;
   std::uint64_t length_blocks = 0;
   for (const fabric::RegionId region : session_.regions().data) {
@@ -211,30 +220,50 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   std::uint64_t added = std::clamp(length_blocks / 8, std::uint64_t{1}, extension_blocks_max);
   added = std::min(std::max(added, blocks_wanted), blocks_in_region_max - length_blocks);
   const std::uint64_t limit = session_.geometry().max_bytes;
-  const auto used = limit == 0 ? 0 : bytes_used();
-  if (!used) return std::unexpected(used.error());
-  if (limit != 0 && *used + added * block_bytes > limit) {
+  if (limit != 0 && bytes_used + added * block_bytes > limit) {
     added = blocks_wanted;
-    if (*used + added * block_bytes > limit) {
+    if (bytes_used + added * block_bytes > limit) {
       return fail(
           Errc::no_space, "extend",
           fmt::format("{} uses {} of the {} bytes that it was created for; remove items, or create it again "
                       "with a larger max_bytes",
-                      session_.memory().fabric().location(), *used, limit));
+                      session_.memory().fabric().location(), bytes_used, limit));
     }
   }
+  return Extension{.region = id, .from_blocks = length_blocks, .to_blocks = length_blocks + added};
+}
+
+// Adds blocks. If others have added some of which this session knows nothing yet, it learns of those instead.
+Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
+  const auto used = session_.geometry().max_bytes == 0 ? 0 : bytes_used();
+  if (!used) return std::unexpected(used.error());
+  const auto next = next_extension(blocks_wanted, *used);
+  if (!next) return std::unexpected(next.error());
   session_.count(Counter::segments_added);
-  auto extended = session_.memory().fabric().extend(id, (length_blocks + added) * block_bytes);
-  if (!extended && added > blocks_wanted) {
-    extended = session_.memory().fabric().extend(id, (length_blocks + blocks_wanted) * block_bytes);
-  }
+  auto extended = session_.memory().fabric().extend(next->region, next->to_blocks * block_bytes);
+  if (const std::uint64_t least = next->from_blocks + blocks_wanted; !extended && least < next->to_blocks)
+    extended = session_.memory().fabric().extend(next->region, least * block_bytes);
   // Before anybody writes there: the kernel has nothing to copy, and nobody to wait for.
-  const std::uint64_t added_from = length_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
-  const std::uint64_t length = endpoint_.known_length_bytes(id);
-  if (extended) session_.memory().fabric().prepare(id, added_from, length / block_bytes * block_bytes);
+  const std::uint64_t added_from = next->from_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
+  const std::uint64_t length = endpoint_.known_length_bytes(next->region);
+  if (extended)
+    session_.memory().fabric().prepare(next->region, added_from, length / block_bytes * block_bytes);
   take_known_blocks();
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
+}
+
+// Once half of what was added last is taken, and nothing was freed since then, has more added beforehand:
+// whoever finds nothing waits for as long as a host takes to fill it.
+void Allocator::extend_soon(std::uint64_t frees) {
+  const std::size_t count = known_blocks_.size();
+  const bool is_half_taken = count > blocks_seen_ && next_block_ >= (blocks_seen_ + count) / 2;
+  if (frees != full_at_frees_ || !is_half_taken || foreseen_blocks_ == count) return;
+  foreseen_blocks_ = count;
+  const auto used =
+      sum_used([this](fabric::RegionId region) { return endpoint_.known_length_bytes(region); });
+  if (const auto next = next_extension(1, used.value_or(0)))
+    endpoint_.port().extend_soon(next->region, next->to_blocks * block_bytes);
 }
 
 // Sweeps blocks of `size_class` in which others left items; true if something was found. At most once a tick

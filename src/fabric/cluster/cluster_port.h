@@ -29,6 +29,9 @@ class ClusterPort final : public Port {
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
   void poll(base::Nanos wait_ns) override;
+  void extend_soon(RegionId region, std::uint64_t length_bytes) override {
+    if (auto way = way_of(region)) (*way)->extend_soon(region, length_bytes);
+  }
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;

@@ -158,6 +158,8 @@ class HostThread final : public Host {
   Message fence(Peer& peer, const Message& said);
   Message answer(Id id, Peer& peer, const Message& asked);
   Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
+  [[nodiscard]] bool is_here(remote::OpenedStore& store, std::uint64_t region) const;
+  void extend_soon(remote::OpenedStore& store, std::uint64_t region, std::uint64_t bytes);
   Result<Message> answer_about_region(remote::OpenedStore& store, const std::string& what,
                                       const Message& asked);
   Result<Message> offer_queue_pair(Id session, const remote::OpenedStore& store);
@@ -219,6 +221,10 @@ void HostThread::run() {
       const verbs::Lender::Served served = lender_->serve();
       for (const std::string& why : served.refusals)
         log(Level::warning, fmt::format("a queue pair was refused: {}", why));
+      for (const auto& [session, foreseen] : served.foreseen) {
+        if (auto* store = sessions_.store_of(session); store != nullptr)
+          extend_soon(*store, foreseen.region, foreseen.length_bytes);
+      }
       for (const Id session : served.ended) sessions_.end(session, End::is_dead);
     }
     const base::Nanos now = base::Clock().now();
@@ -313,6 +319,11 @@ bool HostThread::serve_messages(Id id, Peer& peer) {
         break;
       }
       case Peer::Stage::is_linked:
+        if (net::text_of(**said, "do") == "extend_soon") {
+          extend_soon(*peer.store, net::number_of(**said, "region").value_or(region_count_max),
+                      net::number_of(**said, "bytes").value_or(0));
+          continue;
+        }
         told = answer(id, peer, **said);
         break;
     }
@@ -471,6 +482,20 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
   return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
 }
 
+bool HostThread::is_here(remote::OpenedStore& store, std::uint64_t region) const {
+  const auto* of = sessions_.cluster_of(store);
+  return of == nullptr || of->map.node_of(static_cast<RegionId>(region)) == of->node;
+}
+
+// A client will need it. Nobody waits, so nobody is told why not.
+void HostThread::extend_soon(remote::OpenedStore& store, std::uint64_t region, std::uint64_t bytes) {
+  if (store.reads_only || region >= region_count_max || bytes > region_bytes_max || !is_here(store, region))
+    return;
+  const auto id = static_cast<RegionId>(region);
+  const std::uint64_t length = store.way->length_bytes(id).value_or(0);  // if there is such a region yet
+  if (length < bytes) preparer_.extend_soon(store.fabric, id, length, bytes);
+}
+
 Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, const std::string& what,
                                                 const Message& asked) {
   const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
@@ -480,7 +505,7 @@ Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, cons
   if (region >= region_count_max)
     return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
   const auto id = static_cast<RegionId>(region);
-  if (const auto* of = sessions_.cluster_of(store); of != nullptr && of->map.node_of(id) != of->node)
+  if (!is_here(store, region))
     return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
   if (what == "prepare") {
     const std::uint64_t to = field("to");

@@ -112,6 +112,12 @@ Result<net::Message> Link::ask(const net::Message& message) {
   return answer;
 }
 
+void Link::tell(const net::Message& message) {
+  // Another thread may wait for an answer.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && messages_ != nullptr && !messages_->say(message)) messages_ = nullptr;
+}
+
 Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline) {
   const Link link(target);
   auto greeting = link.greet(deadline);

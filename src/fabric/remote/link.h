@@ -45,6 +45,8 @@ class Link {
   // link is of no more use.
   Result<net::Message> ask(const net::Message& message);
   [[nodiscard]] bool is_alive();
+  // Says what is not answered, and may be lost.
+  void tell(const net::Message& message);
   // Of the store.
   [[nodiscard]] Atomics atomics() const { return atomics_; }
   // Whether the host lets this client read, and no more.

@@ -31,6 +31,7 @@
 //   {"do": "length", "region": R}                   {"bytes": N}
 //   {"do": "extend", "region": R, "bytes": N}       {"bytes": N}
 //   {"do": "prepare", "region": R, "from": N, "to": N}   {}
+//   {"do": "extend_soon", "region": R, "bytes": N}  nothing: nobody waits for it
 //   {"do": "free"}                                  {"bytes": N}
 //   {"do": "claim", "port": P, "client": N}         {"claimed": true}
 //   {"do": "release", "port": P, "client": N}       {}
@@ -51,7 +52,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 7;
+inline constexpr std::uint64_t protocol_version = 8;
 inline constexpr std::size_t nonce_bytes = 16;
 
 constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }

@@ -52,6 +52,11 @@ class Sessions {
              std::unique_ptr<net::Stream> stream);
   [[nodiscard]] bool has(Id link, Id id) const;
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
+  // Of which store it is; null if there is no such session.
+  [[nodiscard]] OpenedStore* store_of(Id id) const {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.store.get();
+  }
 
   // Whether it has the number now. Errors: those of the fabric, permission.
   Result<bool> claim(Id id, std::uint32_t client);

@@ -73,6 +73,12 @@ class SimPort final : public fake::MemoryPort {
     return MemoryPort::length_bytes(region);
   }
 
+  // What a host adds beforehand is there by the time that anybody asks.
+  void extend_soon(RegionId region, std::uint64_t length_bytes) override {
+    if (!fabric_.remote() || way_to(region) != Way::whole) return;
+    [[maybe_unused]] const auto extended = fabric_.extend(region, length_bytes);
+  }
+
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
     const std::scoped_lock lock(simulation_.guard());
     if (fabric_.severed_) {

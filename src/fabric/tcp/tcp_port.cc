@@ -72,6 +72,10 @@ bool TcpPort::present(std::uint32_t client) {
   return !answer || net::flag_of(*answer, "present");
 }
 
+void TcpPort::extend_soon(RegionId region, std::uint64_t length_bytes) {
+  if (!severed_) link_->tell({{"do", "extend_soon"}, {"region", region}, {"bytes", length_bytes}});
+}
+
 void TcpPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
   if (severed_) return done.complete(done, std::unexpected(*severed_));
   if (batch.empty()) return done.complete(done, {});

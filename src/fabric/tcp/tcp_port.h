@@ -41,6 +41,7 @@ class TcpPort final : public remote::RemotePort {
   bool await(std::vector<pollfd>& waits) override;
   [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
   void abandon() override { abandoned_ = true; }
+  void extend_soon(RegionId region, std::uint64_t length_bytes) override;
   // Why the port is over, if it is.
   [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
   // The port is over: all that is under way, and all that will be posted, ends with `why`.

@@ -195,5 +195,7 @@ class Conformance : public testing::TestWithParam<Backend> {
 
 // For backends with processes that may only read.
 class ReadOnlyConformance : public Conformance {};
+// For backends whose memory is elsewhere.
+class ElsewhereConformance : public Conformance {};
 
 }  // namespace loch::fabric::conformance

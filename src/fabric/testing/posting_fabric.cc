@@ -25,6 +25,10 @@ class PostingPort final : public MemoryPort {
     posted_.push_back({batch, deadline, &done});
   }
 
+  void extend_soon(RegionId region, std::uint64_t length_bytes) override {
+    [[maybe_unused]] const auto extended = fabric_.extend(region, length_bytes);
+  }
+
   void poll(base::Nanos wait_ns) override {
     if (posted_.empty()) {
       fabric_.store().advance(wait_ns);

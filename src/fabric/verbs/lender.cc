@@ -1,9 +1,13 @@
 #include "fabric/verbs/lender.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
+#include <span>
+#include <sys/epoll.h>
 #include <utility>
 
 #include "net/proof.h"
@@ -13,6 +17,14 @@ namespace {
 
 // No registration takes longer than some tenths of a second, so that nobody waits for long.
 constexpr std::uint64_t lent_bytes_max = std::uint64_t{1} << 30;
+// Messages of a session that may come before they are looked at; more wait at its own end.
+constexpr int messages_max = 4;
+
+bool expect_message(ibv_qp* pair) {
+  ibv_recv_wr request{};  // of nothing but an immediate
+  ibv_recv_wr* refused = nullptr;
+  return ::ibv_post_recv(pair, &request, &refused) == 0;
+}
 
 }  // namespace
 
@@ -30,7 +42,7 @@ struct Lender::Lent {
 // One protection domain of a device.
 struct Lender::Device {
   ProtectionDomain domain;
-  CompletionQueue completions;  // of queue pairs that post nothing
+  CompletionChannel channel;  // tells of the sessions' completion queues
   std::map<Fabric*, std::weak_ptr<Lent>> lent{};
 };
 
@@ -40,7 +52,8 @@ struct Lender::Session {
   bool device_changes = false;
   std::shared_ptr<Device> device{};  // null until it has come
   std::shared_ptr<Lent> lent{};
-  Id id{};  // ends before what its queue pair uses
+  CompletionQueue completions{};  // of what it receives
+  Id id{};                        // ends before what its queue pair uses
 };
 
 Lender::~Lender() = default;
@@ -50,6 +63,9 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   auto events = open_event_channel();
   if (!events) return std::unexpected(std::move(events.error()));
   lender->events_ = std::move(*events);
+  lender->ready_ = base::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (auto watched = lender->watch(lender->events_->fd); !watched)
+    return std::unexpected(std::move(watched.error()));
   for (const net::HostPort& each : at) {
     auto address = net::look_up(each);
     if (!address) return std::unexpected(std::move(address.error()));
@@ -70,8 +86,40 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   return lender;
 }
 
+Result<void> Lender::watch(int descriptor) const {
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (::epoll_ctl(ready_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  return fail(Errc::io, "verbs", fmt::format("a device can not be waited for: {}", std::strerror(errno)));
+}
+
 Lender::Served Lender::serve() {
   Served served;
+  // First, so that no message is taken for one of a session that gets the same queue pair's number.
+  for (const auto& [of, known] : devices_) {
+    if (const auto device = known.lock(); device != nullptr) {
+      take_notices(*device->channel, [&](void* context) {
+        const auto& [id, session] = *static_cast<const decltype(sessions_)::value_type*>(context);
+        take_messages(id, session, &served);
+      });
+    }
+  }
+  serve_events(&served);
+  return served;
+}
+
+void Lender::take_messages(SessionId id, const Session& session, Served* served) {
+  ::ibv_req_notify_cq(session.completions.get(), 0);
+  std::array<ibv_wc, messages_max> received;
+  const int count = ::ibv_poll_cq(session.completions.get(), messages_max, received.data());
+  for (const ibv_wc& message : std::span(received).first(static_cast<std::size_t>(std::max(count, 0)))) {
+    // Of a queue pair that has ended: its event comes, too.
+    if (message.status != IBV_WC_SUCCESS || !expect_message(session.id->qp)) continue;
+    if ((message.wc_flags & IBV_WC_WITH_IMM) != 0)
+      served->foreseen.emplace_back(id, ExtendSoon::decode(ntohl(message.imm_data)));
+  }
+}
+
+void Lender::serve_events(Served* served) {
   while (Event event = next_event(*events_)) {
     rdma_cm_id* id = event->id;
     switch (event->event) {
@@ -81,7 +129,7 @@ Lender::Served Lender::serve() {
                                 std::min<std::size_t>(event->param.conn.private_data_len, token_digits));
         event = nullptr;
         if (const auto taken = take_request(Id(id), token); !taken)
-          served.refusals.push_back(taken.error().detail);
+          served->refusals.push_back(taken.error().detail);
         break;
       }
       case RDMA_CM_EVENT_DISCONNECTED:
@@ -91,14 +139,13 @@ Lender::Served Lender::serve() {
       case RDMA_CM_EVENT_REJECTED: {
         const auto found =
             std::ranges::find_if(sessions_, [id](const auto& s) { return s.second.id.get() == id; });
-        if (found != sessions_.end()) served.ended.push_back(found->first);
+        if (found != sessions_.end()) served->ended.push_back(found->first);
         break;
       }
       default:
         break;
     }
   }
-  return served;
 }
 
 Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only) {
@@ -134,12 +181,21 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
   };
   ibv_device_attr limits{};
   if (::ibv_query_device(id->verbs, &limits) != 0) return failed("it does not say what it can");
+  session.completions.reset(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
+  if (session.completions == nullptr || ::ibv_req_notify_cq(session.completions.get(), 0) != 0)
+    return failed("no completion queue");
   ibv_qp_init_attr wanted{};
   wanted.qp_type = IBV_QPT_RC;
-  wanted.send_cq = wanted.recv_cq = (*device)->completions.get();
-  wanted.cap = {
-      .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  wanted.send_cq = wanted.recv_cq = session.completions.get();
+  wanted.cap = {.max_send_wr = 1,
+                .max_recv_wr = messages_max,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
   if (::rdma_create_qp(id.get(), (*device)->domain.get(), &wanted) != 0) return failed("no queue pair");
+  for (int i = 0; i < messages_max; ++i) {
+    if (!expect_message(id->qp)) return failed("nothing can be received");
+  }
   rdma_conn_param granted{};
   granted.responder_resources = static_cast<std::uint8_t>(std::clamp(limits.max_qp_rd_atom, 1, 255));
   granted.rnr_retry_count = receiver_not_ready_retry_count;
@@ -168,9 +224,10 @@ Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, 
   if (auto device = known.lock(); device != nullptr) return device;
   auto device = std::make_shared<Device>();
   device->domain.reset(::ibv_alloc_pd(context));
-  device->completions.reset(::ibv_create_cq(context, 1, nullptr, nullptr, 0));
-  if (device->domain == nullptr || device->completions == nullptr)
+  device->channel = open_completion_channel(context);
+  if (device->domain == nullptr || device->channel == nullptr)
     return fail(Errc::io, "verbs", fmt::format("the device takes nothing on: {}", std::strerror(errno)));
+  if (auto watched = watch(device->channel->fd); !watched) return std::unexpected(std::move(watched.error()));
   known = device;
   return device;
 }

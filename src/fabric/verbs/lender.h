@@ -1,6 +1,6 @@
 // Lender: the host's end of the queue pairs of clients on other hosts. It registers the memory of stores with
-// the devices that the clients come in by, piece by piece as they ask for it, and breaks their queue pairs
-// off.
+// the devices that the clients come in by, piece by piece as they ask for it, takes their messages
+// (ExtendSoon, rdma.h), and breaks their queue pairs off.
 //
 // A device gets at what its protection domain has registered, for whoever has a queue pair of that domain;
 // so a queue pair that is gone is all that a client needs to lose. And clients that may only read have a
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs/rdma.h"
 #include "net/socket.h"
@@ -35,8 +36,9 @@ class Lender {
   ~Lender();
 
   // Readable when there is something to serve.
-  [[nodiscard]] int descriptor() const { return events_->fd; }
+  [[nodiscard]] int descriptor() const { return ready_.get(); }
   struct Served {
+    std::vector<std::pair<SessionId, ExtendSoon>> foreseen{};
     std::vector<SessionId> ended{};       // whose queue pair the client, or the device, has ended
     std::vector<std::string> refusals{};  // why somebody was turned away, for the log
   };
@@ -68,11 +70,15 @@ class Lender {
   struct Session;
 
   Lender() = default;
+  Result<void> watch(int descriptor) const;
+  void serve_events(Served* served);
+  static void take_messages(SessionId id, const Session& session, Served* served);
   // Errors: why the client is turned away.
   Result<void> take_request(Id id, std::string_view token);
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
 
+  base::FileDescriptor ready_;  // of epoll: the channels of the events and of the devices
   EventChannel events_;
   std::vector<Id> listeners_;
   std::map<std::pair<ibv_context*, bool>, std::weak_ptr<Device>> devices_;  // whether they change anything

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace loch::fabric::verbs {
@@ -71,9 +70,8 @@ Result<void> QueuePair::make() {
   ibv_context* device = id_->verbs;
   domain_.reset(::ibv_alloc_pd(device));
   if (domain_ == nullptr) return system_error(name_, "no protection domain", errno);
-  completions_.reset(::ibv_create_comp_channel(device));
+  completions_ = open_completion_channel(device);
   if (completions_ == nullptr) return system_error(name_, "no completion channel", errno);
-  ::fcntl(completions_->fd, F_SETFL, ::fcntl(completions_->fd, F_GETFL) | O_NONBLOCK);
   queue_.reset(::ibv_create_cq(device, depth, nullptr, completions_.get(), 0));
   if (queue_ == nullptr) return system_error(name_, "no completion queue", errno);
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes);
@@ -142,9 +140,7 @@ std::size_t QueuePair::poll(std::span<ibv_wc> completions) {
 void QueuePair::arm() { ::ibv_req_notify_cq(queue_.get(), 0); }
 
 void QueuePair::disarm() {
-  ibv_cq* queue = nullptr;
-  void* context = nullptr;
-  while (::ibv_get_cq_event(completions_.get(), &queue, &context) == 0) ::ibv_ack_cq_events(queue, 1);
+  take_notices(*completions_, [](void* /*context*/) {});
 }
 
 bool QueuePair::is_broken_off() {

@@ -38,6 +38,23 @@ Event wait_event(rdma_event_channel& channel, base::Nanos deadline) {
   }
 }
 
+CompletionChannel open_completion_channel(ibv_context* device) {
+  CompletionChannel channel(::ibv_create_comp_channel(device));
+  if (channel == nullptr) return nullptr;
+  const int flags = ::fcntl(channel->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0) return nullptr;
+  return channel;
+}
+
+void take_notices(ibv_comp_channel& channel, const std::function<void(void* context)>& each) {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (::ibv_get_cq_event(&channel, &queue, &context) == 0) {
+    ::ibv_ack_cq_events(queue, 1);
+    each(context);
+  }
+}
+
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access) {
   return MemoryRegion(::ibv_reg_mr(domain, at, bytes, access));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <infiniband/verbs.h>
 #include <memory>
 #include <rdma/rdma_cma.h>
@@ -9,6 +10,7 @@
 #include <loch/error.h>
 
 #include "base/clock.h"
+#include "fabric/fabric.h"
 
 namespace loch::fabric::verbs {
 
@@ -45,6 +47,11 @@ Event next_event(rdma_event_channel& channel);
 // The same, waiting; null if the deadline passed.
 Event wait_event(rdma_event_channel& channel, base::Nanos deadline);
 
+// Without waiting. Null, and errno, if the device gives none.
+CompletionChannel open_completion_channel(ibv_context* device);
+// Takes what the channel tells of, and tells of each with the context of its completion queue.
+void take_notices(ibv_comp_channel& channel, const std::function<void(void* context)>& each);
+
 // Null, and errno, if it can not be registered. Nothing here asks for relaxed ordering.
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access);
 
@@ -57,5 +64,22 @@ inline constexpr std::uint8_t ack_timeout = 14;
 // for one connection. In hexadecimal digits.
 inline constexpr std::size_t token_bytes = 16;
 inline constexpr std::size_t token_digits = 2 * token_bytes;
+
+// Port::extend_soon, as a client says it: a SEND of nothing but these 32 bits (design-guidelines.txt, 3.2.2:
+// a message that is its header needs no payload to be fetched, or to be placed).
+struct ExtendSoon {
+  RegionId region = 0;
+  std::uint64_t length_bytes = 0;  // in the message, whole MiB
+
+  [[nodiscard]] constexpr std::uint32_t encode() const {
+    const std::uint64_t mebibytes = (length_bytes + (std::uint64_t{1} << 20) - 1) >> 20;
+    return std::uint32_t{region} << 24 | static_cast<std::uint32_t>(mebibytes & 0xff'ffff);
+  }
+  static constexpr ExtendSoon decode(std::uint32_t immediate) {
+    return {.region = static_cast<RegionId>(immediate >> 24),
+            .length_bytes = std::uint64_t{immediate & 0xff'ffff} << 20};
+  }
+};
+static_assert(region_bytes_max >> 20 <= 0xff'ffff);
 
 }  // namespace loch::fabric::verbs

@@ -1,6 +1,7 @@
 #include "fabric/verbs/verbs_port.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
@@ -180,13 +181,11 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   const auto at = take_buffer(length);
   if (!at) return std::nullopt;
 
-  ibv_send_wr& request = chain_[chained_];
   ibv_sge& part = parts_[chained_];
   part = {.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer() + *at),
           .length = static_cast<std::uint32_t>(length),
           .lkey = pair_->buffer_key()};
-  request = {};
-  request.wr_id = first_piece_ + pieces_.size();
+  ibv_send_wr& request = chain();
   request.sg_list = &part;
   request.num_sge = 1;
   request.opcode = opcode_of(operation.kind);
@@ -206,8 +205,6 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   }
   // What comes after a WRITE on a queue pair executes after it; of the others, only what is fenced does.
   if (previous != nullptr && previous->kind != Operation::Kind::write) request.send_flags |= IBV_SEND_FENCE;
-  if (chained_ != 0) chain_[chained_ - 1].next = &request;
-  ++chained_;
   ++flight.pieces;
   pieces_.push_back({.flight = &flight,
                      .operation = &operation,
@@ -218,10 +215,30 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   return length;
 }
 
+// The next work request of the chain, which is of the piece that follows.
+ibv_send_wr& VerbsPort::chain() {
+  ibv_send_wr& request = chain_[chained_];
+  request = {};
+  request.wr_id = first_piece_ + pieces_.size();
+  if (chained_ != 0) chain_[chained_ - 1].next = &request;
+  ++chained_;
+  return request;
+}
+
+void VerbsPort::chain_foreseen() {
+  if (!foreseen_ || pieces_.size() == QueuePair::depth) return;
+  ibv_send_wr& request = chain();
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.imm_data = htonl(foreseen_->encode());
+  pieces_.push_back({.buffer_end = buffer_end_});
+  foreseen_.reset();
+}
+
 // Posts what there is room for: one chain, one doorbell, of which the last is signalled.
 void VerbsPort::ring() {
   if (!flights_.is_due()) return;
   beat();
+  chain_foreseen();
   flights_.ask(base::Clock().now(), [this](remote::Flights::Flight& flight, Operation& operation,
                                            std::size_t from) { return put(flight, operation, from); });
   if (trouble_) return sever({.code = Errc::unavailable, .detail = trouble_->detail});
@@ -266,13 +283,14 @@ bool VerbsPort::drain() {
 }
 
 void VerbsPort::finish(const Piece& piece) {
+  buffer_begin_ = piece.buffer_end;
+  if (piece.flight == nullptr) return;
   const std::byte* from = pair_->buffer() + piece.at;
   if (piece.operation->kind == Operation::Kind::read) {
     std::memcpy(piece.operation->local + piece.from, from, piece.length);
   } else if (piece.operation->is_atomic()) {
     std::memcpy(&piece.operation->result, from, word_bytes);
   }
-  buffer_begin_ = piece.buffer_end;
   --piece.flight->pieces;
 }
 

@@ -42,6 +42,9 @@ class VerbsPort final : public remote::RemotePort {
   void awoken(std::span<const pollfd> waits) override;
   [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
   void abandon() override { agent_.abandon(); }
+  void extend_soon(RegionId region, std::uint64_t length_bytes) override {
+    foreseen_ = ExtendSoon{.region = region, .length_bytes = length_bytes};
+  }
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
@@ -56,7 +59,7 @@ class VerbsPort final : public remote::RemotePort {
     std::uint32_t key = 0;
   };
   struct Piece {
-    remote::Flights::Flight* flight = nullptr;
+    remote::Flights::Flight* flight = nullptr;  // null of what nobody waits for
     Operation* operation = nullptr;
     std::size_t from = 0;
     std::size_t length = 0;
@@ -75,6 +78,8 @@ class VerbsPort final : public remote::RemotePort {
   bool is_covered(const Operation& operation);
   std::optional<std::size_t> put(remote::Flights::Flight& flight, Operation& operation, std::size_t from);
   std::optional<std::size_t> take_buffer(std::size_t bytes);
+  ibv_send_wr& chain();
+  void chain_foreseen();
   void ring();
   bool drain();  // whether anything has completed
   void finish(const Piece& piece);
@@ -102,6 +107,7 @@ class VerbsPort final : public remote::RemotePort {
   std::array<ibv_send_wr, QueuePair::depth> chain_{};  // what the next ring posts
   std::array<ibv_sge, QueuePair::depth> parts_{};
   std::size_t chained_ = 0;
+  std::optional<ExtendSoon> foreseen_;  // goes with the next chain
   std::unique_ptr<QueuePair> pair_;
 };
 

@@ -1,6 +1,7 @@
 // The backend verbs keeps what fabric.h promises, and a host breaks its queue pairs off. For a host with RDMA
 // devices at LOCH_TEST_VERBS_HOST and LOCH_TEST_VERBS_HOST_TOO, and a way to it from LOCH_TEST_VERBS_CLIENT
 // (tests/vm).
+#include <arpa/inet.h>
 #include <chrono>
 #include <cstdlib>
 #include <gmock/gmock.h>
@@ -37,6 +38,9 @@ INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
                          [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Backends, ReadOnlyConformance, testing::ValuesIn(backends),
+                         [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Backends, ElsewhereConformance, testing::ValuesIn(backends),
                          [](const auto& info) { return info.param.name; });
 
 // ---- the host
@@ -129,12 +133,29 @@ class RawQueuePair {
     request.sg_list = &part;
     request.num_sge = 1;
     request.opcode = opcode;
-    request.send_flags = IBV_SEND_SIGNALED;
     if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       request.wr.atomic = {.remote_addr = there.address, .compare_add = 1, .swap = 0, .rkey = there.key};
     } else {
       request.wr.rdma = {.remote_addr = there.address, .rkey = there.key};
     }
+    return post(request);
+  }
+  // Of a message of nothing but that, or of 8 bytes as well.
+  ibv_wc_status send(std::uint32_t immediate, bool has_bytes = false) {
+    ibv_sge part{.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer()),
+                 .length = sizeof(std::uint64_t),
+                 .lkey = pair_->buffer_key()};
+    ibv_send_wr request{};
+    request.sg_list = &part;
+    request.num_sge = has_bytes ? 1 : 0;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = htonl(immediate);
+    return post(request);
+  }
+
+ private:
+  ibv_wc_status post(ibv_send_wr& request) {
+    request.send_flags = IBV_SEND_SIGNALED;
     EXPECT_EQ(pair_->post(request), 0);
     ibv_wc completion{};
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -143,7 +164,6 @@ class RawQueuePair {
     return completion.status;
   }
 
- private:
   std::shared_ptr<remote::Link> link_;
   remote::Link::Joined joined_;
   std::unique_ptr<verbs::QueuePair> pair_;
@@ -168,6 +188,23 @@ TEST_P(VerbsHost, TheKeysOfAReaderAreForReading) {
   if (GetParam() == Atomics::device) {
     EXPECT_EQ(writer.post(IBV_WR_RDMA_WRITE, writer.given), IBV_WC_SUCCESS);
   }
+}
+
+// Receive: messages that mean nothing, more than the host expects at a time, and one that it has no room for.
+// Expect: nothing comes of them but the end of the queue pair that sent the last.
+TEST_P(VerbsHost, TakesNoHarmFromMessages) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const auto other = session();
+  RawQueuePair writer({.host = addresses_[0], .port = std::to_string(host_->ports()[0])}, false);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(writer.send(~std::uint32_t{0} - static_cast<unsigned>(i)), IBV_WC_SUCCESS);
+  EXPECT_EQ(writer.send(verbs::ExtendSoon{.region = 99, .length_bytes = 2 * region_bytes_max}.encode()),
+            IBV_WC_SUCCESS);
+  EXPECT_EQ(writer.post(IBV_WR_RDMA_READ, writer.given), IBV_WC_SUCCESS);
+  EXPECT_NE(writer.send(0, true), IBV_WC_SUCCESS);
+  EXPECT_TRUE(other->read_word(word_).has_value());
+  EXPECT_EQ(other->endpoint.length_bytes(small_region), small_bytes);
+  EXPECT_EQ(other->endpoint.length_bytes(99), 0U);
 }
 
 // The atomics of two devices are not atomic against each other.

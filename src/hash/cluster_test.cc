@@ -359,5 +359,37 @@ TEST_F(ClusterHandover, ANodeIsEmptied) {
   EXPECT_TRUE(report->findings.empty()) << report->findings.front();
 }
 
+// Receive: damaged words that name an item of another key there, and a place where none can be. Expect: they
+// are cleared, too.
+TEST_F(ClusterHandover, ANodeIsEmptiedOfWhatDamagedWordsName) {
+  const auto on_second = [&](const std::string& key) {
+    return client_->run(Client::find_task(client_.get(), key)).value();
+  };
+  const auto found =
+      std::ranges::find_if(keys_, [&](const std::string& key) { return on_second(key).region == 3; });
+  ASSERT_NE(found, keys_.end());
+  memory::ItemRef nowhere = on_second(*found);
+  nowhere.unit = std::uint32_t{1} << 29;
+  std::vector<fabric::Address> damaged;
+  const fabric::RegionId index = two_nodes().shards[1].index;
+  for (std::uint64_t at = 0; damaged.size() < 2; at += sizeof(std::uint64_t)) {
+    const SlotWord word{fabric::load_word(store_->at({index, at}))};
+    if (!word.is(SlotType::empty)) continue;
+    const memory::ItemRef item = damaged.empty() ? on_second(*found) : nowhere;
+    fabric::store_word(store_->at({index, at}),
+                       SlotWord::link(SlotType::committed, item, 1, 0, word.level()).raw);
+    damaged.push_back({index, at});
+  }
+  fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
+  client_tells();
+  EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
+  const auto emptied = mover_->run(mover_->shards().evacuate(1));
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_EQ(emptied->left, 0U);
+  for (const fabric::Address at : damaged)
+    EXPECT_TRUE(SlotWord{fabric::load_word(store_->at(at))}.is(SlotType::empty));
+  EXPECT_EQ(on_second(*found).region % 2, 0) << "and it has moved";
+}
+
 }  // namespace
 }  // namespace loch::hash

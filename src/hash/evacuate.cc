@@ -50,7 +50,8 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
   co_return false;
 }
 
-// Clears what moves have left that names items of the node; how many words name some still.
+// Clears what moves have left that names items of the node, and damaged words that do; how many words name
+// some still.
 coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
   const auto directory = co_await read_directory();
   if (!directory) co_return std::unexpected(directory.error());
@@ -66,8 +67,18 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
     const SlotWord word = group.word(slot);
     if (!word.names_item() || attachment_.region_map().node_of(word.item().region) != node) continue;
     auto header = co_await read_header(word.item());
-    if (!header) co_return std::unexpected(std::move(header.error()));
-    if (!co_await before_reuse(word.item(), header->key_hash)) ++left;
+    if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
+    if (header && !co_await before_reuse(word.item(), header->key_hash)) {
+      ++left;
+      continue;
+    }
+    // No slot of its key's names the item. If this one does all the same, its word is damaged.
+    const SlotWord cleared = cleared_word(word, slot, *directory, candidates_, home_.next_nonce());
+    if (auto mended = co_await swap_slot(slot, word, cleared); !mended)
+      co_return std::unexpected(std::move(mended.error()));
+    const auto there = co_await read_slot(slot);
+    if (!there) co_return std::unexpected(there.error());
+    if (*there == word.raw) ++left;
   }
   co_return left;
 }

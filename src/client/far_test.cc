@@ -2,8 +2,11 @@
 // go by what is there now.
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,9 +28,11 @@ class Far : public testing::Test {
     // Of those that link an item, since claiming and retiring go beside them.
     const auto count_batch = [this](std::span<const fabric::Operation> batch) {
       ++total_.batches;
-      total_.linking += std::ranges::any_of(batch, [](const fabric::Operation& one) {
+      const bool links = std::ranges::any_of(batch, [](const fabric::Operation& one) {
         return one.kind == fabric::Operation::Kind::compare_swap && one.at.region == memory::index_region;
       });
+      total_.linking += links;
+      if (links && meanwhile_) meanwhile_();
       return false;
     };
     auto fabric = std::make_shared<fabric::fake::PostingFabric>(
@@ -121,7 +126,27 @@ class Far : public testing::Test {
     }
   }
 
+  // Keys that are not there, whose slots are empty and none another's, but that every fourth has its home
+  // taken.
+  std::vector<std::string> absent_keys() {
+    std::vector<std::string> absent;
+    std::set<hash::SlotNumber> taken;
+    const auto is_alone = [&](const hash::Locations& at, std::uint64_t /*hash*/) {
+      return std::ranges::all_of(std::span(at.slot).first(at.count), [&](hash::SlotNumber slot) {
+        return !taken.contains(slot) && hash::fake::slot(*store_, slot).is(hash::SlotType::empty);
+      });
+    };
+    for (int i = 0; i < 40; ++i) {
+      absent.push_back(hash::fake::find_key(near_, fmt::format("absent{}.", i), is_alone));
+      const hash::Locations at = hash::fake::locations(near_, absent.back());
+      if (i % 4 == 0) hash::fake::occupy(near_, at.slot[0]);
+      taken.insert(at.slot.begin(), at.slot.begin() + at.count);
+    }
+    return absent;
+  }
+
   Cost total_;
+  std::function<void()> meanwhile_;  // called when a batch that links is about to happen
   std::shared_ptr<hash::fake::MemoryStore> store_ = hash::fake::make_store();
   hash::fake::Client near_{*store_};
   std::unique_ptr<Client> far_;
@@ -302,10 +327,61 @@ TEST_F(Far, PutsOfOtherKeysTakeAsManyAsOneOfThem) {
   expect_put(updates);
   for (int i = 0; i < 5; ++i) keys_[static_cast<std::size_t>(i)] = fmt::format("absent{}", i);
   auto inserts = next_values();
-  EXPECT_LE(multi_put(inserts).round_trips, 6U)
-      << "as an insert takes, after the slots were read for nothing";
+  EXPECT_LE(multi_put(inserts).round_trips, 4U);
   expect_put(inserts);
   EXPECT_EQ(near_.count().value(), 85U);
+}
+
+TEST_F(Far, PutsOfKeysThatAreNotThereTakeAsManyAsAnInsert) {
+  put_keys(40, 50);
+  warm_up();
+  keys_ = absent_keys();
+  const std::uint64_t before = near_.count().value();
+  auto inserts = next_values();
+  const Cost cost = multi_put(inserts);
+  EXPECT_EQ(cost.round_trips, 4U);
+  EXPECT_EQ(cost.linking, 3U) << "pending words; words in homes; what was pending is committed";
+  expect_put(inserts);
+  EXPECT_EQ(near_.count().value(), before + inserts.size());
+}
+
+// Receive: puts together of keys that are not there, which another client puts or removes just before any of
+// the steps. Expect: each key is there once, with the value of the one or the other; or not, if it was
+// removed.
+TEST_F(Far, PutsTogetherMeetOthersThatInsertTheirKeys) {
+  put_keys(40, 50);
+  warm_up();
+  for (const int step : {1, 2, 3}) {
+    for (const bool removes : {false, true}) {
+      SCOPED_TRACE(fmt::format("before step {}{}", step, removes ? ", and removed" : ""));
+      keys_ = absent_keys();
+      const std::uint64_t before = near_.count().value();
+      auto inserts = next_values();
+      int steps = 0;
+      meanwhile_ = [&] {
+        if (++steps != step) return;
+        for (std::size_t i = 0; i < keys_.size(); i += 2) {
+          EXPECT_TRUE(near_.put(keys_[i], "theirs").has_value());
+          if (removes) EXPECT_TRUE(near_.remove(keys_[i]).has_value());
+        }
+      };
+      multi_put(inserts);
+      meanwhile_ = nullptr;
+      std::uint64_t there = 0;
+      for (std::size_t i = 0; i < keys_.size(); ++i) {
+        EXPECT_TRUE(inserts[i].result.has_value()) << inserts[i].result.error().message();
+        const std::string found = near_.get(keys_[i]).value_or("none");
+        const bool theirs_may_win = i % 2 == 0 && found == (removes ? "none" : "theirs");
+        EXPECT_TRUE(found == inserts[i].value || theirs_may_win) << keys_[i] << ": " << found;
+        there += found == "none" ? 0 : 1;
+      }
+      EXPECT_EQ(near_.count().value(), before + there);
+      for (const std::string& key : keys_) [[maybe_unused]]
+        const auto gone = near_.remove(key);
+      EXPECT_EQ(near_.count().value(), before);
+    }
+  }
+  EXPECT_EQ(near_.check()->slots_corrupt, 0U);
 }
 
 // Receive: puts together, of keys that others have put or removed since, of one key twice, of a key and a

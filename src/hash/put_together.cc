@@ -1,6 +1,6 @@
 // Plain puts of a remote session, many at once: each step of PUT (writer.cc) for all of them in one batch,
-// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does, goes on as a
-// coroutine.
+// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does (no slot is
+// empty, others change the same key), goes on as a coroutine.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -28,13 +28,20 @@ struct Table::Writing {
     links,    // its item is about to take the place of `old`
     looks,    // the key's slots are read, or one of them
     matches,  // some words may be the key's: those of `asked`; of which the one at `location` is
-    written,  // nothing but that is known
+    // The key is nowhere:
+    fills_home,  // its home is empty; `again` is to say that nothing has changed
+    offers,      // its home is taken, and the slot at `location` empty: a pending word is about to go there,
+    pends,       // and stands there; `again` is to say that nothing else has changed
+    collected,   // nothing is known but `seen`
+    written,     // nor that
     over,
   };
   PlainPut* put = nullptr;
   Stage stage = Stage::written;
   NewItem item{};
   KeyCollect seen{};
+  Collect again{};
+  Reading reading{};  // of `again`
   SlotWord old{};
   std::uint8_t asked = 0;  // bit j: word j
   unsigned location = 0;
@@ -66,6 +73,7 @@ coro::Task<void> Table::put_together(std::span<PlainPut> puts) {
   Result<void> done = co_await write_together(all);
   if (done) done = co_await look_together(all);
   if (done) done = co_await link_together(all);
+  if (done) done = co_await commit_together(all);
   std::vector<coro::Task<void>> rest;
   for (Writing& one : all) {
     if (one.stage == Writing::Stage::over) continue;
@@ -79,7 +87,8 @@ coro::Task<void> Table::put_together(std::span<PlainPut> puts) {
 }
 
 coro::Task<void> Table::put_alone(Writing* one) {
-  one->put->outcome = co_await put_written(&one->put->request, &one->seen, one->item, Begun::written);
+  const Begun begun = one->stage == Writing::Stage::collected ? Begun::collected : Begun::written;
+  one->put->outcome = co_await put_written(&one->put->request, &one->seen, one->item, begun);
 }
 
 // The items are written; those of known keys take the place of what is known right after that; of the
@@ -110,7 +119,8 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
       one.stage = Stage::written;
       continue;
     }
-    operations.push_back(link_instead(one.old, one.seen.at.slot[0], &one.item));
+    operations.push_back(
+        link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
     LOCH_FAULT_POINT("put.before_update");
   }
@@ -158,58 +168,130 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
     co_return;
   }
   co_await let_go_of(before, Counter::put_update);
+  end_linked(one);
+}
+
+void Table::end_linked(Writing* one) {
   note_pointer(one->key(), one->item.word, one->item.slot, length_of(one->put->request));
   one->end(one->item.version);
 }
 
-// Of each that looks: which of the items that may be the key's is.
+// Of each that looks: what is to be done by the words that were read.
+void Table::choose_step(Writing* one) const {
+  using Stage = Writing::Stage;
+  const Collect& seen = one->seen;
+  const auto matches = plain_matches(seen);
+  const bool are_all = seen.at.count > 1;  // the words of all slots
+  one->asked = matches.value_or(0);
+  if (!matches || (*matches == 0 && !are_all)) {
+    one->stage = Stage::written;
+  } else if (*matches != 0) {
+    one->stage = Stage::matches;
+  } else if (seen.word[home_location(seen)].is(SlotType::empty)) {
+    one->stage = Stage::fills_home;
+  } else if (const auto alternate = empty_alternate(seen); alternate && !home_is_claimable(seen)) {
+    one->stage = Stage::offers;
+    one->location = *alternate;
+  } else {
+    one->stage = Stage::collected;
+  }
+}
+
+void Table::ask_again(Writing* one, std::vector<Operation>* operations) {
+  one->reading = begin_collect(one->key().hash, &one->again, DirectoryToo::yes);
+  SlotWord* into = one->again.word.data();
+  for (const fabric::Address at : one->reading.addresses())
+    operations->push_back(Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
+}
+
+// Takes its answers from those that are left. Whether the words are those that are expected.
+bool Table::is_as_expected(const Writing& one, const Collect& expected, const Operation*& next) {
+  const std::span read(std::exchange(next, next + one.reading.count), one.reading.count);
+  if (std::ranges::any_of(read, &Operation::bad_address)) return false;
+  const auto is_newest = end_collect(one.reading, one.again);
+  return is_newest && *is_newest && one.again.same_words(expected);
+}
+
+// Of each that looks: which of the items that may be the key's is; if there are none, the first half of an
+// insert.
 coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::size_t length = 0;
-  std::size_t count = 0;
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
-    one.asked = plain_matches(one.seen);
-    one.stage = one.asked != 0 ? Stage::matches : Stage::written;
-    const auto asked = static_cast<std::size_t>(std::popcount(one.asked));
-    length += asked * item_bytes(one.key().bytes.size(), 0);
-    count += asked;
+    choose_step(&one);
+    length += static_cast<std::size_t>(std::popcount(one.asked)) * item_bytes(one.key().bytes.size(), 0);
   }
-  if (count == 0) co_return Result<void>{};
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
+  const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
-  operations.reserve(count);
+  operations.reserve(all.size() * (locations_max + 1));
   std::byte* into = items.get();
-  for (const Writing& one : all) {
-    if (one.stage != Stage::matches) continue;
-    const std::uint64_t bytes = item_bytes(one.key().bytes.size(), 0);
-    for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
-      const memory::ItemRef item = one.seen.word[static_cast<unsigned>(std::countr_zero(left))].item();
-      operations.push_back(Operation::read_settled(item.address(), std::exchange(into, into + bytes), bytes));
+  for (Writing& one : all) {
+    if (one.stage == Stage::matches) {
+      const std::uint64_t bytes = item_bytes(one.key().bytes.size(), 0);
+      for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
+        const memory::ItemRef item = one.seen.word[static_cast<unsigned>(std::countr_zero(left))].item();
+        operations.push_back(
+            Operation::read_settled(item.address(), std::exchange(into, into + bytes), bytes));
+      }
+    } else if (one.stage == Stage::fills_home) {
+      ask_again(&one, &operations);
+    } else if (one.stage == Stage::offers && in_time) {
+      one.old = one.seen.word[one.location];
+      one.item.seen = true;
+      operations.push_back(
+          link(&one.item, SlotType::pending, one.key().filter(), one.seen.at.slot[one.location], one.old));
+    } else if (one.stage == Stage::offers) {
+      one.stage = Stage::written;
     }
   }
+  if (operations.empty()) co_return Result<void>{};
   if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
     co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
-    if (one.stage != Stage::matches) continue;
-    bool is_plain = true;
-    for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
-      const auto j = static_cast<unsigned>(std::countr_zero(left));
-      const Operation& read = *next++;
-      const bool is_mine =
-          !read.bad_address && take_if_mine(one.key(), j, {read.local, read.length_bytes}, one.seen);
-      is_plain = is_plain && !read.bad_address && (!is_mine || one.seen.header[j].expires_at_ns == 0);
-      if (is_mine) one.location = j;
+    if (one.stage == Stage::matches) {
+      take_items(&one, next);
+    } else if (one.stage == Stage::fills_home) {
+      if (!is_as_expected(one, one.seen, next)) one.stage = Stage::written;
+    } else if (one.stage == Stage::offers) {
+      if (!has_linked(&one, *next++)) continue;
+      LOCH_FAULT_POINT("put.after_pending");
+      home_.count(Counter::pending_inserts);
+      one.item.pending_at = static_cast<int>(one.location);
+      one.stage = Stage::pends;
     }
-    if (!is_plain || std::popcount(one.seen.mine) != 1) one.stage = Stage::written;
   }
   co_return Result<void>{};
 }
 
-// Bit j: word j may name an item of the key. None if any of these is more than a committed one.
-std::uint8_t Table::plain_matches(const Collect& seen) const {
-  if (is_outdated(seen) || is_damaged(seen)) return 0;
+// Whether its item's word stands where `old` stood.
+bool Table::has_linked(Writing* one, const Operation& swap) {
+  if (!swap.bad_address && swap.result == one->old.raw) return true;
+  home_.count(Counter::conflicts);
+  one->stage = Writing::Stage::written;
+  return false;
+}
+
+// Takes the items that were asked for, of those that are left.
+void Table::take_items(Writing* one, const Operation*& next) {
+  using Stage = Writing::Stage;
+  bool is_plain = true;
+  for (std::uint8_t left = one->asked; left != 0; left &= left - 1) {
+    const auto j = static_cast<unsigned>(std::countr_zero(left));
+    const Operation& read = *next++;
+    const bool is_mine =
+        !read.bad_address && take_if_mine(one->key(), j, {read.local, read.length_bytes}, one->seen);
+    is_plain = is_plain && !read.bad_address && (!is_mine || one->seen.header[j].expires_at_ns == 0);
+    if (is_mine) one->location = j;
+  }
+  if (!is_plain || std::popcount(one->seen.mine) != 1) one->stage = Stage::written;
+}
+
+// Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.
+std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
+  if (is_outdated(seen) || is_damaged(seen)) return std::nullopt;
   std::uint8_t matches = 0;
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
@@ -217,30 +299,88 @@ std::uint8_t Table::plain_matches(const Collect& seen) const {
     const memory::ItemRef ref = word.item();
     const bool is_plain = word.is(SlotType::committed) && ref.size_class < memory::size_class_count &&
                           attachment_.find_node_of(ref) != nullptr;
-    if (!is_plain) return 0;
+    if (!is_plain) return std::nullopt;
     matches |= static_cast<std::uint8_t>(1U << j);
   }
   return matches;
 }
 
-// Step 2 of those that match.
+// Step 2 of those that match, 4 of those whose home is empty; and another look of those that stand as
+// pending.
 coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
+  const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
-  operations.reserve(all.size());
-  if (!attachment_.may_act()) co_return Result<void>{};
+  operations.reserve(all.size() * (locations_max + 1));
   for (Writing& one : all) {
-    if (one.stage != Stage::matches) continue;
-    LOCH_FAULT_POINT("put.before_update");
-    one.old = one.seen.word[one.location];
-    operations.push_back(link_instead(one.old, one.seen.at.slot[one.location], &one.item));
+    if (one.stage == Stage::pends) ask_again(&one, &operations);
+    const bool matches = one.stage == Stage::matches;
+    if (!matches && one.stage != Stage::fills_home) continue;
+    if (!in_time) {
+      one.stage = Stage::written;
+      continue;
+    }
+    if (matches) LOCH_FAULT_POINT("put.before_update");
+    if (!matches) LOCH_FAULT_POINT("put.before_home");
+    const unsigned at = matches ? one.location : home_location(one.seen);
+    one.old = one.seen.word[at];
+    operations.push_back(
+        link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
   }
   if (operations.empty()) co_return Result<void>{};
   if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
     co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
-    if (one.stage == Stage::matches) co_await take_outcome(&one, next++);
+    if (one.stage == Stage::matches) {
+      co_await take_outcome(&one, next++);
+    } else if (one.stage == Stage::fills_home) {
+      if (!has_linked(&one, *next++)) continue;
+      LOCH_FAULT_POINT("put.after_home");
+      note_insert(false);
+      end_linked(&one);
+    } else if (one.stage == Stage::pends) {
+      Collect expected = static_cast<const Collect&>(one.seen);
+      expected.word[one.location] = one.item.word;
+      if (!is_as_expected(one, expected, next) && !base::planted(base::Planted::insert_without_look))
+        one.stage = Stage::written;
+    }
+  }
+  co_return Result<void>{};
+}
+
+// Step 5 (b) of those that stand as pending: nobody else can have inserted their keys.
+coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
+  using Stage = Writing::Stage;
+  if (!attachment_.may_act()) co_return Result<void>{};
+  std::vector<Operation> operations;
+  operations.reserve(all.size());
+  for (const Writing& one : all) {
+    if (one.stage != Stage::pends) continue;
+    LOCH_FAULT_POINT("put.before_commit");
+    const SlotWord pending = one.item.word;
+    operations.push_back(Operation::compare_swap(index_.slot(one.item.slot), pending.raw,
+                                                 pending.with_type(SlotType::committed).raw));
+  }
+  if (operations.empty()) co_return Result<void>{};
+  if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
+    co_return done;
+  const Operation* next = operations.data();
+  for (Writing& one : all) {
+    if (one.stage != Stage::pends) continue;
+    const Operation& swap = *next++;
+    one.stage = Stage::written;  // unless it is over
+    if (swap.bad_address) continue;
+    if (swap.result == swap.compare) {
+      LOCH_FAULT_POINT("put.after_commit");
+      one.item.pending_at = -1;
+      note_insert(false);
+    } else if (const auto outcome = co_await pending_outcome({swap.result}, &one.item);
+               !outcome || *outcome != Outcome::done) {
+      continue;
+    }
+    one.item.word = one.item.word.with_type(SlotType::committed);
+    end_linked(&one);
   }
   co_return Result<void>{};
 }

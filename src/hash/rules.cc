@@ -56,6 +56,14 @@ bool home_is_claimable(const Collect& c) {
   return home.is(SlotType::empty) || home.is(SlotType::moved);
 }
 
+std::optional<unsigned> empty_alternate(const Collect& c) {
+  for (unsigned i = 1; i < c.at.candidates; ++i) {
+    const unsigned j = open_location(c, i);
+    if (c.word[j].is(SlotType::empty)) return j;
+  }
+  return std::nullopt;
+}
+
 bool may_be_moved(const Collect& c, unsigned source, unsigned destination) {
   if (source < c.at.candidates && c.at.high[source] == static_cast<int>(destination)) return true;
   for (unsigned i = 0; i < c.at.candidates; ++i) {

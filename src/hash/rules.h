@@ -41,6 +41,9 @@ inline unsigned home_location(const Collect& c) { return open_location(c, 0); }
 // Whether an insert into the home slot is possible; then none off home may be committed.
 bool home_is_claimable(const Collect& c);
 
+// The first alternate that is empty, of those in which the key may be placed now.
+std::optional<unsigned> empty_alternate(const Collect& c);
+
 // The location whose item is committed as the key's, or -1.
 int committed_location(const Collect& c);
 // M at `j` and its destination hold the two halves of one move: the index of the destination, or -1.

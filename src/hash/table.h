@@ -270,9 +270,16 @@ class Table final {
   coro::Task<Result<void>> write_together(std::span<Writing> all);
   coro::Task<Result<void>> look_together(std::span<Writing> all);
   coro::Task<Result<void>> link_together(std::span<Writing> all);
+  coro::Task<Result<void>> commit_together(std::span<Writing> all);
   coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
   coro::Task<void> put_alone(Writing* one);
-  [[nodiscard]] std::uint8_t plain_matches(const Collect& seen) const;
+  void end_linked(Writing* one);
+  void choose_step(Writing* one) const;
+  void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
+  bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
+  bool has_linked(Writing* one, const fabric::Operation& swap);
+  void take_items(Writing* one, const fabric::Operation*& next);
+  [[nodiscard]] std::optional<std::uint8_t> plain_matches(const Collect& seen) const;
 
   // ---- writer.cc
   static std::uint64_t length_of(const WriteRequest& request) {
@@ -291,8 +298,9 @@ class Table final {
   void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
   // What step 2 leaves to be done when it has put another item in the place of what `old` names.
   coro::Task<void> let_go_of(SlotWord old, Counter how);
-  // Has the item named instead of the one that the slot is to name now.
-  fabric::Operation link_instead(SlotWord old, SlotNumber slot, NewItem* item) const;
+  // Has the slot name the item instead of what `old` says.
+  fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
+                         SlotWord old) const;
   // The rest of PUT, once the item is written.
   coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
                                                 Begun begun);

@@ -40,9 +40,10 @@ void Table::write_copy(const WriteRequest& request, NewItem* item, std::byte* co
   write_tail(copy, length_of(request));
 }
 
-fabric::Operation Table::link_instead(SlotWord old, SlotNumber slot, NewItem* item) const {
+fabric::Operation Table::link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
+                              SlotWord old) const {
   item->slot = slot;
-  item->word = SlotWord::link(SlotType::committed, item->ref, old.filter(), item->tag, old.level());
+  item->word = SlotWord::link(as, item->ref, filter, item->tag, old.level());
   return fabric::Operation::compare_swap(index_.slot(slot), old.raw, item->word.raw);
 }
 
@@ -88,7 +89,7 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
                                                const PointerCache::Pointer* pointer, KeyCollect* seen,
                                                NewItem* item, Begun* begun) {
   const SlotWord old = pointer->word;
-  std::array operations = {write, link_instead(old, pointer->slot, item)};
+  std::array operations = {write, link(item, SlotType::committed, key.filter(), pointer->slot, old)};
   operations[1].after_previous = !base::planted(base::Planted::link_beside_item);
   begin_collect(key.hash, seen, DirectoryToo::no, item->slot);
   LOCH_FAULT_POINT("put.before_update");
@@ -356,14 +357,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
 // Step 5: home is taken. An alternate slot gets a pending word, which is committed if nothing moved
 // meanwhile.
 coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect* seen, NewItem* item) {
-  int alternate = -1;
-  for (unsigned i = 1; i < seen->at.candidates && alternate < 0; ++i) {
-    const unsigned j = open_location(*seen, i);
-    if (seen->word[j].is(SlotType::empty)) alternate = static_cast<int>(j);
-  }
-  if (alternate < 0) co_return co_await put_step6_make_room(seen);
+  const auto alternate = empty_alternate(*seen);
+  if (!alternate) co_return co_await put_step6_make_room(seen);
 
-  const auto a = static_cast<unsigned>(alternate);
+  const unsigned a = *alternate;
   const SlotWord empty = seen->word[a];
   const SlotWord pending =
       SlotWord::link(SlotType::pending, item->ref, key.filter(), item->tag, empty.level());
@@ -376,7 +373,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   if (!*placed) co_return Outcome::again;
   LOCH_FAULT_POINT("put.after_pending");
   home_.count(Counter::pending_inserts);
-  item->pending_at = alternate;
+  item->pending_at = static_cast<int>(a);
   item->slot = seen->at.slot[a];
   item->word = pending;
 

@@ -125,7 +125,8 @@ Result<Bench> Bench::make(const Settings& settings) {
     if (auto added = add_over_tcp(gatherer, settings, folder->path(), *network); !added)
       return std::unexpected(std::move(added.error()));
   }
-  auto pool = Pool::make(settings.processes, [&] { return make_work(subjects, folder->path()); });
+  auto pool =
+      Pool::make(settings.processes, [&] { return make_work(subjects, folder->path(), network.get()); });
   if (!pool) return std::unexpected(std::move(pool.error()));
   return Bench(std::move(report), std::move(*folder), std::move(network), std::move(subjects),
                std::move(*pool));
@@ -275,6 +276,7 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
 void Bench::note_share(const Task& task, std::span<const Outcome> outcomes) {
   const bool waits = task.subject != no_subject && at(task.subject).server() != 0;
   if (waits && task.act != Act::raw_reads) return;
+  if (task.act == Act::libfabric_reads) return;  // other processes do it
   for (const Outcome& outcome : outcomes) {
     if (outcome.lap.elapsed_ns == 0) continue;
     shares_.push_back(static_cast<double>(outcome.processor_ns) /

@@ -20,6 +20,14 @@ foreach(section IN ITEMS floor loch peers processes ycsb network "network proces
   endif()
 endforeach()
 
+# libfabric is measured, or a note says why it is not.
+string(JSON notes GET "${results}" notes)
+string(FIND "${results}" "\"subject\": \"libfabric\"" measured)
+string(FIND "${notes}" "libfabric is left out" left_out)
+if((measured EQUAL -1) EQUAL (left_out EQUAL -1))
+  message(FATAL_ERROR "Of libfabric there is neither a figure nor a note, or both")
+endif()
+
 file(READ "${FOLDER}/results.svg" plot)
 foreach(part IN ITEMS "<svg" "</svg>" "multi_get" "memcached")
   string(FIND "${plot}" "${part}" at)

@@ -27,6 +27,7 @@ struct MemoryUse {
   std::uint64_t held_bytes = 0;  // what the machine has given: files in memory, or a server's resident set
   std::uint64_t used_bytes = 0;  // what the subject itself counts as in use, its index included
   std::uint64_t huge_bytes = 0;  // of what is held, mapped in pages of 2 MiB (where that is known)
+  std::uint64_t raw_bytes = 0;   // of what is held, what raw reads are of
 };
 
 class Session {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/clock.h"
+#include "bench/libfabric_reads.h"
 #include "bench/suite.h"
 
 namespace loch::bench {
@@ -22,6 +23,8 @@ constexpr double raw_reads_min = 2'500'000;  // a second, `outstanding` at a tim
 constexpr double idle_us_max = 1'000;        // in a second: a thousandth of a core
 constexpr double as_fast = 1;
 constexpr double twice_as_fast = 2;
+
+constexpr const char* many_raw_reads = "32 raw reads of 8 B";
 
 constexpr Mix gets{.name = "get"};
 constexpr Mix puts{.name = "put", .read = 0, .update = 100};
@@ -132,17 +135,36 @@ Result<void> compare(Bench& bench, std::span<const Measured> rows, const std::ve
   return {};
 }
 
+// The same reads as Loch's `outstanding` at a time, of as much memory.
+Result<Task> libfabric_task(Bench& bench, std::uint32_t loch) {
+  const auto memory = bench.memory(loch);
+  if (!memory) return std::unexpected(memory.error());
+  Task task = on_two_cores(bench.task(Act::libfabric_reads));
+  task.batch = outstanding;
+  task.region_bytes = memory->raw_bytes;
+  return task;
+}
+
 Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
   Task one = on_two_cores(bench.task(Act::raw_reads, loch));
   one.batch = 1;
   Task many = one;
   many.batch = outstanding;
-  const auto series = bench.alternate(std::array<Planned, 2>{{{.task = one}, {.task = many}}});
+  std::vector<Planned> planned = {{.task = one}, {.task = many}};
+  const auto libfabric = find_libfabric();
+  if (libfabric) {
+    const auto task = libfabric_task(bench, loch);
+    if (!task) return std::unexpected(task.error());
+    planned.push_back({.task = *task});
+  } else {
+    bench.report().notes.push_back(fmt::format("libfabric is left out: {}", libfabric.error().detail));
+  }
+  const auto series = bench.alternate(planned);
   if (!series) return std::unexpected(series.error());
   for (const bool is_many : {false, true}) {
     const Series& own = (*series)[is_many ? 1 : 0];
     Figure figure{.section = "network",
-                  .name = is_many ? "32 raw reads of 8 B" : "raw read of 8 B",
+                  .name = is_many ? many_raw_reads : "raw read of 8 B",
                   .subject = "loch",
                   .value = own.ns()};
     if (is_many) {
@@ -152,6 +174,13 @@ Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
     }
     bench.report().figures.push_back(std::move(figure));
   }
+  if (!libfabric) return {};
+  const Series& own = series->back();
+  bench.report().figures.push_back({.section = "network",
+                                    .name = many_raw_reads,
+                                    .subject = "libfabric",
+                                    .value = own.ns(),
+                                    .peer_ratios = {{"libfabric", rate_ratio(own, (*series)[1])}}});
   return {};
 }
 

@@ -30,9 +30,10 @@ enum class Act : std::uint8_t {
   memory,     // answers `memory`
   close,      // ends the session
   // On the machine.
-  harness,       // what drawing a key, making key and value and checking one costs by itself
-  idle,          // sleeps, with the sessions that it has
-  floor_create,  // makes the floor's file of `floor_bytes`
+  libfabric_reads,  // of 8 bytes of `region_bytes` beyond the network, `batch` at a time
+  harness,          // what drawing a key, making key and value and checking one costs by itself
+  idle,             // sleeps, with the sessions that it has
+  floor_create,     // makes the floor's file of `floor_bytes`
   floor_independent,
   floor_dependent,
   floor_compare_swap,
@@ -55,9 +56,10 @@ struct Task {
   std::uint64_t last = 0;
   std::uint64_t floor_bytes = 0;
   std::uint64_t copy_bytes = 0;
+  std::uint64_t region_bytes = 0;
   bool large_floor = false;         // the floor of large values, a file of its own
   Cores cores = Cores::all;         // where the workers run
-  Cores server_cores = Cores::all;  // where the subject's server does, if it has one
+  Cores server_cores = Cores::all;  // where the subject's server does, or what else is at the other end
 
   // Set by the pool.
   std::uint32_t worker = 0;

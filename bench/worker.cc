@@ -9,13 +9,15 @@
 #include "bench/clock.h"
 #include "bench/driver.h"
 #include "bench/floor.h"
+#include "bench/libfabric_reads.h"
 
 namespace loch::bench {
 namespace {
 
 class Worker {
  public:
-  Worker(const Subjects& subjects, std::string folder) : subjects_(subjects), folder_(std::move(folder)) {}
+  Worker(const Subjects& subjects, std::string folder, const Network* network)
+      : subjects_(subjects), folder_(std::move(folder)), network_(network) {}
 
   Result<void> work(const Task& task, Gathering& gathering, Outcome& outcome) {
     switch (task.act) {
@@ -51,6 +53,8 @@ class Worker {
         return load(task, gathering, outcome);
       case Act::raw_reads:
         return read_raw(task, outcome);
+      case Act::libfabric_reads:
+        return read_by_libfabric(task, outcome);
       default:
         return drive(task, gathering, outcome);
     }
@@ -75,6 +79,19 @@ class Worker {
     auto session = session_of(task.subject);
     if (!session) return std::unexpected(std::move(session.error()));
     const auto lap = (*session)->raw_reads(task.seconds, task.batch, outcome.reads);
+    if (!lap) return std::unexpected(lap.error());
+    outcome.lap = *lap;
+    return {};
+  }
+
+  Result<void> read_by_libfabric(const Task& task, Outcome& outcome) {
+    if (network_ == nullptr) return fail(Errc::invalid_argument, "bench", "there is no network");
+    const auto lap = run_libfabric_reads({.host = network_->server_address(),
+                                          .network_namespace = network_->servers(),
+                                          .target_cores = task.server_cores,
+                                          .seconds = task.seconds,
+                                          .outstanding = task.batch,
+                                          .region_bytes = task.region_bytes});
     if (!lap) return std::unexpected(lap.error());
     outcome.lap = *lap;
     return {};
@@ -134,14 +151,15 @@ class Worker {
 
   const Subjects& subjects_;
   std::string folder_;
+  const Network* network_;
   std::map<std::uint32_t, std::unique_ptr<Session>> sessions_;
   std::optional<Floor> floors_[2];
 };
 
 }  // namespace
 
-Work make_work(const Subjects& subjects, const std::string& folder) {
-  auto worker = std::make_shared<Worker>(subjects, folder);
+Work make_work(const Subjects& subjects, const std::string& folder, const Network* network) {
+  auto worker = std::make_shared<Worker>(subjects, folder, network);
   return [worker](const Task& task, Gathering& gathering, Outcome& outcome) {
     const std::uint64_t before_ns = processor_time_ns();
     const auto done = worker->work(task, gathering, outcome);

@@ -37,6 +37,7 @@ class LochSession final : public Session {
     use.held_bytes = info->index_bytes + info->control_bytes + info->data_bytes;
     use.used_bytes = use.held_bytes - info->blocks_free * info->block_bytes;
     use.huge_bytes = info->huge_page_bytes;
+    use.raw_bytes = info->index_bytes;
     return use;
   }
 

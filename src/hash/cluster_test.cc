@@ -49,9 +49,9 @@ std::shared_ptr<MemoryStore> make_store() {
     plan.regions.push_back({shard.index, Table::initial_index_bytes(geometry.candidates)});
   plan.fill = [&](std::span<const fabric::Mapping> regions) {
     for (std::uint32_t node = 0; node < node_count; ++node)
-      memory::StoreMemory::initialize_node(regions[2 * node].base, geometry, node, 7 + node);
+      memory::StoreMemory::initialize_node(regions[std::size_t{2} * node].base, geometry, node, 7 + node);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
-      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[2 * node_count + s],
+      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[std::size_t{2} * node_count + s],
                         geometry.candidates);
     }
   };

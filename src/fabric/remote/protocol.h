@@ -2,8 +2,8 @@
 //
 // Greeting, by both, so that each proves to the other that it knows the host's key, and neither says it:
 //
-//   client  {"protocol": 4, "nonce": C}
-//   host    {"protocol": 4, "nonce": H}
+//   client  {"protocol": V, "nonce": C}
+//   host    {"protocol": V, "nonce": H}
 //   client  {"open": store, "read_only": false, "proof": proof(key; "open", H, C, store, access)}
 //   host    {"proof": proof(key; "host", H, C, store, access), "link": id, "read_only": false,
 //            "device_atomics": false}

@@ -110,7 +110,9 @@ bool VerbsPort::progress() {
     ring();
     const bool has_come = !severed_ && drain();
     const bool has_ended = flights_.settle();
-    if (agent_.progress() || has_ended || check()) return true;
+    // A look at a connection on which nothing is under way would cost more than one at the device.
+    const bool has_agent_ended = !agent_.is_idle() && agent_.progress();
+    if (has_agent_ended || has_ended || check()) return true;
     if (!has_come) return false;
   }
 }

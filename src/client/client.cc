@@ -64,8 +64,17 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
 
-Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<memory::StoreMemory> memory,
+Result<std::unique_ptr<Client>> Client::open(const std::shared_ptr<memory::StoreMemory>& memory,
                                              const ClientOptions& options) {
+  auto begun = begin(memory, options);
+  // A host of a cluster may end in the midst of it. Who begins after that does without it.
+  const bool others_are_left = memory->region_map().nodes.size() > 1;
+  if (!begun && begun.error().code == Errc::unavailable && others_are_left) begun = begin(memory, options);
+  return begun;
+}
+
+Result<std::unique_ptr<Client>> Client::begin(std::shared_ptr<memory::StoreMemory> memory,
+                                              const ClientOptions& options) {
   auto attachment = memory::Attachment::open(std::move(memory), options.placement);
   if (!attachment) return std::unexpected(std::move(attachment.error()));
   std::unique_ptr<Client> client(new Client(std::move(*attachment), options));

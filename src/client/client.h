@@ -24,7 +24,7 @@ struct ClientOptions {
 
 class Client {
  public:
-  static Result<std::unique_ptr<Client>> open(std::shared_ptr<memory::StoreMemory> memory,
+  static Result<std::unique_ptr<Client>> open(const std::shared_ptr<memory::StoreMemory>& memory,
                                               const ClientOptions& options);
 
   // The plainest get at once: a short value as long as what `into` holds, that never expires. False if it is
@@ -93,6 +93,8 @@ class Client {
   using DuringOperation = memory::Attachment::Operation;
 
   Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options);
+  static Result<std::unique_ptr<Client>> begin(std::shared_ptr<memory::StoreMemory> memory,
+                                               const ClientOptions& options);
   coro::Task<Result<void>> settle_predecessors();
 
   // Errors: permission.

@@ -308,7 +308,7 @@ Result<Client*> Store::Impl::lend_client() {
     memory = memory_;
     options = options_;
   }
-  auto opened = Client::open(std::move(memory), options);
+  auto opened = Client::open(memory, options);
   if (!opened) return std::unexpected(std::move(opened.error()));
   const std::scoped_lock lock(mutex_);
   clients_.push_back(std::move(*opened));

@@ -307,6 +307,36 @@ TEST_P(LostMemory, AHostWithoutItServesAgainWhenTheOthersHaveForgotten) {
       << testing::PrintToString(report->findings);
 }
 
+// Receive: clients that begin again and again while a host ends. Expect: each begins, with the host or
+// without.
+TEST_F(ClusterStore, CanBeOpenedWhileAHostDies) {
+  add_nodes(3);
+  start_all();
+  ASSERT_TRUE(comes_true([&] { return open().has_value(); }));
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> stop = false;
+    std::atomic<int> opened = 0;
+    std::thread client([&] {
+      while (!stop) {
+        if (const auto store = open(); !store) {
+          ADD_FAILURE() << "round " << round << ": " << store.error().message();
+          return;
+        }
+        ++opened;
+      }
+    });
+    EXPECT_TRUE(comes_true([&] { return opened > round % 3; }));
+    nodes_[1]->stop();
+    const int before = opened;
+    EXPECT_TRUE(comes_true([&] { return opened > before + 1 || HasFailure(); }));
+    stop = true;
+    client.join();
+    ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
+    ASSERT_TRUE(comes_true([&] { return open().has_value() && open()->count().has_value(); }));
+    if (HasFailure()) break;
+  }
+}
+
 TEST_F(ClusterStore, OneHostOfTheListIsEnoughToFindTheOthers) {
   add_nodes(3);
   start_all();

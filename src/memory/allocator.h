@@ -181,7 +181,7 @@ class Allocator {
   };
   Result<Extension> next_extension(std::uint64_t blocks_wanted, std::uint64_t bytes_used) const;
   Result<void> extend(std::uint64_t blocks_wanted);
-  void extend_soon(std::uint64_t frees);
+  coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<void> leave_old_notes(std::uint8_t size_class);

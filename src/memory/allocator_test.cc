@@ -255,11 +255,12 @@ TEST(Regions, TheNextOneIsUsedWhenALargeRunDoesNotFit) {
   }
 }
 
-// Receive: a session whose memory is elsewhere fills it, and then blocks that others freed. Expect: from the
+// Receive: a session on another host fills its memory, and then blocks that others freed. Expect: from the
 // first extension on there is always a block left for the next one, and no more is added while some are free.
 TEST(Regions, MoreIsAddedBeforeTheLastBlockIsTaken) {
   const auto store = make_memory(geometry);
-  Process a(fake::posting_blocks(*store));
+  fake::tell_time(*store);
+  Process a(fake::elsewhere(*store));
   const std::uint64_t bytes = class_bytes.back();
   std::vector<ItemRef> items;
   for (int i = 0; i < 60; ++i) {
@@ -272,8 +273,32 @@ TEST(Regions, MoreIsAddedBeforeTheLastBlockIsTaken) {
   const std::uint64_t length = store->length_bytes(first_data_region);
   for (const ItemRef& item : items) retire(a, item);
   store->advance(2 * expiry_ns);
+  fake::tell_time(*store);
   ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
   for (int i = 0; i < 60; ++i) ASSERT_TRUE(a.allocate(bytes).has_value());
+  EXPECT_EQ(store->length_bytes(first_data_region), length);
+}
+
+// Receive: sessions on another host that each unlink what they have put, and end. Expect: the next one uses
+// that memory, and no more is added beforehand.
+TEST(Regions, WhatOthersHaveLeftIsUsedBeforeMoreIsAdded) {
+  const auto store = make_memory(geometry);
+  std::uint64_t length = 0;
+  for (int session = 0; session < 8; ++session) {
+    fake::tell_time(*store);
+    Process a(fake::elsewhere(*store));
+    std::vector<ItemRef> items;
+    for (int i = 0; i < 60; ++i) {
+      store->advance(20 * base::millisecond_ns);
+      fake::tell_time(*store);
+      items.push_back(a.allocate(class_bytes.back()).value());
+      write(*store, a, items.back());
+    }
+    for (const ItemRef& item : items) retire(a, item);
+    a.run(a.allocator->close());
+    store->advance(2 * expiry_ns);
+    if (session == 1) length = store->length_bytes(first_data_region);
+  }
   EXPECT_EQ(store->length_bytes(first_data_region), length);
 }
 

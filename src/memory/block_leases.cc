@@ -103,7 +103,8 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
     auto taken = co_await take_block(block, group.lease(block), size_class);
     if (taken && *taken) {
       frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
-      extend_soon(frees);
+      if (auto told = co_await extend_soon(size_class, frees); !told)
+        co_return std::unexpected(std::move(told.error()));
     }
     if (!taken || *taken) co_return taken;
   }
@@ -254,16 +255,25 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
 }
 
 // Once half of what was added last is taken, and nothing was freed since then, has more added beforehand:
-// whoever finds nothing waits for as long as a host takes to fill it.
-void Allocator::extend_soon(std::uint64_t frees) {
-  const std::size_t count = known_blocks_.size();
+// whoever finds nothing waits for as long as a host takes to fill it. Not where others have left items of the
+// class: those are to be used first (find_released), and are not looked for while there are free blocks.
+coro::Task<Result<void>> Allocator::extend_soon(std::uint8_t size_class, std::uint64_t frees) {
+  const BlockList list = known_blocks_;
+  const std::size_t count = list.size();
   const bool is_half_taken = count > blocks_seen_ && next_block_ >= (blocks_seen_ + count) / 2;
-  if (frees != full_at_frees_ || !is_half_taken || foreseen_blocks_ == count) return;
+  if (!session_.remote() || frees != full_at_frees_ || !is_half_taken || foreseen_blocks_ == count)
+    co_return Result<void>{};
   foreseen_blocks_ = count;
+  DescriptorGroup group;
+  for (const BlockNumber block : list) {
+    if (auto read = co_await read_descriptors(&list, block, &group); !read) co_return read;
+    if (group.has_released(block, size_class)) co_return Result<void>{};
+  }
   const auto used =
       sum_used([this](fabric::RegionId region) { return endpoint_.known_length_bytes(region); });
   if (const auto next = next_extension(1, used.value_or(0)))
     endpoint_.port().extend_soon(next->region, next->to_blocks * block_bytes);
+  co_return Result<void>{};
 }
 
 // Sweeps blocks of `size_class` in which others left items; true if something was found. At most once a tick
@@ -280,10 +290,8 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
     if (swept == blocks_swept_max) break;
     if (auto read = co_await read_descriptors(&list, block, &group); !read)
       co_return std::unexpected(std::move(read.error()));
+    if (!group.has_released(block, size_class)) continue;
     const LeaseWord word = group.lease(block);
-    const bool has_some =
-        word.state == BlockState::full && word.size_class == size_class && group.released(block) != 0;
-    if (!has_some) continue;
     ++swept;
     // To free a block takes its items one by one, which is far for a remote session that waits for one of
     // them.

@@ -133,8 +133,11 @@ class DescriptorGroup {
   [[nodiscard]] LeaseWord lease(BlockNumber block) const {
     return LeaseWord::decode(descriptors_[block - first_].lease);
   }
-  [[nodiscard]] std::uint64_t released(BlockNumber block) const {
-    return descriptors_[block - first_].released;
+  // Whether others have left items there, of a block that is cut into such ones.
+  [[nodiscard]] bool has_released(BlockNumber block, std::uint8_t size_class) const {
+    const LeaseWord word = lease(block);
+    return word.state == BlockState::full && word.size_class == size_class &&
+           descriptors_[block - first_].released != 0;
   }
 
  private:

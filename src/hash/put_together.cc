@@ -40,8 +40,12 @@ struct Table::Writing {
   Stage stage = Stage::written;
   NewItem item{};
   KeyCollect seen{};
-  Collect again{};
-  Reading reading{};  // of `again`
+  // Of an insert, which few are: who writes known keys is not to fill the cache with it.
+  struct Again {
+    Collect seen{};
+    Reading reading{};
+  };
+  std::unique_ptr<Again> again{};
   SlotWord old{};
   std::uint8_t asked = 0;  // bit j: word j
   unsigned location = 0;
@@ -198,24 +202,28 @@ void Table::choose_step(Writing* one) const {
 }
 
 void Table::ask_again(Writing* one, std::vector<Operation>* operations) {
-  one->reading = begin_collect(one->key().hash, &one->again, DirectoryToo::yes);
-  SlotWord* into = one->again.word.data();
-  for (const fabric::Address at : one->reading.addresses())
+  one->again = std::make_unique<Writing::Again>();
+  one->again->reading = begin_collect(one->key().hash, &one->again->seen, DirectoryToo::yes);
+  SlotWord* into = one->again->seen.word.data();
+  for (const fabric::Address at : one->again->reading.addresses())
     operations->push_back(Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
 }
 
 // Takes its answers from those that are left. Whether the words are those that are expected.
 bool Table::is_as_expected(const Writing& one, const Collect& expected, const Operation*& next) {
-  const std::span read(std::exchange(next, next + one.reading.count), one.reading.count);
+  const auto& [seen, reading] = *one.again;
+  const std::span read(std::exchange(next, next + reading.count), reading.count);
   if (std::ranges::any_of(read, &Operation::bad_address)) return false;
-  const auto is_newest = end_collect(one.reading, one.again);
-  return is_newest && *is_newest && one.again.same_words(expected);
+  const auto is_newest = end_collect(reading, seen);
+  return is_newest && *is_newest && seen.same_words(expected);
 }
 
 // Of each that looks: which of the items that may be the key's is; if there are none, the first half of an
 // insert.
 coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
+  if (std::ranges::none_of(all, [](const Writing& one) { return one.stage == Stage::looks; }))
+    co_return Result<void>{};
   std::size_t length = 0;
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
@@ -225,7 +233,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
-  operations.reserve(all.size() * (locations_max + 1));
+  operations.reserve(all.size());
   std::byte* into = items.get();
   for (Writing& one : all) {
     if (one.stage == Stage::matches) {
@@ -311,7 +319,6 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
-  operations.reserve(all.size() * (locations_max + 1));
   for (Writing& one : all) {
     if (one.stage == Stage::pends) ask_again(&one, &operations);
     const bool matches = one.stage == Stage::matches;
@@ -354,7 +361,6 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   if (!attachment_.may_act()) co_return Result<void>{};
   std::vector<Operation> operations;
-  operations.reserve(all.size());
   for (const Writing& one : all) {
     if (one.stage != Stage::pends) continue;
     LOCH_FAULT_POINT("put.before_commit");

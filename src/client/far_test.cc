@@ -214,7 +214,7 @@ TEST_F(Far, TheItemOfAnotherKeyWithTheSameFilterIsLookedAtBeside) {
   for (const std::string key : {"gets", "puts"}) put_in_the_way_of(key);
   std::vector<Lookup> lookups(1);
   lookups[0].key = "absent";
-  multi_get(lookups);  // with which what is left of the puts goes
+  for (int i = 0; i < 4; ++i) multi_get(lookups);  // with which what is left of the puts goes
   lookups[0].key = "gets";
   const Cost get = multi_get(lookups);
   EXPECT_EQ(lookups[0].value, "the key's own");

@@ -237,7 +237,8 @@ class Store {
                           PutOptions options = {});
   Result<void> remove(std::string_view key);  // not_found
 
-  // Many keys at once; their memory misses overlap. The result of each key stands in its element.
+  // Many keys at once; their memory misses overlap. The result of each key stands in its element. A key that
+  // is put more than once gets the last of its values, and the result of that put is that of those before it.
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <functional>
 #include <vector>
 
+#include "client/last_puts.h"
 #include "coro/scope.h"
 
 namespace loch::client {
@@ -14,6 +16,7 @@ namespace {
 constexpr std::size_t turns_max = 16;
 // How many a remote session asks for together.
 constexpr std::size_t group_max = 64;
+static_assert(turns_max <= LastPuts::puts_max && group_max <= LastPuts::puts_max);
 // Known items that are longer are asked for each by itself: the value of the first can be looked at while the
 // last are on their way, and it is not copied.
 constexpr std::size_t short_bytes_max = 1'024;
@@ -40,6 +43,24 @@ Result<void> check_value(std::string_view value, const char* operation) {
 // What request_of checks.
 bool is_valid(const Assignment& assignment) {
   return key_fits(assignment.key) && value_fits(assignment.value) && time_to_live_fits(assignment.options);
+}
+
+// The keys of those that can be put at all; the others have none.
+using KeysToPut = std::array<hash::Key, LastPuts::puts_max>;
+KeysToPut keys_to_put(std::span<const Assignment> group, std::uint64_t seed) {
+  KeysToPut keys{};
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (is_valid(group[i])) keys[i] = hash::Key::of(group[i].key, seed);
+  }
+  return keys;
+}
+
+LastPuts last_puts(std::span<const Assignment> group, std::uint64_t seed) {
+  return LastPuts(std::span<const hash::Key>(keys_to_put(group, seed)).first(group.size()));
+}
+// Each get is done for itself.
+LastPuts last_puts(std::span<const Lookup> group, std::uint64_t /*seed*/) {
+  return LastPuts(std::span<const hash::Key>(KeysToPut{}).first(group.size()));
 }
 
 base::Nanos expiry_of(const PutOptions& options, base::Nanos now) {
@@ -354,16 +375,26 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
   for (std::size_t first = 0; first < requests.size(); first += turns_max) {
     const auto group = requests.subspan(first, std::min(turns_max, requests.size() - first));
     std::array<bool, turns_max> done{};
-    (this->*here)(group, std::span(done).first(group.size()));
+    const auto done_here = std::span(done).first(group.size());
+    (this->*here)(group, done_here);
+    if (std::ranges::all_of(done_here, std::identity{})) [[likely]] {
+      for (Request& request : group) request.result = {};
+      continue;
+    }
     coro::Scope scope(attachment_->endpoint().queue());
+    const LastPuts last = last_puts(group, session_->geometry().hash_seed);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      if (done[i]) continue;
+      if (done[i] || !last.is_last(i)) continue;
       tasks[i] = (this->*one)(&group[i]);
       scope.start(tasks[i]);
     }
     co_await scope.join();
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      group[i].result = done[i] ? Result<void>{} : tasks[i].take();
+    for (std::size_t i = group.size(); i-- > 0;) {
+      if (done[i]) {
+        group[i].result = {};
+      } else {
+        group[i].result = last.is_last(i) ? tasks[i].take() : group[last.of(i)].result;
+      }
     }
   }
 }
@@ -433,12 +464,16 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   std::array<bool, group_max> is_alone{};
   std::vector<hash::PlainPut> plain;
   plain.reserve(group.size());
+  const auto keys = keys_to_put(group, session_->geometry().hash_seed);
+  const LastPuts last(std::span(keys).first(group.size()));
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!last.is_last(i)) continue;
     const Assignment& one = group[i];
-    const bool is_plain = may_be_together && is_valid(one) && one.options.time_to_live.count() == 0 &&
+    const bool is_plain = may_be_together && !keys[i].bytes.empty() &&
+                          one.options.time_to_live.count() == 0 &&
                           hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
-    const auto put = is_plain ? only->plain_put({.key = key_of(one.key), .value = one.value}) : std::nullopt;
+    const auto put = is_plain ? only->plain_put({.key = keys[i], .value = one.value}) : std::nullopt;
     is_alone[i] = !put;
     if (put) {
       plain.push_back(*put);
@@ -453,9 +488,11 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
     scope.start(together);
   }
   co_await scope.join();
-  auto next = plain.begin();
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    if (is_alone[i]) {
+  auto next = plain.rbegin();
+  for (std::size_t i = group.size(); i-- > 0;) {
+    if (!last.is_last(i)) {
+      group[i].result = group[last.of(i)].result;
+    } else if (is_alone[i]) {
       group[i].result = tasks[i].take();
     } else {
       auto& outcome = (next++)->outcome;

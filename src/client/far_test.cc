@@ -310,6 +310,28 @@ TEST_F(Far, PutsOfKnownKeysTakeOneRoundTripTogether) {
   EXPECT_EQ(near_.check()->items_corrupt, 0U);
 }
 
+// Receive: puts of which some are of one key. Expect: the last of its values, no round trip more, and one
+// result for all of them.
+TEST_F(Far, PutsOfOneKeyTogetherAreOnePut) {
+  put_keys(40, 50);
+  warm_up();
+  for (int round = 0; round < 20; ++round) {
+    auto assignments = next_values();
+    for (const std::size_t repeated : {3, 4, 17}) assignments[repeated].key = "key30";
+    const Cost cost = multi_put(assignments);
+    EXPECT_EQ(cost.round_trips, 1U);
+    for (const Assignment& one : assignments) EXPECT_TRUE(one.result.has_value());
+    EXPECT_EQ(near_.get("key30").value_or("none"), assignments[30].value);
+  }
+  auto assignments = next_values();
+  assignments[29].key = assignments[31].key = "key30";
+  assignments[31].options.time_to_live = std::chrono::milliseconds(-1);
+  multi_put(assignments);
+  EXPECT_EQ(assignments[31].result.error().code, Errc::invalid_argument);
+  EXPECT_TRUE(assignments[29].result.has_value());
+  EXPECT_EQ(near_.get("key30").value_or("none"), assignments[30].value) << "the last that can be put at all";
+}
+
 // Receive: keys that this client has not used, some of which are not there. Expect: as many round trips as
 // one of them takes by itself.
 TEST_F(Far, PutsOfOtherKeysTakeAsManyAsOneOfThem) {
@@ -384,8 +406,8 @@ TEST_F(Far, PutsTogetherMeetOthersThatInsertTheirKeys) {
   EXPECT_EQ(near_.check()->slots_corrupt, 0U);
 }
 
-// Receive: puts together, of keys that others have put or removed since, of one key twice, of a key and a
-// value that are none, and of one with a time to live and a long one. Expect: all of them done, or told.
+// Receive: puts together, of keys that others have put or removed since, of a key that is none, and of one
+// with a time to live and a long one. Expect: all of them done, or told.
 TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
   put_keys(40, 50);
   warm_up();
@@ -396,8 +418,6 @@ TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
   assignments[7].value = long_value;
   assignments[9].options.time_to_live = std::chrono::hours(1);
   assignments[11].key = "";
-  assignments[13].key = "key14";
-  assignments[13].value = assignments[14].value;
   multi_put(assignments);
   EXPECT_EQ(assignments[11].result.error().code, Errc::invalid_argument);
   assignments.erase(assignments.begin() + 11);

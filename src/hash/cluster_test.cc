@@ -209,6 +209,13 @@ class ClusterHandover : public testing::Test {
     EXPECT_TRUE(client_->run(client_->attachment().refresh()).has_value());
     let_pass(*store_, base::second_ns / 100);
   }
+  // The second node takes no new items any more, and what is there is moved away.
+  Result<Evacuated> empty_second() {
+    fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
+    client_tells();
+    EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
+    return mover_->run(mover_->shards().evacuate(1));
+  }
 
   std::shared_ptr<MemoryStore> store_ = make_store();
   std::unique_ptr<Client> mover_;
@@ -343,10 +350,7 @@ TEST_F(ClusterHandover, ANodeIsEmptied) {
   };
   const auto present = std::span(keys_).first(keys_.size() - 1);
   EXPECT_GT(std::ranges::count_if(present, on_second), 5);
-  fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
-  client_tells();
-  EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
-  const auto emptied = mover_->run(mover_->shards().evacuate(1));
+  const auto emptied = empty_second();
   ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
   EXPECT_EQ(emptied->left, 0U);
   EXPECT_GT(emptied->copied, 5U);
@@ -380,10 +384,7 @@ TEST_F(ClusterHandover, ANodeIsEmptiedOfWhatDamagedWordsName) {
                        SlotWord::link(SlotType::committed, item, 1, 0, word.level()).raw);
     damaged.push_back({index, at});
   }
-  fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
-  client_tells();
-  EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
-  const auto emptied = mover_->run(mover_->shards().evacuate(1));
+  const auto emptied = empty_second();
   ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
   EXPECT_EQ(emptied->left, 0U);
   for (const fabric::Address at : damaged)

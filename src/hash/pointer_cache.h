@@ -3,11 +3,11 @@
 // names the item. One thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,8 +36,9 @@ class PointerCache {
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
     if (places_.empty()) return std::nullopt;
-    for (const Entry& entry : places_[key_hash % places_max]) {
-      if (entry.key_hash == key_hash && entry.key == key) return entry.pointer;
+    const Place& place = places_[key_hash % places_max];
+    for (std::size_t i = 0; i < entries_in_place; ++i) {
+      if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) return place.entry[i].pointer;
     }
     return std::nullopt;
   }
@@ -47,28 +48,38 @@ class PointerCache {
     if (key.size() > key_bytes_max) return;
     if (places_.empty()) places_.resize(places_max);
     Place& place = places_[key_hash % places_max];
-    Entry* chosen = place.data();
-    for (Entry& entry : place) {
-      if (entry.key_hash == key_hash && entry.key == key) {
-        chosen = &entry;
-        break;
+    std::size_t chosen = 0;
+    for (std::size_t i = 0; i < entries_in_place; ++i) {
+      if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) {
+        place.entry[i].pointer = pointer;
+        return;
       }
-      if (entry.pointer.seen_at < chosen->pointer.seen_at) chosen = &entry;
+      if (place.entry[i].pointer.seen_at < place.entry[chosen].pointer.seen_at) chosen = i;
     }
-    if (chosen->key != key) chosen->key.assign(key);
-    chosen->key_hash = key_hash;
-    chosen->pointer = pointer;
+    place.key_hash[chosen] = key_hash;
+    Entry& entry = place.entry[chosen];
+    entry.pointer = pointer;
+    entry.key_length = static_cast<std::uint8_t>(key.size());
+    std::ranges::copy(key, entry.key.begin());
   }
 
  private:
   static constexpr std::size_t places_max = std::size_t{1} << 12;
   static constexpr std::size_t entries_in_place = 4;
   struct Entry {
-    std::uint64_t key_hash = 0;
-    std::string key;  // no key is empty, so an entry that was never used is none's
     Pointer pointer;
+    std::uint8_t key_length = 0;  // no key is empty, so an entry that was never used is none's
+    std::array<char, key_bytes_max> key{};
+
+    [[nodiscard]] bool is_of(std::string_view other) const {
+      return std::string_view(key.data(), key_length) == other;
+    }
   };
-  using Place = std::array<Entry, entries_in_place>;
+  // The hashes beside each other: whose entry it is can be told by one line of the cache.
+  struct Place {
+    std::array<std::uint64_t, entries_in_place> key_hash{};
+    std::array<Entry, entries_in_place> entry{};
+  };
   std::vector<Place> places_;  // made when first needed
 };
 

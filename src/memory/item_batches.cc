@@ -28,12 +28,19 @@ coro::Task<std::size_t> Allocator::claim_all(std::span<Note> notes, fabric::Urge
   std::vector<std::uint64_t> leases(notes.size());
   std::vector<fabric::Operation> operations;
   operations.reserve(notes.size());
+  const auto is_of_same_block = [&](std::size_t i) {
+    return i != 0 && block_of(notes[i].item) == block_of(notes[i - 1].item);
+  };
   for (std::size_t i = 0; i < notes.size(); ++i) {
     leases[i] = lease_of_nothing.encode();
-    if (const BlockNumber block = block_of(notes[i].item); exists(block))
+    const BlockNumber block = block_of(notes[i].item);
+    if (!is_of_same_block(i) && exists(block))
       operations.push_back(fabric::Operation::read(lease_address(block), &leases[i], sizeof leases[i]));
   }
   if (auto read = co_await endpoint_.perform(operations, urgency); !read) co_return 0;
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    if (is_of_same_block(i)) leases[i] = leases[i - 1];
+  }
 
   // Those that take more than their compare-swap go the longer way.
   const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();

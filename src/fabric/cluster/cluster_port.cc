@@ -134,7 +134,7 @@ void ClusterPort::post_in_parts(std::span<Operation> batch, base::Nanos deadline
 
 void ClusterPort::poll(base::Nanos wait_ns) {
   give_signs();
-  remote::poll_all(ports_, wait_ns);
+  remote::poll_all(ports_, wakefulness_, wait_ns);
 }
 
 void ClusterPort::give_signs() {

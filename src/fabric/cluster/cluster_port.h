@@ -57,6 +57,7 @@ class ClusterPort final : public Port {
   base::Nanos gave_signs_ns_ = 0;
   std::vector<Way> ways_;
   std::vector<remote::RemotePort*> ports_;  // that were reached
+  remote::Wakefulness wakefulness_;
 };
 
 }  // namespace loch::fabric::cluster

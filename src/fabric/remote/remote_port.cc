@@ -30,24 +30,28 @@ void wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
 
 void RemotePort::poll(base::Nanos wait_ns) {
   RemotePort* const self = this;
-  poll_all({&self, 1}, wait_ns);
+  poll_all({&self, 1}, wakefulness_, wait_ns);
 }
 
-void poll_all(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
+void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base::Nanos wait_ns) {
   const base::Nanos start = precise_now();
+  bool has_slept = false;
   for (;;) {
     bool has_ended = false;
     for (RemotePort* port : ports) has_ended = port->progress() || has_ended;
-    if (has_ended) return;
+    if (has_ended && !has_slept) return;
     const base::Nanos passed = precise_now() - start;
-    if (passed >= wait_ns) return;
+    if (has_ended || passed >= wait_ns) break;
     const bool are_idle = std::ranges::all_of(ports, [](const RemotePort* port) { return port->is_idle(); });
-    if (are_idle || passed > spin_ns) {
+    const bool sleeps = wakefulness.is_over(passed);
+    if (are_idle || sleeps) {
       wait_for_any(ports, wait_ns - passed);
+      has_slept = has_slept || (sleeps && !are_idle);
     } else {
       ::sched_yield();
     }
   }
+  if (has_slept) wakefulness.learn(precise_now() - start);
 }
 
 }  // namespace loch::fabric::remote

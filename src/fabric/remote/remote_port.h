@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/remote/wait.h"
 
 namespace loch::fabric::remote {
 
@@ -26,9 +27,12 @@ class RemotePort : public Port {
   [[nodiscard]] virtual bool is_severed() const = 0;
   // Of a session that has failed on another way: the host is to take it for dead, though it leaves.
   virtual void abandon() = 0;
+
+ private:
+  Wakefulness wakefulness_;
 };
 
 // Lets those make progress until something has ended, for `wait_ns` at most. One thread.
-void poll_all(std::span<RemotePort* const> ports, base::Nanos wait_ns);
+void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base::Nanos wait_ns);
 
 }  // namespace loch::fabric::remote

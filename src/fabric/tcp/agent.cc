@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "fabric/remote/wait.h"
 #include "fabric/tcp/wire.h"
 
 namespace loch::fabric::tcp {
@@ -184,15 +185,12 @@ void Agent::run() {
   constexpr int events_max = 64;
   std::array<epoll_event, events_max> events;
   base::Nanos last_work_ns = 0;
-  timespec time{};
-  const auto precise_now = [&time] {
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<base::Nanos>(time.tv_sec) * base::second_ns + static_cast<base::Nanos>(time.tv_nsec);
-  };
+  remote::Wakefulness wakefulness;
   std::vector<Id> due;
   for (;;) {
-    const bool stays_awake = !unfinished_.empty() || precise_now() - last_work_ns < options_.spin_ns;
-    const int ready = ::epoll_wait(epoll_.get(), events.data(), events_max, stays_awake ? 0 : -1);
+    const bool sleeps = unfinished_.empty() && wakefulness.is_over(remote::precise_now() - last_work_ns);
+    const int ready = ::epoll_wait(epoll_.get(), events.data(), events_max, sleeps ? -1 : 0);
+    if (sleeps) wakefulness.learn(remote::precise_now() - last_work_ns);
     due = std::exchange(unfinished_, {});
     bool commanded = false;
     for (int i = 0; i < ready; ++i) {
@@ -224,7 +222,7 @@ void Agent::run() {
       }
     }
     if (!due.empty()) {
-      last_work_ns = precise_now();
+      last_work_ns = remote::precise_now();
     } else {
       ::sched_yield();  // a client of this host may wait for the processor, with what there is to do next
     }

@@ -31,7 +31,6 @@ class Agent {
   using Id = std::uint64_t;
 
   struct Options {
-    base::Nanos spin_ns = 50 * base::microsecond_ns;  // how long it looks for more before it sleeps
     // Told by the agent's thread when a connection was closed by its other end; remove is not needed then.
     std::function<void(Id)> gone;
   };

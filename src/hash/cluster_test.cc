@@ -210,7 +210,7 @@ class ClusterHandover : public testing::Test {
     let_pass(*store_, base::second_ns / 100);
   }
   // The second node takes no new items any more, and what is there is moved away.
-  Result<Evacuated> empty_second() {
+  Result<Shards::Evacuated> empty_second() {
     fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
     client_tells();
     EXPECT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -27,32 +28,29 @@ Error late() {
   return {.code = Errc::timed_out, .operation = "echo", .detail = "the other end neither sends nor reads"};
 }
 
-// Both look again and again, and let others run between any two looks, as the ends of Loch's connections do:
-// an end that slept would measure how the kernel wakes it.
-Result<void> receive(net::Stream& stream, Message& into) {
+// All of the message, of which `part` takes what it can now. Both ends look again and again, and let others
+// run between any two looks, as the ends of Loch's connections do: an end that slept would measure how the
+// kernel wakes it.
+template <class Part>
+Result<void> transfer(Message& message, Part part) {
   const std::uint64_t deadline_ns = now_ns() + timeout_ns;
-  for (std::size_t have = 0; have < into.size();) {
-    const iovec rest{.iov_base = into.data() + have, .iov_len = into.size() - have};
-    const auto got = stream.read({&rest, 1});
-    if (!got) return std::unexpected(got.error());
-    have += *got;
-    if (*got == 0 && now_ns() > deadline_ns) return std::unexpected(late());
-    if (*got == 0) ::sched_yield();
-  }
-  return {};
-}
-
-Result<void> send(net::Stream& stream, Message& from) {
-  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
-  for (std::size_t sent = 0; sent < from.size();) {
-    const iovec rest{.iov_base = from.data() + sent, .iov_len = from.size() - sent};
-    const auto went = stream.write({&rest, 1});
+  for (std::size_t done = 0; done < message.size();) {
+    const iovec rest{.iov_base = message.data() + done, .iov_len = message.size() - done};
+    const Result<std::size_t> went = part(std::span(&rest, 1));
     if (!went) return std::unexpected(went.error());
-    sent += *went;
+    done += *went;
     if (*went == 0 && now_ns() > deadline_ns) return std::unexpected(late());
     if (*went == 0) ::sched_yield();
   }
   return {};
+}
+
+Result<void> receive(net::Stream& stream, Message& into) {
+  return transfer(into, [&](std::span<const iovec> rest) { return stream.read(rest); });
+}
+
+Result<void> send(net::Stream& stream, Message& from) {
+  return transfer(from, [&](std::span<const iovec> rest) { return stream.write(rest); });
 }
 
 // The server may not listen yet.

@@ -407,16 +407,6 @@ TEST_P(Conformance, AllMayExtendAtOnce) {
   EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + std::uint64_t{122} * 4'096);
 }
 
-TEST_P(Conformance, PreparingChangesNothing) {
-  Session s(*world_);
-  ASSERT_TRUE(s.write_word({large_region, 800}, 9).has_value());
-  s.fabric->prepare(large_region, 0, large_bytes);
-  s.fabric->prepare(large_region, 100, 50);
-  s.fabric->prepare(99, 0, 1 << 20);
-  EXPECT_EQ(s.read_word({large_region, 800}).value(), 9U);
-  EXPECT_EQ(s.endpoint.length_bytes(large_region), large_bytes);
-}
-
 // ---- presence
 // ------------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class Port {
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
-  // made so there meanwhile, as by Fabric::extend and prepare. Nobody waits for that, and it may be lost.
+  // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
@@ -200,18 +200,15 @@ class Fabric {
   virtual std::unique_ptr<Port> connect() = 0;
 
   // Makes `region` at least `length_bytes` long (creating it if need be); all clients may do so at the same
-  // time. New bytes are zero. Errors: no_space (names the path and the free bytes), io.
+  // time. New bytes are zero, and in huge pages where those can be had. Errors: no_space (names the path and
+  // the free bytes), io.
   virtual Result<void> extend(RegionId region, std::uint64_t length_bytes) = 0;
-
-  // Says that [from, to) of `region` will be used soon: the memory is put into huge pages where that can be
-  // had. Costs about a millisecond for 2 MiB, so it is asked for piece by piece as memory comes into use.
-  virtual void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) = 0;
 
   [[nodiscard]] virtual Atomics atomics() const = 0;
 
   // Whether this client may only read: its ports read, and change nothing but the few words that the store's
   // host gave to a session when it claimed its presence (readers.h); elsewhere they find a bad
-  // address. `extend` is refused, and `prepare` does nothing.
+  // address. `extend` is refused.
   [[nodiscard]] virtual bool read_only() const { return false; }
 
   // Of a store on several hosts; else null.

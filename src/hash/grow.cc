@@ -19,7 +19,6 @@ namespace {
 constexpr std::uint64_t chunk_slots = 16;     // what one operation is held up by
 constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
 constexpr unsigned cursor_level_shift = 48;
-constexpr std::uint64_t prepared_at_once_bytes_max = 4 * memory::huge_page_bytes;
 
 // A word of a row that is split, and that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
@@ -74,8 +73,6 @@ coro::Task<Result<void>> Table::start_growth() {
     }
   }
   if (auto extended = home_.memory().fabric().extend(index_.slots, bytes); !extended) co_return extended;
-  // A small index at once; a large one by those who split its rows.
-  if (bytes <= prepared_at_once_bytes_max) home_.memory().fabric().prepare(index_.slots, 0, bytes);
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
   const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
@@ -92,16 +89,6 @@ coro::Task<Result<void>> Table::start_growth() {
   if (*started == before.encode()) home_.count(Counter::growths);
   LOCH_FAULT_POINT("grow.after_start");
   co_return Result<void>{};
-}
-
-// Huge pages for the part of the upper half that the splits of [from, to) are the first to reach.
-void Table::prepare_upper_half(Directory d, SlotNumber from, SlotNumber to) {
-  const std::uint64_t half_bytes = d.rows() * candidates_ * sizeof(std::uint64_t);
-  const std::uint64_t begin = half_bytes + from * sizeof(std::uint64_t);
-  const std::uint64_t end = half_bytes + to * sizeof(std::uint64_t);
-  const std::uint64_t page =
-      (begin + memory::huge_page_bytes - 1) / memory::huge_page_bytes * memory::huge_page_bytes;
-  if (page < end) home_.memory().fabric().prepare(index_.slots, page, page + memory::huge_page_bytes);
 }
 
 // Splits the next few rows, and finishes the growth when there are none left.
@@ -124,7 +111,6 @@ coro::Task<Result<void>> Table::help_growth() {
     co_return Result<void>{};
   }
   const std::uint64_t end = std::min(slots, (chunk + 1) * chunk_slots);
-  prepare_upper_half(d, chunk * chunk_slots, end);
   // The items' headers are anywhere; all are asked for before the first is needed.
   for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
     const std::byte* word = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t));

@@ -368,7 +368,6 @@ class Table final {
   // ---- grow.cc
   coro::Task<Result<void>> start_growth();
   coro::Task<Result<void>> help_growth();
-  void prepare_upper_half(Directory d, SlotNumber from, SlotNumber to);
   coro::Task<Result<void>> split_slots(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<void>> make_room_by_growth(const KeyCollect* full);
   coro::Task<Result<void>> split_slots_together(SlotNumber first, SlotNumber end, Directory d);

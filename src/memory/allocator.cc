@@ -113,9 +113,13 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
     if (can_carve(size_class)) co_return co_await carve(size_class);
+    Note note;
+    while (take_rested(size_class, note, session_.now())) {
+      if (co_await claim(note)) co_return note.item;
+    }
     // What one operation of this session finds or adds is enough for many.
     const auto turn = co_await getting_blocks_.lock();
-    if (can_carve(size_class)) continue;
+    if (can_carve(size_class) || has_rested(size_class, session_.now())) continue;
     auto leased = co_await lease_free_block(size_class);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
     if (*leased) continue;
@@ -123,17 +127,12 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
     if (!freed) co_return std::unexpected(std::move(freed.error()));
-    if (!*found && !*freed) {
-      auto extended = extend(1);
-      if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
-      if (!extended) {
-        swept = true;
-        if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
-      }
-    }
-    Note note;
-    while (take_rested(size_class, note, session_.now())) {
-      if (co_await claim(note)) co_return note.item;
+    if (*found || *freed) continue;
+    auto extended = extend(1);
+    if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
+    if (!extended) {
+      swept = true;
+      if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
     }
   }
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
@@ -161,8 +160,8 @@ Allocator::Place Allocator::carve_here(std::uint8_t size_class, std::uint64_t by
 }
 
 bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now) {
+  if (!has_rested(size_class, now)) return false;
   auto& notes = notes_[size_class];
-  if (notes.empty() || !session_.rested(notes.front().retired_at, now)) return false;
   note = notes.front();
   notes.pop_front();
   if (notes.size() > prefetch_distance) {

@@ -146,6 +146,10 @@ class Allocator {
   coro::Task<bool> claim(Note note);
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
   bool claim_here(const Note& note, std::byte* item, base::Nanos now);
+  [[nodiscard]] bool has_rested(std::uint8_t size_class, base::Nanos now) const {
+    const auto& notes = notes_[size_class];
+    return !notes.empty() && session_.rested(notes.front().retired_at, now);
+  }
   bool take_rested(std::uint8_t size_class, Note& note, base::Nanos now);
   [[nodiscard]] bool can_carve(std::uint8_t size_class) const {
     return carvings_[size_class] != nullptr && carvings_[size_class]->any();
@@ -217,8 +221,9 @@ class Allocator {
   std::uint64_t frees_seen_ = ~std::uint64_t{0};     // the count of frees when a search last found nothing
   std::size_t blocks_seen_ = 0;                      // and how many blocks there were then
   std::uint64_t full_at_frees_ = ~std::uint64_t{0};  // the count of frees then, also if some were found since
-  std::size_t foreseen_blocks_ = 0;  // how many there were when more were last asked for beforehand
-  base::Nanos searched_released_at_ = 0;
+  std::size_t foreseen_blocks_ = 0;       // how many there were when more were last asked for beforehand
+  std::size_t next_released_ = 0;         // of `known_blocks_`: where the search for what others left goes on
+  base::Nanos searched_released_at_ = 0;  // and found nothing
   base::Nanos left_notes_at_ = 0;
   coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it

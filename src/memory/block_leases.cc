@@ -161,18 +161,14 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
   if (count == 0) co_return Result<void>{};
   const std::uint64_t stride =
       lease.state == BlockState::large_head ? block_bytes : class_bytes[lease.size_class];
-  constexpr std::uint64_t piece_bytes = std::uint64_t{64} << 10;
-  const auto at_once = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, piece_bytes / stride));
-  for (std::uint32_t first = 0; first < count; first += at_once) {
-    const std::uint32_t items = std::min(at_once, count - first);
-    const std::uint64_t length = (items - 1) * stride + sizeof(ItemHeader);
-    const auto bytes = co_await endpoint_.fetch(block_address(block) + first * stride, length);
-    if (!bytes) co_return std::unexpected(bytes.error());
-    for (std::uint32_t i = 0; i < items; ++i) {
-      const std::byte* item = bytes->data() + i * stride;
-      into->push_back({.state = ItemState::decode(fabric::load_word(item)),
-                       .written_at_ns = fabric::load_word(item + offsetof(ItemHeader, written_at_ns))});
-    }
+  const std::uint64_t length = (count - 1) * stride + sizeof(ItemHeader);
+  const auto bytes = co_await endpoint_.fetch(block_address(block), length);
+  if (!bytes) co_return std::unexpected(bytes.error());
+  into->reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::byte* item = bytes->data() + i * stride;
+    into->push_back({.state = ItemState::decode(fabric::load_word(item)),
+                     .written_at_ns = fabric::load_word(item + offsetof(ItemHeader, written_at_ns))});
   }
   co_return Result<void>{};
 }
@@ -241,14 +237,17 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   const auto next = next_extension(blocks_wanted, *used);
   if (!next) return std::unexpected(next.error());
   session_.count(Counter::segments_added);
-  auto extended = session_.memory().fabric().extend(next->region, next->to_blocks * block_bytes);
-  if (const std::uint64_t least = next->from_blocks + blocks_wanted; !extended && least < next->to_blocks)
+  const std::uint64_t least = next->from_blocks + blocks_wanted;
+  // Another host adds most of it while this session works.
+  constexpr std::uint64_t waited_for_blocks = 2;
+  const std::uint64_t now =
+      session_.remote() ? std::min(next->to_blocks, std::max(least, next->from_blocks + waited_for_blocks))
+                        : next->to_blocks;
+  auto extended = session_.memory().fabric().extend(next->region, now * block_bytes);
+  if (!extended && least < now)
     extended = session_.memory().fabric().extend(next->region, least * block_bytes);
-  // Before anybody writes there: the kernel has nothing to copy, and nobody to wait for.
-  const std::uint64_t added_from = next->from_blocks * block_bytes / huge_page_bytes * huge_page_bytes;
-  const std::uint64_t length = endpoint_.known_length_bytes(next->region);
-  if (extended)
-    session_.memory().fabric().prepare(next->region, added_from, length / block_bytes * block_bytes);
+  else if (extended && now < next->to_blocks)
+    endpoint_.port().extend_soon(next->region, next->to_blocks * block_bytes);
   take_known_blocks();
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
@@ -276,30 +275,30 @@ coro::Task<Result<void>> Allocator::extend_soon(std::uint8_t size_class, std::ui
   co_return Result<void>{};
 }
 
-// Sweeps blocks of `size_class` in which others left items; true if something was found. At most once a tick
-// of the clock, since items rest for many of them.
+// Sweeps blocks of `size_class` in which others left items, until some is found; true if it was. What still
+// rests there will have rested at a later tick of the clock, so nothing is looked for twice in one.
 coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
   if (searched_released_at_ == session_.now()) co_return false;
-  searched_released_at_ = session_.now();
-  bool found = false;
   constexpr int blocks_swept_max = 8;
   int swept = 0;
   const BlockList list = known_blocks_;
+  const std::size_t count = list.size();
   DescriptorGroup group;
-  for (const BlockNumber block : list) {
-    if (swept == blocks_swept_max) break;
+  for (std::size_t step = 0; step < count && swept < blocks_swept_max; ++step) {
+    if (next_released_ >= count) next_released_ = 0;
+    const BlockNumber block = list[next_released_++];
     if (auto read = co_await read_descriptors(&list, block, &group); !read)
       co_return std::unexpected(std::move(read.error()));
     if (!group.has_released(block, size_class)) continue;
-    const LeaseWord word = group.lease(block);
     ++swept;
     // To free a block takes its items one by one, which is far for a remote session that waits for one of
     // them.
-    auto got = co_await sweep_block(block, word, session_.remote() ? Sweep::takes_notes : Sweep::frees);
-    if (!got) co_return got;
-    found = found || *got;
+    auto got = co_await sweep_block(block, group.lease(block),
+                                    session_.remote() ? Sweep::takes_notes : Sweep::frees);
+    if (!got || *got) co_return got;
   }
-  co_return found;
+  searched_released_at_ = session_.now();
+  co_return false;
 }
 
 // Takes notes of those items of a full or open block that have rested, or frees it if it is to and all have.

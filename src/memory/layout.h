@@ -34,7 +34,6 @@ inline constexpr std::uint32_t format_version = 4;
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
 inline constexpr std::uint64_t item_unit_bytes = 64;
-inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 inline constexpr std::uint32_t client_count_max = 1024;  // number 0 is nobody
 
 struct Superblock {

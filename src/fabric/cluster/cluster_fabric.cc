@@ -219,10 +219,6 @@ Result<void> ClusterFabric::extend(RegionId region, std::uint64_t length_bytes) 
   return (*host)->extend(region, length_bytes);
 }
 
-void ClusterFabric::prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) {
-  if (const auto host = host_of(region)) (*host)->prepare(region, from_bytes, to_bytes);
-}
-
 std::uint64_t ClusterFabric::free_bytes() const {
   std::uint64_t bytes = 0;
   for (std::uint32_t node = 0; node < map_.nodes.size(); ++node) {

@@ -32,7 +32,6 @@ class ClusterFabric final : public Fabric {
 
   std::unique_ptr<Port> connect() override;
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
-  void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
   [[nodiscard]] bool read_only() const override { return read_only_; }
   [[nodiscard]] bool is_published() const override { return true; }

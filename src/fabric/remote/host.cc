@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "fabric/map_message.h"
-#include "fabric/remote/preparer.h"
+#include "fabric/remote/extender.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
@@ -183,7 +183,7 @@ class HostThread final : public Host {
   Id next_id_ = 1;  // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
 
-  remote::Preparer preparer_;
+  remote::Extender extender_;
   remote::Sessions sessions_;
   std::thread thread_;
 };
@@ -445,10 +445,9 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
   const std::string what = net::text_of(asked, "do");
   const auto client = static_cast<std::uint32_t>(net::number_of(asked, "client").value_or(0));
   remote::OpenedStore& store = *peer.store;
-  if (store.reads_only && (what == "extend" || what == "prepare"))
+  if (store.reads_only && what == "extend")
     return fail(Errc::permission, "host", "this client may only read");
-  if (what == "length" || what == "extend" || what == "prepare")
-    return answer_about_region(store, what, asked);
+  if (what == "length" || what == "extend") return answer_about_region(store, what, asked);
   if (what == "membership") {
     const auto* of = sessions_.cluster_of(store);
     return of == nullptr ? Message::object() : membership(*of);
@@ -493,28 +492,19 @@ void HostThread::extend_soon(remote::OpenedStore& store, std::uint64_t region, s
     return;
   const auto id = static_cast<RegionId>(region);
   const std::uint64_t length = store.way->length_bytes(id).value_or(0);  // if there is such a region yet
-  if (length < bytes) preparer_.extend_soon(store.fabric, id, length, bytes);
+  if (length < bytes) extender_.extend_soon(store.fabric, id, bytes);
 }
 
 Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, const std::string& what,
                                                 const Message& asked) {
   const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
-  const auto field = [&](const char* name) {
-    return net::number_of(asked, name).value_or(region_bytes_max + 1);
-  };
   if (region >= region_count_max)
     return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
   const auto id = static_cast<RegionId>(region);
   if (!is_here(store, region))
     return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
-  if (what == "prepare") {
-    const std::uint64_t to = field("to");
-    const std::uint64_t from = field("from");
-    if (from <= to && to <= region_bytes_max) preparer_.prepare_soon(store.fabric, id, from, to);
-    return Message::object();
-  }
   if (what == "extend") {
-    const std::uint64_t bytes = field("bytes");
+    const std::uint64_t bytes = net::number_of(asked, "bytes").value_or(region_bytes_max + 1);
     if (bytes > region_bytes_max)
       return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
     if (auto extended = store.fabric->extend(id, bytes); !extended)

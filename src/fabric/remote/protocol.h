@@ -30,7 +30,6 @@
 //
 //   {"do": "length", "region": R}                   {"bytes": N}
 //   {"do": "extend", "region": R, "bytes": N}       {"bytes": N}
-//   {"do": "prepare", "region": R, "from": N, "to": N}   {}
 //   {"do": "extend_soon", "region": R, "bytes": N}  nothing: nobody waits for it
 //   {"do": "free"}                                  {"bytes": N}
 //   {"do": "claim", "port": P, "client": N}         {"claimed": true}

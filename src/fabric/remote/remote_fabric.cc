@@ -106,13 +106,6 @@ Result<void> RemoteFabric::extend(RegionId region, std::uint64_t length_bytes) {
   return {};
 }
 
-void RemoteFabric::prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) {
-  if (auto link = this->link()) {
-    [[maybe_unused]] const auto prepared =
-        (*link)->ask({{"do", "prepare"}, {"region", region}, {"from", from_bytes}, {"to", to_bytes}});
-  }
-}
-
 std::uint64_t RemoteFabric::free_bytes() const {
   const auto link = this->link();
   if (!link) return 0;

@@ -31,7 +31,6 @@ class RemoteFabric final : public Fabric {
   // The same as it is now.
   Result<Membership> ask_membership();
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
-  void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
   [[nodiscard]] bool read_only() const override { return target_.read_only; }
   // Nobody knows better than the host, which says so when a session begins.

@@ -53,14 +53,15 @@ FileMapping::~FileMapping() {
   if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
 }
 
-void FileMapping::collapse(std::uint64_t from_bytes, std::uint64_t to_bytes) const {
-  from_bytes = (from_bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
-  to_bytes = to_bytes / huge_page_bytes * huge_page_bytes;
-  // All in one call, which costs a fifth of a call a page. What another process uses just now is tried again.
+bool FileMapping::collapse(std::uint64_t at_bytes) const {
+  // What another process uses just now is tried again.
   constexpr int tries_max = 3;
-  for (int i = 0; i < tries_max; ++i) {
-    if (::madvise(base_ + from_bytes, to_bytes - from_bytes, madv_collapse) == 0 || errno != EAGAIN) break;
+  int tried = 0;
+  while (::madvise(base_ + at_bytes, huge_page_bytes, madv_collapse) != 0) {
+    if (errno != EAGAIN) return false;
+    if (++tried == tries_max) break;
   }
+  return true;
 }
 
 void FileMapping::want_huge_pages() const { ::madvise(base_, reserved_bytes_, MADV_HUGEPAGE); }
@@ -93,16 +94,40 @@ std::uint64_t free_bytes_at(const std::string& path) {
   return static_cast<std::uint64_t>(stat.f_bavail) * stat.f_frsize;
 }
 
-Result<void> reserve(int fd, std::uint64_t length_bytes, const std::string& path) {
+Result<void> reserve(int fd, std::uint64_t length_bytes, const FileMapping* in_huge_pages,
+                     const std::string& path) {
   struct stat stat{};
   if (::fstat(fd, &stat) != 0) return system_error("extend", errno, path);
-  const auto length = static_cast<std::uint64_t>(stat.st_size);
-  if (length >= length_bytes) return {};
+  auto length = static_cast<std::uint64_t>(stat.st_size);
   // Unlike ftruncate, this takes the memory now: a full file system is an error here and never a SIGBUS
   // later. The length grows only once all of it is there.
-  const int error_number =
-      ::posix_fallocate(fd, static_cast<off_t>(length), static_cast<off_t>(length_bytes - length));
-  if (error_number != 0) return system_error("extend", error_number, path);
+  const auto take = [&](std::uint64_t bytes) {
+    int error_number = 0;
+    do {
+      error_number = ::posix_fallocate(fd, static_cast<off_t>(length), static_cast<off_t>(bytes));
+    } while (error_number == EINTR);
+    return error_number;
+  };
+  // Piece by piece only where there is room for all of it: else what was taken would stay.
+  if (length < length_bytes && free_bytes_at(path) < length_bytes - length) in_huge_pages = nullptr;
+  while (length < length_bytes) {
+    std::uint64_t end = (length / huge_page_bytes + 1) * huge_page_bytes;
+    if (end > length_bytes) in_huge_pages = nullptr;
+    if (in_huge_pages != nullptr) {
+      // The kernel makes a huge page of a small one and nothing else, which is cleared once: a tenth of what
+      // it takes to take all the small ones and copy them.
+      constexpr std::uint64_t small_page_bytes = 4'096;
+      if (length % huge_page_bytes == 0) {
+        if (const int error_number = take(small_page_bytes); error_number != 0)
+          return system_error("extend", error_number, path);
+      }
+      if (!in_huge_pages->collapse(end - huge_page_bytes)) in_huge_pages = nullptr;
+    }
+    if (in_huge_pages == nullptr) end = length_bytes;
+    if (const int error_number = take(end - length); error_number != 0)
+      return system_error("extend", error_number, path);
+    length = end;
+  }
   return {};
 }
 

@@ -36,9 +36,10 @@ class FileMapping {
   // Says that huge pages are welcome everywhere. Once for the whole mapping: each part that differed would be
   // a mapping of its own.
   void want_huge_pages() const;
-  // Puts [from, to), which the file has, into huge pages; only whole ones. Failure is not an error: small
+  // Puts what the file has of the 2 MiB at `at_bytes`, one page at least, into a huge page, whose rest is
+  // zero, though the file be shorter. False if there is none to be had (MADV_COLLAPSE, Linux 6.1); small
   // pages do.
-  void collapse(std::uint64_t from_bytes, std::uint64_t to_bytes) const;
+  [[nodiscard]] bool collapse(std::uint64_t at_bytes) const;
 
  private:
   std::byte* base_ = nullptr;
@@ -53,7 +54,9 @@ std::unexpected<Error> system_error(const char* operation, int error_number, con
 // Free bytes of the file system of `path`; 0 if it can not be asked.
 std::uint64_t free_bytes_at(const std::string& path);
 
-// Makes the file at least `length_bytes` long, its memory reserved, so that no later touch of it fails.
-Result<void> reserve(int fd, std::uint64_t length_bytes, const std::string& path);
+// Makes the file at least `length_bytes` long, its memory reserved, so that no later touch of it fails: in
+// huge pages, whole ones, if its mapping is given and as long as there are any to be had.
+Result<void> reserve(int fd, std::uint64_t length_bytes, const FileMapping* in_huge_pages,
+                     const std::string& path);
 
 }  // namespace loch::fabric::shm

@@ -62,10 +62,16 @@ class ShmFabric final : public Fabric {
   std::unique_ptr<Port> connect() override;
 
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
-    const std::scoped_lock lock(mutex_);
-    auto opened = open_region(region, true);
+    Result<Region*> opened = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      opened = open_region(region, true);
+    }
     if (!opened) return std::unexpected(std::move(opened.error()));
-    return reserve((*opened)->file.get(), length_bytes, region_path(folder_, region));
+    // Without the lock: it takes long, and a region stays open once it is.
+    const Region& grown = **opened;
+    return reserve(grown.file.get(), length_bytes, huge_pages_ ? &grown.mapping : nullptr,
+                   region_path(folder_, region));
   }
 
   Result<Mapping> map(RegionId region) {
@@ -73,17 +79,6 @@ class ShmFabric final : public Fabric {
     auto opened = open_region(region, false);
     if (!opened) return std::unexpected(std::move(opened.error()));
     return Mapping{(*opened)->mapping.base(), length_of(**opened)};
-  }
-
-  void prepare(RegionId region, std::uint64_t from_bytes, std::uint64_t to_bytes) override {
-    if (!huge_pages_) return;
-    Result<Region*> opened = nullptr;
-    {
-      const std::scoped_lock lock(mutex_);
-      opened = open_region(region, false);
-    }
-    // Without the lock: it takes long, and a region stays open once it is.
-    if (opened) (*opened)->mapping.collapse(from_bytes, std::min(to_bytes, length_of(**opened)));
   }
 
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
@@ -314,7 +309,7 @@ Result<void> build(const std::string& folder, const Plan& plan, mode_t mode, gid
     const std::string path = region_path(folder, region.id);
     auto file = create_file(path, mode, group);
     if (!file) return std::unexpected(std::move(file.error()));
-    if (auto done = reserve(file->get(), region.length_bytes, path); !done) return done;
+    if (auto done = reserve(file->get(), region.length_bytes, nullptr, path); !done) return done;
     auto mapping = FileMapping::map(file->get(), region.length_bytes, path);
     if (!mapping) return std::unexpected(std::move(mapping.error()));
     filled.push_back({mapping->base(), region.length_bytes});

@@ -444,15 +444,26 @@ TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
 }
 
 TEST_F(ShmTest, HugePagesOrNotTheBytesAreTheSame) {
-  access_.huge_pages = true;
-  Plan large = plan();
-  large.regions[1].length_bytes = 8U << 20;
-  const auto created = shm::create("store", access_, large).value();
-  created->prepare(1, 0, 8U << 20);
-  Endpoint endpoint(created, created->connect());
-  EXPECT_EQ(load_word(endpoint.mapped({1, 0}, 8)), mark);
-  EXPECT_EQ(load_word(endpoint.mapped({1, (8U << 20) - 8}, 8)), mark);
-  EXPECT_LE(created->huge_page_bytes(), 10U << 20);
+  for (const bool huge : {true, false}) {
+    access_.huge_pages = huge;
+    const auto created = shm::create(huge ? "huge" : "small", access_, plan()).value();
+    Endpoint endpoint(created, created->connect());
+    // Neither end is that of a huge page.
+    constexpr std::uint64_t length = (9U << 20) + 4'096;
+    ASSERT_TRUE(created->extend(1, length).has_value());
+    EXPECT_EQ(endpoint.length_bytes(1).value(), length);
+    for (std::uint64_t at = 0; at < length; at += 8) {
+      const bool marked = at == 0 || at == region_bytes - 8;
+      ASSERT_EQ(load_word(endpoint.mapped({1, at}, 8)), marked ? mark : 0) << at;
+    }
+    // What was there stays there, and each part is extended by itself.
+    store_word(endpoint.mapped({1, length - 8}, 8), 17);
+    ASSERT_TRUE(created->extend(1, length + 4'096).has_value());
+    EXPECT_EQ(load_word(endpoint.mapped({1, length - 8}, 8)), 17U);
+    EXPECT_EQ(load_word(endpoint.mapped({1, length}, 8)), 0U);
+    const std::uint64_t in_huge_pages = created->huge_page_bytes();
+    EXPECT_LE(in_huge_pages, huge ? 10U << 20 : 0U);
+  }
 }
 
 }  // namespace

@@ -88,7 +88,6 @@ class MemoryFabric : public Fabric {
     if (read_only()) return fail(Errc::permission, "extend", "this process may only read");
     return store_->extend(region, length_bytes);
   }
-  void prepare(RegionId /*region*/, std::uint64_t /*from_bytes*/, std::uint64_t /*to_bytes*/) override {}
   [[nodiscard]] Atomics atomics() const override { return Atomics::processor; }
   // This process may only read from now on; before it connects. Of fabrics that post.
   void only_read(Readers readers) { readers_ = std::move(readers); }

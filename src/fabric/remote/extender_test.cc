@@ -1,6 +1,5 @@
-// New memory is put into huge pages while nobody waits: neither who asked for it, nor anybody else of the
-// host.
-#include "fabric/remote/preparer.h"
+// Memory is added while nobody waits: neither who will need it, nor anybody else of the host.
+#include "fabric/remote/extender.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,34 +15,36 @@ namespace loch::fabric::remote {
 namespace {
 
 using testing::ElementsAre;
-using testing::Pair;
 
 constexpr std::uint64_t region_bytes = 1 << 20;
+constexpr std::uint64_t long_bytes = 64 * region_bytes;  // what takes its time
 
-// Takes as long to prepare memory as a test wants.
+// Takes as long to make a region `long_bytes` long, or longer, as a test wants.
 class SlowFabric final : public fake::MemoryFabric {
  public:
   explicit SlowFabric(std::shared_ptr<fake::MemoryStore> store) : MemoryFabric(std::move(store)) {}
 
-  void prepare(RegionId /*region*/, std::uint64_t from_bytes, std::uint64_t to_bytes) override {
+  Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
+    if (length_bytes < long_bytes) return MemoryFabric::extend(region, length_bytes);
     begun_.count_down();
     may_end_.wait();
-    prepared_.emplace_back(from_bytes, to_bytes);
-    if (prepared_.size() == 2) both_.count_down();
+    extended_.push_back(length_bytes);
+    if (extended_.size() == 2) both_.count_down();
+    return {};
   }
-  void wait_until_it_prepares() { begun_.wait(); }
+  void wait_until_it_extends() { begun_.wait(); }
   void let_it_end() { may_end_.count_down(); }
   // Once two calls have ended.
-  const std::vector<std::pair<std::uint64_t, std::uint64_t>>& both_prepared() {
+  const std::vector<std::uint64_t>& both_extended() {
     both_.wait();
-    return prepared_;
+    return extended_;
   }
 
  private:
   std::latch begun_{1};
   std::latch may_end_{1};
   std::latch both_{1};
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> prepared_;
+  std::vector<std::uint64_t> extended_;
 };
 
 std::shared_ptr<SlowFabric> slow_fabric() {
@@ -51,7 +52,7 @@ std::shared_ptr<SlowFabric> slow_fabric() {
       fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}}));
 }
 
-TEST(HostThatPrepares, AnswersMeanwhile) {
+TEST(HostThatExtends, AnswersMeanwhile) {
   const auto slow = slow_fabric();
   const auto host =
       Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
@@ -61,22 +62,23 @@ TEST(HostThatPrepares, AnswersMeanwhile) {
                       .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
                       .store = "store"};
   const auto asking = RemoteFabric::attach(target).value();
-  asking->prepare(0, 0, 4'096);
-  slow->wait_until_it_prepares();
-  asking->prepare(0, 4'096, 8'192);
+  const auto port = asking->connect();
+  port->extend_soon(0, long_bytes);
+  slow->wait_until_it_extends();
+  port->extend_soon(0, long_bytes + 1);
   EXPECT_TRUE(asking->extend(0, 2 * region_bytes).has_value());
   EXPECT_TRUE(RemoteFabric::attach(target).has_value()) << "others, too";
   slow->let_it_end();
-  EXPECT_THAT(slow->both_prepared(), ElementsAre(Pair(0, 4'096), Pair(4'096, 8'192)));
+  EXPECT_THAT(slow->both_extended(), ElementsAre(long_bytes, long_bytes + 1));
 }
 
-TEST(Preparer, LeavesOutWhatItHasNotBegunWhenItEnds) {
+TEST(Extender, LeavesOutWhatItHasNotBegunWhenItEnds) {
   const auto slow = slow_fabric();
   {
-    Preparer preparer;
-    preparer.prepare_soon(slow, 0, 0, 1);
-    slow->wait_until_it_prepares();
-    for (std::uint64_t i = 1; i < 1'000; ++i) preparer.prepare_soon(slow, 0, i, i + 1);
+    Extender extender;
+    extender.extend_soon(slow, 0, long_bytes);
+    slow->wait_until_it_extends();
+    for (std::uint64_t i = 1; i < 1'000; ++i) extender.extend_soon(slow, 0, long_bytes + i);
     EXPECT_LT(slow.use_count(), 100) << "it keeps some of them";
     slow->let_it_end();
   }

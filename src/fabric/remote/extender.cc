@@ -1,4 +1,4 @@
-#include "fabric/remote/preparer.h"
+#include "fabric/remote/extender.h"
 
 #include <algorithm>
 #include <sys/resource.h>
@@ -6,9 +6,9 @@
 
 namespace loch::fabric::remote {
 
-Preparer::Preparer() : thread_([this] { run(); }) {}
+Extender::Extender() : thread_([this] { run(); }) {}
 
-Preparer::~Preparer() {
+Extender::~Extender() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
@@ -17,22 +17,9 @@ Preparer::~Preparer() {
   thread_.join();
 }
 
-void Preparer::prepare_soon(std::shared_ptr<Fabric> store, RegionId region, std::uint64_t from_bytes,
-                            std::uint64_t to_bytes) {
-  add({.store = std::move(store), .region = region, .from_bytes = from_bytes, .to_bytes = to_bytes});
-}
-
-void Preparer::extend_soon(std::shared_ptr<Fabric> store, RegionId region, std::uint64_t from_bytes,
-                           std::uint64_t to_bytes) {
-  add({.store = std::move(store),
-       .region = region,
-       .from_bytes = from_bytes,
-       .to_bytes = to_bytes,
-       .is_new = true});
-}
-
-void Preparer::add(Wanted wanted) {
+void Extender::extend_soon(std::shared_ptr<Fabric> store, RegionId region, std::uint64_t length_bytes) {
   constexpr std::size_t wanted_max = 64;
+  Wanted wanted{.store = std::move(store), .region = region, .length_bytes = length_bytes};
   {
     const std::scoped_lock lock(mutex_);
     if (wanted_.size() == wanted_max || std::ranges::find(wanted_, wanted) != wanted_.end()) return;
@@ -41,7 +28,7 @@ void Preparer::add(Wanted wanted) {
   changed_.notify_all();
 }
 
-void Preparer::run() {
+void Extender::run() {
   // Of Linux, this sets that of the calling thread alone: it yields to the agent and to clients of this host.
   constexpr int background = 10;
   [[maybe_unused]] const int set = ::setpriority(PRIO_PROCESS, 0, background);
@@ -52,8 +39,7 @@ void Preparer::run() {
     const Wanted& first = wanted_.front();  // which stays there, though others add theirs
     lock.unlock();
     // If there is no room, whoever needs it is told so when he asks.
-    if (!first.is_new || first.store->extend(first.region, first.to_bytes))
-      first.store->prepare(first.region, first.from_bytes, first.to_bytes);
+    [[maybe_unused]] const auto extended = first.store->extend(first.region, first.length_bytes);
     lock.lock();
     const Wanted done = std::move(wanted_.front());
     wanted_.pop_front();

@@ -17,11 +17,15 @@ constexpr std::size_t load_batch_bytes = std::size_t{8} << 20;
 // its time.
 constexpr std::uint64_t steps_between_clocks_max = 64;
 constexpr std::uint64_t bytes_between_clocks = std::uint64_t{1} << 20;
+// Of values that are checked together: what the nearest cache keeps beside all else.
+constexpr std::size_t gets_bytes_max = std::size_t{16} << 10;
 
 std::uint64_t seed_of(const Task& task) { return base::mix(task.seed) + base::mix(task.worker + 1); }
 
 std::size_t slots_of(const Task& task, const Dataset& dataset) {
   if (task.act == Act::multi_gets || task.act == Act::multi_puts) return task.batch;
+  if (task.act == Act::gets)
+    return std::clamp<std::size_t>(gets_bytes_max / (1 + dataset.value_bytes()), 1, steps_between_clocks_max);
   if (task.act != Act::load) return 1;
   const std::size_t item_bytes = dataset.key_bytes() + dataset.value_bytes();
   return std::clamp<std::size_t>(load_batch_bytes / item_bytes, 1, load_batch_max);
@@ -109,8 +113,16 @@ Result<void> Driver::load() {
   return {};
 }
 
+// The keys are made before the first is asked for, and the answers checked after the last: between two gets
+// there is nothing that the processor would have to look past to see the next one.
 Result<void> Driver::gets() {
-  return repeat(1, [this] { return read(draw()); });
+  std::vector<Lookup> lookups(slots_of(task_, dataset_));
+  std::vector<std::uint64_t> ids(lookups.size());
+  return repeat(lookups.size(), [&] {
+    draw_keys(lookups, ids);
+    session_.get_each(lookups);
+    return note_values(lookups, ids);
+  });
 }
 
 Result<void> Driver::dependent_gets() {
@@ -128,15 +140,9 @@ Result<void> Driver::multi_gets() {
   std::vector<Lookup> lookups(task_.batch);
   std::vector<std::uint64_t> ids(task_.batch);
   return repeat(task_.batch, [&] {
-    for (std::size_t slot = 0; slot < lookups.size(); ++slot) {
-      ids[slot] = draw();
-      lookups[slot].key = room_.key(slot, ids[slot]);
-    }
+    draw_keys(lookups, ids);
     session_.multi_get(lookups);
-    for (std::size_t slot = 0; slot < lookups.size(); ++slot) {
-      if (!note_value(ids[slot], lookups[slot].result, lookups[slot].value)) return false;
-    }
-    return true;
+    return note_values(lookups, ids);
   });
 }
 
@@ -213,6 +219,20 @@ void Driver::learn_of_inserts() {
     slowest = std::min(slowest, gathering_.inserted(worker));
   }
   inserted_ = slowest * task_.workers;
+}
+
+void Driver::draw_keys(std::span<Lookup> lookups, std::span<std::uint64_t> ids) {
+  for (std::size_t slot = 0; slot < lookups.size(); ++slot) {
+    ids[slot] = draw();
+    lookups[slot].key = room_.key(slot, ids[slot]);
+  }
+}
+
+bool Driver::note_values(std::span<const Lookup> lookups, std::span<const std::uint64_t> ids) {
+  for (std::size_t slot = 0; slot < lookups.size(); ++slot) {
+    if (!note_value(ids[slot], lookups[slot].result, lookups[slot].value)) return false;
+  }
+  return true;
 }
 
 bool Driver::note(std::uint64_t id, const Result<void>& result) {

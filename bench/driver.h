@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include <loch/error.h>
@@ -44,8 +45,10 @@ class Driver {
   bool insert();
   bool operate(Operation operation);
   bool note(std::uint64_t id, const Result<void>& result);
+  bool note_values(std::span<const Lookup> lookups, std::span<const std::uint64_t> ids);
   bool note_value(std::uint64_t id, const Result<void>& result, std::string_view value);
 
+  void draw_keys(std::span<Lookup> lookups, std::span<std::uint64_t> ids);
   std::uint64_t draw() { return chooser_.draw(random_, inserted_); }
   void learn_of_inserts();
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 
 #include <loch/error.h>
 #include <loch/loch.h>
@@ -36,6 +37,9 @@ class Session {
 
   // One key, one answer. Errors: not_found, and what the subject reports.
   virtual Result<void> get(std::string_view key, std::string& into) = 0;
+  // The same of several, one after the other, by calls of the subject and nothing else between them; up to
+  // the first that fails, whose error stands in its element.
+  virtual void get_each(std::span<Lookup> lookups);
   virtual Result<void> put(std::string_view key, std::string_view value) = 0;
 
   // Many keys at once, in the best way that the subject offers; each result stands in its element.
@@ -50,6 +54,18 @@ class Session {
     return fail(Errc::invalid_argument, "bench", "this subject has no raw reads");
   }
 };
+
+// Session::get_each for a session whose class is known here.
+template <class Known>
+void get_one_by_one(Known& session, std::span<Lookup> lookups) {
+  for (Lookup& lookup : lookups) {
+    if (auto got = session.get(lookup.key, lookup.value); !got) [[unlikely]] {
+      lookup.result = std::move(got);
+      return;
+    }
+  }
+}
+inline void Session::get_each(std::span<Lookup> lookups) { get_one_by_one(*this, lookups); }
 
 // What multi_get and multi_put do: "pipeline of 64".
 struct Batches {

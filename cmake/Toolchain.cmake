@@ -26,7 +26,8 @@ add_library(loch_options INTERFACE)
 target_compile_options(loch_options INTERFACE
   -march=${LOCH_ARCH}
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
-  -Wimplicit-fallthrough -Wextra-semi -Wunused -Werror -fno-omit-frame-pointer
+  -Wimplicit-fallthrough -Wextra-semi -Wunused -Werror
+  -fno-omit-frame-pointer -momit-leaf-frame-pointer
   "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 target_link_options(loch_options INTERFACE -fuse-ld=lld)
 

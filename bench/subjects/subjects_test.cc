@@ -103,6 +103,25 @@ TEST_P(SubjectTest, ManyKeysAtOnce) {
   }
 }
 
+// Receive: one key after the other, the second of three absent. Expect: the first one's value, the second
+// one's error, and no word of the third.
+TEST_P(SubjectTest, OneKeyAfterTheOtherUpToTheFirstThatFails) {
+  open(1000, 64);
+  Room room(*dataset_, 3);
+  std::vector<Lookup> lookups(3);
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    lookups[id].key = room.key(id, id);
+    if (id != 1) ASSERT_TRUE(session_->put(lookups[id].key, room.value(id, id, 1)));
+  }
+  session_->get_each(lookups);
+  EXPECT_TRUE(lookups[0].result);
+  EXPECT_TRUE(dataset_->check(0, lookups[0].value));
+  ASSERT_FALSE(lookups[1].result);
+  EXPECT_EQ(lookups[1].result.error().code, Errc::not_found);
+  EXPECT_TRUE(lookups[2].result);
+  EXPECT_TRUE(lookups[2].value.empty());
+}
+
 TEST_P(SubjectTest, LargeValues) {
   open(100, 128 << 10);
   Room room(*dataset_, 100);

@@ -223,7 +223,11 @@ class Store {
   Result<std::string> get(std::string_view key);
   // Into memory that is used again; the quickest if the value is as long as what `into` holds. `key` is not
   // part of `into`. What an error leaves in `into` is not specified.
-  Result<void> get(std::string_view key, std::string& into);
+  Result<void> get(std::string_view key, std::string& into) {
+    if (get_plain(key, into)) [[likely]]
+      return {};
+    return get_otherwise(key, into);
+  }
   Result<Item> read(std::string_view key);  // with its version and time to live
   Result<View> view(std::string_view key);  // in place
   Result<bool> exists(std::string_view key);
@@ -266,6 +270,9 @@ class Store {
 
  private:
   explicit Store(std::shared_ptr<Impl> impl);
+  // The plainest of all, as most are; false if it is none, and `into` may have been changed.
+  bool get_plain(std::string_view key, std::string& into);
+  Result<void> get_otherwise(std::string_view key, std::string& into);
   std::shared_ptr<Impl> impl_;
 };
 

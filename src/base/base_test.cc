@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cstring>
 #include <gtest/gtest.h>
+#include <nmmintrin.h>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include <loch/error.h>
 #include <loch/stats.h>
@@ -55,8 +58,28 @@ TEST(Crc32c, OfWholeWordsIsTheStandardOne) {
   EXPECT_EQ(~crc32c(~0U, bytes.data(), bytes.size(), nullptr), 0x46dd794eU);
 }
 
+// Word by word, as it is defined.
+std::uint32_t sum_of_words(std::uint64_t sum, std::string_view bytes) {
+  std::size_t at = 0;
+  for (; at + 8 <= bytes.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, 8);
+    sum = _mm_crc32_u64(sum, word);
+  }
+  if (at != bytes.size()) {
+    std::uint64_t word = 0;
+    if (bytes.size() < 8) {
+      std::memcpy(&word, bytes.data(), bytes.size());
+    } else {
+      std::memcpy(&word, bytes.data() + bytes.size() - 8, 8);
+    }
+    sum = _mm_crc32_u64(sum, word);
+  }
+  return static_cast<std::uint32_t>(sum);
+}
+
 TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
-  std::string bytes(100, 'x');
+  std::string bytes(200, 'x');
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
   for (std::size_t length = 0; length <= bytes.size(); ++length) {
     SCOPED_TRACE(length);
@@ -65,6 +88,7 @@ TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
     EXPECT_EQ(copy.substr(0, length), bytes.substr(0, length));
     EXPECT_EQ(copy[length], '\0') << "nothing beyond";
     EXPECT_EQ(crc32c(5, bytes.data(), length, nullptr), sum);
+    EXPECT_EQ(sum_of_words(5, std::string_view(bytes).substr(0, length)), sum);
     for (std::size_t i = 0; i < length; ++i) {
       bytes[i] ^= 0x10;
       EXPECT_NE(crc32c(5, bytes.data(), length, nullptr), sum) << "byte " << i;

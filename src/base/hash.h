@@ -32,8 +32,11 @@ template <class To>
 [[gnu::always_inline]] inline std::uint32_t crc32c(std::uint32_t seed, const void* bytes,
                                                    std::size_t length_bytes, To to) {
   constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  constexpr std::size_t pair_bytes = 2 * word_bytes;
+  constexpr std::size_t line_bytes = 4 * pair_bytes;
   constexpr bool copies = !std::is_null_pointer_v<To>;
   const char* from = static_cast<const char*>(bytes);
+  asm("" : "+r"(from));  // one address, where the compiler would compute several from what it comes from
   std::uint64_t crc = seed;
   const auto add_word = [&](std::size_t offset) __attribute__((always_inline)) {
     std::uint64_t word = 0;
@@ -41,20 +44,45 @@ template <class To>
     if constexpr (copies) std::memcpy(to + offset, &word, word_bytes);
     crc = _mm_crc32_u64(crc, word);
   };
-  if (length_bytes >= word_bytes) [[likely]] {
-    std::size_t offset = 0;
+  const auto add_pair = [&](std::size_t offset) __attribute__((always_inline)) {
+    struct Pair {
+      std::uint64_t first;
+      std::uint64_t second;
+    };
+    Pair pair;
+    std::memcpy(&pair, from + offset, pair_bytes);
+    if constexpr (copies) {
+      // One load and one store for both; they are summed up from where they were copied to.
+      std::memcpy(to + offset, &pair, pair_bytes);
+      asm("" : "+m"(*reinterpret_cast<Pair*>(to + offset)));
+      std::memcpy(&pair, to + offset, pair_bytes);
+    }
+    crc = _mm_crc32_u64(crc, pair.first);
+    crc = _mm_crc32_u64(crc, pair.second);
+  };
+  std::size_t offset = 0;
+  if (const std::size_t end = length_bytes / line_bytes * line_bytes; end != 0) [[likely]] {
 #pragma clang loop unroll(disable)
-    for (; offset + 4 * word_bytes <= length_bytes; offset += 4 * word_bytes) {
-      for (std::size_t i = 0; i < 4; ++i) add_word(offset + i * word_bytes);
+    do {
+      for (std::size_t i = 0; i < line_bytes; i += pair_bytes) add_pair(offset + i);
+      offset += line_bytes;
+    } while (offset != end);
+  }
+  const std::size_t rest = length_bytes % line_bytes;
+  if (rest == 0) return static_cast<std::uint32_t>(crc);
+  if (length_bytes >= word_bytes) [[likely]] {
+    if ((rest & 2 * pair_bytes) != 0) {
+      add_pair(offset);
+      add_pair(offset + pair_bytes);
+      offset += 2 * pair_bytes;
     }
-    if ((length_bytes & 2 * word_bytes) != 0) {
-      add_word(offset);
-      add_word(offset + word_bytes);
-      offset += 2 * word_bytes;
+    if ((rest & pair_bytes) != 0) {
+      add_pair(offset);
+      offset += pair_bytes;
     }
-    if ((length_bytes & word_bytes) != 0) add_word(offset);
-    if (length_bytes % word_bytes != 0) add_word(length_bytes - word_bytes);
-  } else if (length_bytes != 0) {
+    if ((rest & word_bytes) != 0) add_word(offset);
+    if (rest % word_bytes != 0) add_word(length_bytes - word_bytes);
+  } else {
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < length_bytes; ++i) {
       if constexpr (copies) to[i] = from[i];

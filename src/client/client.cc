@@ -80,6 +80,7 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
     : attachment_(std::move(attachment)),
       session_(attachment_->nodes().front().session.get()),
       shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}),
+      hash_seed_(session_->geometry().hash_seed),
       is_cached_(options.cache_bytes != 0),
       reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
@@ -318,8 +319,8 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     const std::string_view key = lookups[i].key;
     std::string& into = lookups[i].value;
     hash::ItemView& item = probes[i].item;
-    if (into.size() <= base::crc_bytes_max && item.is_plain(key.size(), into.size())) {
-      done[i] = hash::Here::same_bytes(item.key_text(), key) && item.copy_just_value_to(into.data());
+    if (into.size() <= base::crc_bytes_max && item.is_plain(key, into.size())) {
+      done[i] = item.copy_just_value_to(into.data());
     } else {
       done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);
     }
@@ -348,7 +349,8 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
     done[i] = places[i].at != nullptr;
   }
   for (std::size_t i = 0; i < assignments.size(); ++i) {
-    done[i] = done[i] && here.step2_match_filter(probes[i], hash::item_bytes(assignments[i].key.size(), 0));
+    done[i] = done[i] && here.step2_match_filter<hash::Here::Asks::for_wanted>(
+                             probes[i], hash::item_bytes(assignments[i].key.size(), 0));
   }
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     done[i] = done[i] && hash::Here::step3_compare_key(probes[i]) &&
@@ -382,7 +384,7 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
       continue;
     }
     coro::Scope scope(attachment_->endpoint().queue());
-    const LastPuts last = last_puts(group, session_->geometry().hash_seed);
+    const LastPuts last = last_puts(group, hash_seed_);
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (done[i] || !last.is_last(i)) continue;
       tasks[i] = (this->*one)(&group[i]);
@@ -464,7 +466,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   std::array<bool, group_max> is_alone{};
   std::vector<hash::PlainPut> plain;
   plain.reserve(group.size());
-  const auto keys = keys_to_put(group, session_->geometry().hash_seed);
+  const auto keys = keys_to_put(group, hash_seed_);
   const LastPuts last(std::span(keys).first(group.size()));
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {

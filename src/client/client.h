@@ -27,29 +27,31 @@ class Client {
   static Result<std::unique_ptr<Client>> open(const std::shared_ptr<memory::StoreMemory>& memory,
                                               const ClientOptions& options);
 
-  // The plainest get at once: a short value as long as what `into` holds, that never expires. False if it is
-  // no such; `into` may have been changed.
+  // The plainest get at once: a key of so many bytes, and a short value as long as what `into` holds, that
+  // never expires. False if it is no such; `into` may have been changed.
   //
   // The processor overlaps the misses of one get with those of the next ones as far ahead as it looks, which
-  // is 256 to 512 instructions. So it is in line, calls nothing, and touches the least.
+  // is 256 to 512 instructions. So it is in line, calls nothing, and touches the least; the slots are asked
+  // for first (docs/performance.md).
+  template <std::size_t key_bytes_min, std::size_t key_bytes_max>
   [[gnu::always_inline]] bool get_plain(std::string_view key, std::string& into) {
-    constexpr std::size_t plain_key_bytes_max = 128;
-    const std::size_t length = into.size();
-    if (here_ == nullptr || key.size() - 1 >= plain_key_bytes_max || length > base::crc_bytes_max ||
-        !session_->begin_glance()) [[unlikely]]
+    hash::Table* const table = here_;
+    const std::size_t key_bytes = key.size();
+    if (table == nullptr || key_bytes - key_bytes_min > key_bytes_max - key_bytes_min) [[unlikely]]
       return false;
-    hash::Probe probe;
-    probe.key = key_of(key);
-    hash::Here& here = here_->here();
-    constexpr auto pace = hash::Here::Pace::alone;
-    const bool done = here.step1_find_slots<pace>(probe) &&
-                      here.step2_match_filter<pace>(probe, hash::item_bytes(key.size(), length)) &&
-                      probe.item.is_plain(key.size(), length) &&
-                      hash::Here::same_bytes(probe.item.key_text(), key) &&
-                      probe.item.copy_just_value_to(into.data()) && session_->may_act();
-    session_->end_glance();
-    if (done) session_->count(Counter::get_hit);
-    return done;
+    __builtin_assume(key_bytes >= key_bytes_min && key_bytes <= key_bytes_max);
+    const hash::Here& here = table->here();
+    const auto glance = here.begin_glance(key_of(key));
+    const std::size_t value_bytes = into.size();
+    memory::Session& session = *session_;
+    if (value_bytes > base::crc_bytes_max || !session.begin_glance()) [[unlikely]]
+      return false;
+    hash::ItemView item;
+    const std::byte* at = here.end_glance(glance, hash::item_bytes(key_bytes_max, base::crc_bytes_max));
+    if (at != nullptr) [[likely]]
+      item.begin(at, {});
+    return session.end_glance(at != nullptr && item.is_plain(key, value_bytes) &&
+                              item.copy_just_value_to(into.data()));
   }
   // The plain cases, at once; false if it takes the coroutine of the same name.
   bool get_here(std::string_view key, std::string& into);
@@ -123,13 +125,14 @@ class Client {
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
-    return hash::Key::of(key, session_->geometry().hash_seed);
+    return hash::Key::of(key, hash_seed_);
   }
 
   std::unique_ptr<memory::Attachment> attachment_;
   memory::Session* session_;  // with the first node
   hash::Shards shards_;
   hash::Table* here_ = nullptr;  // of a store all of which is mapped here
+  const std::uint64_t hash_seed_;
   const bool is_cached_;
   const bool reads_only_;
 };

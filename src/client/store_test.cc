@@ -396,6 +396,34 @@ TEST_F(StoreTest, GetIntoAStringOfAnyLength) {
   }
 }
 
+// Receive: gets of keys of all lengths into strings as long as their values, which take the shortest ways,
+// and of keys that differ from those in one byte. Expect: each key's own value, and nothing of the others.
+TEST_F(StoreTest, GetOfKeysOfAllLengthsTheShortestWay) {
+  constexpr std::size_t key_bytes_max = 140;
+  std::string letters;
+  for (std::size_t i = 0; i < key_bytes_max; ++i) letters += static_cast<char>('a' + i % 23);
+  const auto value_of = [&](std::size_t length) {
+    return std::string(64, static_cast<char>('A' + length % 26));
+  };
+  for (std::size_t length = 1; length <= key_bytes_max; ++length) {
+    ASSERT_TRUE(store_->put(letters.substr(0, length), value_of(length)).has_value());
+  }
+  std::string into(64, 0);
+  const std::uint64_t hits_before = store_->stats()[Counter::get_hit];
+  for (std::size_t length = 1; length <= key_bytes_max; ++length) {
+    const std::string key = letters.substr(0, length);
+    ASSERT_TRUE(store_->get(key, into).has_value()) << length;
+    ASSERT_EQ(into, value_of(length));
+    for (const std::size_t at : {std::size_t{0}, length / 2, length - 1}) {
+      std::string other = key;
+      other[at] = '-';
+      ASSERT_EQ(store_->get(other, into).error().code, Errc::not_found) << length;
+      into.resize(64);
+    }
+  }
+  EXPECT_EQ(store_->stats()[Counter::get_hit] - hits_before, key_bytes_max) << "each counts once";
+}
+
 TEST_F(StoreTest, SeveralStoresInOneThread) {
   auto same = Store::open(url_);
   ASSERT_TRUE(same.has_value()) << same.error().message();

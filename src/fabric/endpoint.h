@@ -98,6 +98,16 @@ class Endpoint {
     return m.base + at.offset_bytes;
   }
 
+  // The same where `at` is what a slot's word may say, and the length that of a short item, so that their sum
+  // does not overflow.
+  [[gnu::always_inline]] const std::byte* mapped_item(Address at, std::size_t length_bytes) const {
+    const Mapping& m = mappings_[at.region];
+    if (at.offset_bytes + length_bytes > m.length_bytes) [[unlikely]]
+      return nullptr;
+    __builtin_assume(m.base != nullptr);
+    return m.base + at.offset_bytes;
+  }
+
   // How long `region` is now; 0 if it does not exist. Errors: those of the fabric.
   Result<std::uint64_t> length_bytes(RegionId region);
   // How long it is at least, for all that is known; asks nobody.

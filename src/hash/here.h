@@ -26,57 +26,89 @@ struct Probe {
 
 class Here {
  public:
+  static constexpr unsigned usual_candidates = 3;
+
   Here(fabric::Endpoint& endpoint, fabric::RegionId region, const std::byte* directory_word,
        unsigned candidates)
       : endpoint_(endpoint), region_(region), directory_word_(directory_word), candidates_(candidates) {}
 
-  // `alone`: the next step follows at once, so what it loads need not be asked for before; and nothing is
-  // called, so that what is not known yet fails.
-  enum class Pace : std::uint8_t { alone, batch };
-
-  template <Pace pace = Pace::batch>
   [[gnu::always_inline]] bool step1_find_slots(Probe& probe) {
     const std::uint64_t directory = fabric::load_word(directory_word_);
     if (directory != seen_directory_) [[unlikely]] {
-      if (pace == Pace::alone || !take_directory(directory)) return false;
+      if (!take_directory(directory)) return false;
     }
     if (candidates_ == usual_candidates) [[likely]] {
-      find_slots<pace, usual_candidates>(probe, usual_candidates);
+      find_slots<usual_candidates>(probe, usual_candidates);
     } else {
-      find_slots<pace, candidates_max>(probe, candidates_);
+      find_slots<candidates_max>(probe, candidates_);
     }
     return true;
   }
 
   // One slot must match: which one is as good as random, so it is selected without a branch that the
   // processor would guess wrong, and would forget the next call's loads over. Of the item, the first
-  // `item_bytes_wanted` may be touched afterwards.
-  template <Pace pace = Pace::batch>
+  // `item_bytes_wanted` may be touched afterwards; they, or all of it, are asked for.
+  enum class Asks : std::uint8_t { for_all, for_wanted };
+  template <Asks asks = Asks::for_all>
   [[gnu::always_inline]] bool step2_match_filter(Probe& probe, std::uint64_t item_bytes_wanted) {
-    const std::uint64_t wanted = upper_bits_ | std::uint64_t{probe.key.filter()} << SlotWord::filter_at;
+    const std::uint64_t wanted = wanted_word(probe.key);
     const std::uint64_t nearest = candidates_ == usual_candidates
                                       ? find_nearest<usual_candidates>(probe, wanted, usual_candidates)
                                       : find_nearest<candidates_max>(probe, wanted, candidates_);
     if (nearest >> SlotWord::filter_at != 0) return false;
     probe.word = {nearest ^ wanted};
     const memory::ItemRef ref = probe.word.item();
-    const std::byte* item = pace == Pace::alone ? endpoint_.mapped_before(ref.address(), item_bytes_wanted)
-                                                : endpoint_.mapped(ref.address(), item_bytes_wanted);
+    const std::byte* item = endpoint_.mapped(ref.address(), item_bytes_wanted);
     if (item == nullptr) [[unlikely]]
       return false;
-    if constexpr (pace == Pace::alone) {
-      __builtin_prefetch(item + fabric::cache_line_bytes);
-    } else {
+    std::uint64_t length = item_bytes_wanted;
+    if constexpr (asks == Asks::for_all) {
       // Its class says how long the item may be, before its header can be read.
-      const std::uint64_t length = ref.size_class < memory::size_class_count
-                                       ? memory::class_bytes[ref.size_class]
-                                       : prefetched_bytes_max;
-      for (std::uint64_t line = 0; line < std::min(length, prefetched_bytes_max);
-           line += fabric::cache_line_bytes)
-        __builtin_prefetch(item + line);
+      length = ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class]
+                                                         : prefetched_bytes_max;
     }
+    for (std::uint64_t line = 0; line < std::min(length, prefetched_bytes_max);
+         line += fabric::cache_line_bytes)
+      __builtin_prefetch(item + line);
     probe.item.begin(item, ref);
     return true;
+  }
+
+  // Steps 1 and 2 of one key alone, of the usual number of candidates. They call nothing, and so find nothing
+  // where the index is another one than when it was last seen, or the item was not mapped yet.
+  //
+  // First its rows are asked for; what the caller does then costs no time.
+  struct Glance {
+    std::uint64_t wanted = 0;
+    std::array<const std::byte*, usual_candidates> row{};
+  };
+  [[gnu::always_inline]] Glance begin_glance(const Key& key) const {
+    Glance glance{.wanted = wanted_word(key)};
+#pragma unroll
+    for (unsigned i = 0; i < usual_candidates; ++i) {
+      const std::byte*& row = glance.row[i];
+      row = index_ + (row_mix(key.hash, i) & row_mask_) * usual_candidates * sizeof(std::uint64_t);
+      asm("" : "+r"(row));  // computed once, and not again where it is used
+      __builtin_prefetch(row + i * sizeof(std::uint64_t));
+    }
+    return glance;
+  }
+  // The item that matches, of which the first `item_bytes_wanted` may be touched, or null.
+  [[gnu::always_inline]] const std::byte* end_glance(const Glance& glance,
+                                                     std::uint64_t item_bytes_wanted) const {
+    if (fabric::load_word(directory_word_) != usual_directory_) [[unlikely]]
+      return nullptr;
+    std::uint64_t nearest = ~std::uint64_t{0};
+#pragma unroll
+    for (unsigned i = 0; i < usual_candidates; ++i) {
+      const std::uint64_t word = fabric::load_word(glance.row[i] + i * sizeof(std::uint64_t));
+      const std::uint64_t difference = word ^ glance.wanted;
+      nearest = __builtin_unpredictable(difference < nearest) ? difference : nearest;
+    }
+    if (nearest >> SlotWord::filter_at != 0) [[unlikely]]
+      return nullptr;
+    const SlotWord word{nearest ^ glance.wanted};
+    return endpoint_.mapped_item(word.item().address(), item_bytes_wanted);
   }
 
   // Of an item of which header and key may be touched.
@@ -85,45 +117,27 @@ class Here {
            same_bytes(probe.item.key_text(), probe.key.bytes);
   }
 
-  // Without a call, which would make the processor see less far.
-  [[gnu::always_inline]] static bool same_bytes(const char* a, std::string_view b) {
-    constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-    const auto differ = [&](std::size_t offset) __attribute__((always_inline)) {
-      std::uint64_t x = 0;
-      std::uint64_t y = 0;
-      std::memcpy(&x, a + offset, word_bytes);
-      std::memcpy(&y, b.data() + offset, word_bytes);
-      return x ^ y;
-    };
-    if (b.size() < word_bytes) [[unlikely]] {
-      for (std::size_t i = 0; i < b.size(); ++i) {
-        if (a[i] != b[i]) return false;
-      }
-      return true;
-    }
-    const std::size_t last = b.size() - word_bytes;
-    for (std::size_t offset = 0; offset < last; offset += word_bytes) {
-      if (differ(offset) != 0) return false;
-    }
-    return differ(last) == 0;
-  }
-
  private:
-  static constexpr unsigned usual_candidates = 3;
   static constexpr std::uint64_t prefetched_bytes_max = 1024;  // the processor goes on by itself
 
   // Keeps what follows from a directory word, until there is another. False while the index grows.
   bool take_directory(std::uint64_t word);
 
+  [[gnu::always_inline]] std::uint64_t wanted_word(const Key& key) const {
+    return upper_bits_ | std::uint64_t{key.filter()} << SlotWord::filter_at;
+  }
+  [[gnu::always_inline]] std::uint64_t slot_offset(const Key& key, unsigned i, unsigned count) const {
+    return ((row_mix(key.hash, i) & row_mask_) * count + i) * sizeof(std::uint64_t);
+  }
+
   // `most` is known to the compiler, which unrolls the loop; `count` is at most that.
-  template <Pace pace, unsigned most>
+  template <unsigned most>
   [[gnu::always_inline]] void find_slots(Probe& probe, unsigned count) const {
 #pragma unroll
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
-      const SlotNumber slot = (row_mix(probe.key.hash, i) & row_mask_) * count + i;
-      probe.slot[i] = index_ + slot * sizeof(std::uint64_t);
-      if constexpr (pace == Pace::batch) __builtin_prefetch(probe.slot[i]);
+      probe.slot[i] = index_ + slot_offset(probe.key, i, count);
+      __builtin_prefetch(probe.slot[i]);
     }
   }
 
@@ -150,9 +164,13 @@ class Here {
   const std::byte* directory_word_;
   unsigned candidates_;
 
+  // Stands for the one row of an index of which nothing is known yet.
+  std::array<std::byte, usual_candidates * sizeof(std::uint64_t)> unknown_{};
+
   // What follows from `seen_directory_`.
   std::uint64_t seen_directory_ = ~std::uint64_t{0};
-  std::byte* index_ = nullptr;
+  std::uint64_t usual_directory_ = ~std::uint64_t{0};  // the same, if there are as many candidates as usual
+  std::byte* index_ = unknown_.data();
   std::uint64_t row_mask_ = 0;
   std::uint64_t upper_bits_ = 0;  // type and level of a committed word
 };

@@ -55,6 +55,31 @@ constexpr std::uint64_t item_version(const memory::ItemRef& ref, base::Nanos wri
 }
 static_assert(memory::client_count_max <= 1 << 10);
 
+// Whether the bytes at `a` are those of `b`. Without a call, which would make the processor see less far.
+[[gnu::always_inline]] inline bool same_bytes(const char* a, std::string_view b) {
+  constexpr std::size_t word_bytes = sizeof(std::uint64_t);
+  const auto same_word = [&](std::size_t offset) __attribute__((always_inline)) {
+    std::uint64_t x = 0;
+    std::uint64_t y = 0;
+    std::memcpy(&x, a + offset, word_bytes);
+    std::memcpy(&y, b.data() + offset, word_bytes);
+    return x == y;
+  };
+  if (b.size() < word_bytes) [[unlikely]] {
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
+  const std::size_t last = b.size() - word_bytes;
+  if (!same_word(0)) return false;
+#pragma clang loop unroll(disable)
+  for (std::size_t offset = word_bytes; offset < last; offset += word_bytes) {
+    if (!same_word(offset)) return false;
+  }
+  return same_word(last);
+}
+
 // An item where it lies, its lengths checked.
 class ItemView {
  public:
@@ -70,17 +95,18 @@ class ItemView {
     bytes_ = bytes;
     ref_ = ref;
   }
-  // Whether the item says that its key and value are that long, and never expire.
-  [[gnu::always_inline]] bool is_plain(std::size_t key_bytes, std::size_t value_bytes) {
-    key_bytes_ = static_cast<std::uint16_t>(key_bytes);
+  // Whether the item says that it is of this key, that its value is that long, and that it never expires. As
+  // much of it may be touched.
+  [[gnu::always_inline]] bool is_plain(std::string_view key, std::size_t value_bytes) {
+    key_bytes_ = static_cast<std::uint16_t>(key.size());
     value_bytes_ = static_cast<std::uint32_t>(value_bytes);
-    constexpr unsigned client_bits = 16;
-    const std::uint64_t lengths = word(offsetof(memory::ItemHeader, value_bytes)) << client_bits;
-    return lengths == (key_bytes << 32 | value_bytes) << client_bits && expires_at_ns() == 0;
+    return read<std::uint32_t>(offsetof(memory::ItemHeader, value_bytes)) == value_bytes_ &&
+           read<std::uint16_t>(offsetof(memory::ItemHeader, key_bytes)) == key_bytes_ &&
+           expires_at_ns() == 0 && same_bytes(text(), key);
   }
   bool take_lengths(std::uint64_t available) {
-    std::memcpy(&value_bytes_, bytes_ + offsetof(memory::ItemHeader, value_bytes), sizeof value_bytes_);
-    std::memcpy(&key_bytes_, bytes_ + offsetof(memory::ItemHeader, key_bytes), sizeof key_bytes_);
+    value_bytes_ = read<std::uint32_t>(offsetof(memory::ItemHeader, value_bytes));
+    key_bytes_ = key_bytes();
     return key_bytes_ != 0 && item_bytes(key_bytes_, value_bytes_) <= available;
   }
 
@@ -89,24 +115,22 @@ class ItemView {
   [[nodiscard]] std::uint64_t length_bytes() const { return item_bytes(key_bytes_, value_bytes_); }
   // The key as it stands there, its length unchecked.
   [[nodiscard]] std::uint16_t key_bytes() const {
-    std::uint16_t length = 0;
-    std::memcpy(&length, bytes_ + offsetof(memory::ItemHeader, key_bytes), sizeof length);
-    return length;
+    return read<std::uint16_t>(offsetof(memory::ItemHeader, key_bytes));
   }
   [[nodiscard]] const char* key_text() const { return text(); }
   [[nodiscard]] std::string_view key() const { return {text(), key_bytes_}; }
   [[nodiscard]] std::string_view value() const { return {text() + key_bytes_, value_bytes_}; }
-  [[nodiscard]] std::uint64_t key_hash() const { return word(offsetof(memory::ItemHeader, key_hash)); }
+  [[nodiscard]] std::uint64_t key_hash() const {
+    return read<std::uint64_t>(offsetof(memory::ItemHeader, key_hash));
+  }
   [[nodiscard]] std::uint64_t version() const {
-    std::uint16_t client = 0;
-    std::memcpy(&client, bytes_ + offsetof(memory::ItemHeader, client), sizeof client);
-    return item_version(ref_, written_at_ns(), client);
+    return item_version(ref_, written_at_ns(), read<std::uint16_t>(offsetof(memory::ItemHeader, client)));
   }
   [[nodiscard]] base::Nanos written_at_ns() const {
-    return word(offsetof(memory::ItemHeader, written_at_ns));
+    return read<std::uint64_t>(offsetof(memory::ItemHeader, written_at_ns));
   }
   [[nodiscard]] base::Nanos expires_at_ns() const {
-    return word(offsetof(memory::ItemHeader, expires_at_ns));
+    return read<std::uint64_t>(offsetof(memory::ItemHeader, expires_at_ns));
   }
 
   [[nodiscard]] bool header_is_intact() const {
@@ -130,16 +154,17 @@ class ItemView {
 
  private:
   [[nodiscard]] std::uint32_t stored_header_sum() const {
-    return static_cast<std::uint32_t>(word(offsetof(memory::ItemHeader, header_sum)));
+    return read<std::uint32_t>(offsetof(memory::ItemHeader, header_sum));
   }
   [[nodiscard]] std::uint32_t stored_value_sum() const {
-    return static_cast<std::uint32_t>(word(offsetof(memory::ItemHeader, header_sum)) >> 32);
+    return read<std::uint32_t>(offsetof(memory::ItemHeader, value_sum));
   }
   [[nodiscard]] const char* text() const {
     return reinterpret_cast<const char*>(bytes_) + sizeof(memory::ItemHeader);
   }
-  [[nodiscard]] std::uint64_t word(std::size_t offset) const {
-    std::uint64_t value = 0;
+  template <class T>
+  [[nodiscard]] T read(std::size_t offset) const {
+    T value{};
     std::memcpy(&value, bytes_ + offset, sizeof value);
     return value;
   }

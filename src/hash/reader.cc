@@ -59,6 +59,7 @@ bool Here::take_directory(std::uint64_t word) {
   row_mask_ = rows - 1;
   upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
   seen_directory_ = word;
+  if (candidates_ == usual_candidates) usual_directory_ = word;
   return true;
 }
 

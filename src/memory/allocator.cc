@@ -9,8 +9,9 @@
 namespace loch::memory {
 namespace {
 
-constexpr base::Nanos note_age_max_in_expiries = 4;
+constexpr base::Nanos note_age_max_in_expiries = 16;
 constexpr std::size_t prefetch_distance = 32;
+constexpr std::uint64_t prefetched_bytes_max = 256;  // of each; the processor goes on by itself
 
 }  // namespace
 
@@ -165,8 +166,10 @@ bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now
   note = notes.front();
   notes.pop_front();
   if (notes.size() > prefetch_distance) {
-    if (std::byte* soon = endpoint_.mapped(notes[prefetch_distance].item.address(), sizeof(ItemHeader))) {
-      __builtin_prefetch(soon, 1);
+    const std::uint64_t length = std::min<std::uint64_t>(class_bytes[size_class], prefetched_bytes_max);
+    if (std::byte* soon = endpoint_.mapped(notes[prefetch_distance].item.address(), length)) {
+      for (std::uint64_t line = 0; line < length; line += fabric::cache_line_bytes)
+        __builtin_prefetch(soon + line, 1);
     }
   }
   return true;

@@ -101,7 +101,7 @@ TEST(Reuse, AGlanceHoldsTheMemoryToo) {
   Process a(*store);
   Process reader(*store);
   ASSERT_TRUE(reader.session->begin_glance());
-  reader.session->end_glance();
+  EXPECT_TRUE(reader.session->end_glance(true));
   store->advance(base::millisecond_ns);
   const ItemRef item = make_item(*store, a, 100);
   ASSERT_TRUE(reader.session->begin_glance());
@@ -109,29 +109,49 @@ TEST(Reuse, AGlanceHoldsTheMemoryToo) {
   retire(a, item);
   store->advance(2 * expiry_ns);
   EXPECT_EQ(tries_until(a, item, 100, 20), 0);
-  reader.session->end_glance();
+  EXPECT_TRUE(reader.session->end_glance(true));
   // After the others' looks it counts from a time after the unlink.
   reader.session->end_operation(reader.session->begin_operation());
   EXPECT_TRUE(reader.session->begin_glance());
   expect_back(*store, a, item);
-  reader.session->end_glance();
+  EXPECT_TRUE(reader.session->end_glance(true));
 }
 
-TEST(Reuse, AGlanceIsRefusedWhileAnotherOperationRunsOrTheLimitIsNear) {
+TEST(Reuse, AGlanceIsRefusedWhileAnotherOperationRuns) {
   const auto store = make_memory(geometry);
-  Process a(*store);
   Process reader(*store);
   const base::Nanos began = reader.session->begin_operation();
   EXPECT_FALSE(reader.session->begin_glance());
   reader.session->end_operation(began);
   EXPECT_TRUE(reader.session->begin_glance());
-  reader.session->end_glance();
-  store->advance(Session::act_window_ns);
-  a.session->next_write_time();
-  EXPECT_FALSE(reader.session->begin_glance()) << "it has to say that it acts on";
-  reader.session->end_operation(reader.session->begin_operation());
-  EXPECT_TRUE(reader.session->begin_glance());
-  reader.session->end_glance();
+  EXPECT_TRUE(reader.session->end_glance(true));
+  EXPECT_EQ(reader.session->stats()[Counter::get_hit], 1U);
+}
+
+// Receive: a glance, and before or during it others act beyond the reader's limit. Expect: it gives nothing
+// out, until an operation has said that the session acts on.
+TEST(Reuse, AGlanceGivesNothingOutBeyondTheLimit) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process reader(*store);
+  for (const bool before : {true, false}) {
+    if (before) {
+      store->advance(Session::act_window_ns + base::second_ns);
+      a.session->next_write_time();
+    }
+    ASSERT_TRUE(reader.session->begin_glance());
+    if (!before) {
+      store->advance(Session::act_window_ns + base::second_ns);
+      a.session->next_write_time();
+    }
+    EXPECT_FALSE(reader.session->end_glance(true)) << before;
+    reader.session->end_operation(reader.session->begin_operation());
+    ASSERT_TRUE(reader.session->begin_glance());
+    EXPECT_FALSE(reader.session->end_glance(false)) << "nothing was found";
+    ASSERT_TRUE(reader.session->begin_glance());
+    EXPECT_TRUE(reader.session->end_glance(true)) << before;
+  }
+  EXPECT_EQ(reader.session->stats()[Counter::get_hit], 2U);
 }
 
 TEST(Reuse, AnOperationThatBeganAfterTheUnlinkHoldsNothing) {

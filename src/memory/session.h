@@ -98,15 +98,23 @@ class Session {
   void end_operation(base::Nanos start) { operations_.drop(start, entry_->op_start_ns); }
   // The same for a short read that is not to spend its time on the clock: it counts from the store's latest
   // time, which is no later than now. False if it has to be an operation like others, because one runs
-  // already or the session has to say that it acts on.
+  // already.
   [[nodiscard]] bool begin_glance() {
-    const base::Nanos start = latest();
-    if (start > extend_after_ns_ || operations_.any()) [[unlikely]]
+    if (operations_.any()) [[unlikely]]
       return false;
-    shared(entry_->op_start_ns).store(start, std::memory_order_release);
+    shared(entry_->op_start_ns).store(latest(), std::memory_order_release);
     return true;
   }
-  void end_glance() { shared(entry_->op_start_ns).store(0, std::memory_order_release); }
+  // `found`: whether it has found what it gives out, unless the session may not act now, as of `may_act`.
+  // Returns whether it does, which counts as a hit.
+  bool end_glance(bool found) {
+    ClientEntry* const entry = entry_;
+    const bool succeeds = found && latest() <= act_until_ns_;
+    shared(entry->op_start_ns).store(0, std::memory_order_release);
+    if (succeeds) [[likely]]
+      count_in(*entry, Counter::get_hit, 1);
+    return succeeds;
+  }
   // Between seeing a word and acting on it, be it by a compare-swap or by giving out what it names. If false,
   // the word may name an item that R2 does not keep: it is to be read again, after which the session may act.
   [[nodiscard]] bool may_act() {
@@ -132,10 +140,7 @@ class Session {
     return last_write_ns_;
   }
 
-  void count(Counter counter, std::uint64_t n = 1) {
-    auto word = shared(entry_->counters[static_cast<std::size_t>(counter)]);
-    word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
+  void count(Counter counter, std::uint64_t n = 1) { count_in(*entry_, counter, n); }
   [[nodiscard]] Stats stats() const;
   // Whether it may change nothing.
   [[nodiscard]] bool reads_only() const { return reads_only_; }
@@ -262,6 +267,10 @@ class Session {
   [[nodiscard]] bool nonces_are_few() const { return nonce_end_ - nonce_ < nonces_at_once_remote / 2; }
   // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
   [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
+  static void count_in(ClientEntry& entry, Counter counter, std::uint64_t n) {
+    auto word = shared(entry.counters[static_cast<std::size_t>(counter)]);
+    word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   // Of a word that this session alone writes.
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);

@@ -138,12 +138,12 @@ TEST_F(StoreTest, ValuesOfAllLengths) {
 }
 
 TEST_F(StoreTest, KeysAreAnyBytesOfOneTo4096) {
-  std::vector<std::string> keys = {std::string(1, '\0'),
-                                   std::string("\0\0", 2),
-                                   "\xff\xfe",
-                                   std::string(key_bytes_max, 'k'),
-                                   std::string(key_bytes_max - 1, 'k'),
-                                   "a\nb\tc"};
+  const std::vector<std::string> keys = {std::string(1, '\0'),
+                                         std::string("\0\0", 2),
+                                         "\xff\xfe",
+                                         std::string(key_bytes_max, 'k'),
+                                         std::string(key_bytes_max - 1, 'k'),
+                                         "a\nb\tc"};
   for (const std::string& key : keys) ASSERT_TRUE(store_->put(key, key + "!").has_value());
   for (const std::string& key : keys) EXPECT_EQ(store_->get(key).value(), key + "!");
   EXPECT_EQ(store_->count().value(), keys.size());
@@ -208,7 +208,7 @@ TEST_F(StoreTest, ViewsPinTheirMemory) {
     ASSERT_TRUE(store_->put("k", std::string(1'000, static_cast<char>('b' + i++ % 20))).has_value());
   }
   EXPECT_EQ(view->value(), value);
-  View moved = std::move(*view);
+  const View moved = std::move(*view);
   EXPECT_EQ(moved.value(), value);
   EXPECT_EQ(store_->view("absent").error().code, Errc::not_found);
 }
@@ -229,7 +229,7 @@ TEST_F(StoreTest, ManyAtOnceAnswerEachForItself) {
   for (int i = 0; i < 1'000; ++i) keys.push_back(fmt::format("key{}", i));
   std::vector<std::string> values;
   for (int i = 0; i < 1'000; ++i)
-    values.push_back(std::string(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26)));
+    values.emplace_back(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26));
   std::vector<Assignment> assignments;
   for (std::size_t i = 0; i < keys.size(); ++i) assignments.push_back({.key = keys[i], .value = values[i]});
   assignments.push_back({.key = "", .value = "no key"});
@@ -427,7 +427,7 @@ TEST_F(StoreTest, GetOfKeysOfAllLengthsTheShortestWay) {
 TEST_F(StoreTest, SeveralStoresInOneThread) {
   auto same = Store::open(url_);
   ASSERT_TRUE(same.has_value()) << same.error().message();
-  Options other_options = options_;
+  const Options other_options = options_;
   const std::string other_url = url_ + ".other";
   auto other = Store::open(other_url, other_options);
   ASSERT_TRUE(other.has_value());

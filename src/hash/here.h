@@ -61,13 +61,11 @@ class Here {
     const std::byte* item = endpoint_.mapped(ref.address(), item_bytes_wanted);
     if (item == nullptr) [[unlikely]]
       return false;
-    std::uint64_t length = item_bytes_wanted;
-    if constexpr (asks == Asks::for_all) {
-      // Its class says how long the item may be, before its header can be read.
-      length = ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class]
-                                                         : prefetched_bytes_max;
-    }
-    for (std::uint64_t line = 0; line < std::min(length, prefetched_bytes_max);
+    // Its class says how long the item may be, before its header can be read.
+    const std::uint64_t all = ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class]
+                                                                        : prefetched_bytes_max;
+    const std::uint64_t asked = asks == Asks::for_all ? all : item_bytes_wanted;
+    for (std::uint64_t line = 0; line < std::min(asked, prefetched_bytes_max);
          line += fabric::cache_line_bytes)
       __builtin_prefetch(item + line);
     probe.item.begin(item, ref);

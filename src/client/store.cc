@@ -403,17 +403,21 @@ Result<std::string> Store::get(std::string_view key) {
   return value;
 }
 
-// For keys of two words, which are hashed by the fewest instructions; another function for all others, so
-// that they are not in the way of these.
+// Keys of two words are hashed by the fewest instructions; all others have another function, so that they are
+// not in the way of these.
+constexpr std::size_t two_words_min = 9;
+constexpr std::size_t two_words_max = 16;
+constexpr std::size_t plain_key_bytes_max = 128;
+
 bool Store::get_plain(std::string_view key, std::string& into) {
   Client* mine = impl_->client_at_hand();
-  return mine != nullptr && mine->get_plain<9, 16>(key, into);
+  return mine != nullptr && mine->get_plain<two_words_min, two_words_max>(key, into);
 }
 
 Result<void> Store::get_otherwise(std::string_view key, std::string& into) {
-  const bool was_tried = key.size() >= 9 && key.size() <= 16;
+  const bool was_tried = key.size() >= two_words_min && key.size() <= two_words_max;
   Client* mine = was_tried ? nullptr : impl_->client_at_hand();
-  if (mine != nullptr && mine->get_plain<1, 128>(key, into)) return {};
+  if (mine != nullptr && mine->get_plain<1, plain_key_bytes_max>(key, into)) return {};
   return impl_->get(key, into);
 }
 

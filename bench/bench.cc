@@ -125,20 +125,24 @@ Result<Bench> Bench::make(const Settings& settings) {
     if (auto added = add_over_tcp(gatherer, settings, folder->path(), *network); !added)
       return std::unexpected(std::move(added.error()));
   }
-  auto pool =
-      Pool::make(settings.processes, [&] { return make_work(subjects, folder->path(), network.get()); });
+  const auto make = [&] { return make_work(subjects, folder->path(), network.get()); };
+  auto pool = Pool::make(settings.processes, make);
   if (!pool) return std::unexpected(std::move(pool.error()));
+  auto forking_pool = Pool::make(1, make);
+  if (!forking_pool) return std::unexpected(std::move(forking_pool.error()));
   return Bench(std::move(report), std::move(*folder), std::move(network), std::move(subjects),
-               std::move(*pool));
+               std::move(*pool), std::move(*forking_pool));
 }
 
-Bench::Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool)
+Bench::Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool,
+             Pool forking_pool)
     : report_(std::move(report)),
       folder_(std::move(folder)),
       network_(std::move(network)),
       subjects_(std::move(subjects)),
       confined_(subjects_.size(), false),
-      pool_(std::move(pool)) {
+      pool_(std::move(pool)),
+      forking_pool_(std::move(forking_pool)) {
   for (const auto& subject : subjects_) next_ids_.push_back(subject->dataset().items());
 }
 
@@ -240,7 +244,7 @@ Result<std::vector<Series>> Bench::alternate(std::span<const Planned> planned) {
 Result<std::span<const Outcome>> Bench::run(const Task& task, std::size_t processes) {
   const pid_t server = task.subject == no_subject ? 0 : at(task.subject).server();
   if (server != 0) confine(server, task.server_cores);
-  return pool_.run(task, processes);
+  return forks(task.act) ? forking_pool_.run(task) : pool_.run(task, processes);
 }
 
 Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t round,
@@ -276,7 +280,7 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
 void Bench::note_share(const Task& task, std::span<const Outcome> outcomes) {
   const bool waits = task.subject != no_subject && at(task.subject).server() != 0;
   if (waits && task.act != Act::raw_reads) return;
-  if (task.act == Act::libfabric_reads) return;  // other processes do it
+  if (forks(task.act)) return;  // other processes do it
   for (const Outcome& outcome : outcomes) {
     if (outcome.lap.elapsed_ns == 0) continue;
     shares_.push_back(static_cast<double>(outcome.processor_ns) /

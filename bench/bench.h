@@ -110,7 +110,8 @@ class Bench {
   }
 
  private:
-  Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool);
+  Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool,
+        Pool forking_pool);
   static void tell(const std::string& line);
   Result<void> load(Task loading, std::size_t workers);
   Result<std::span<const Outcome>> run(const Task& task, std::size_t processes);
@@ -124,7 +125,9 @@ class Bench {
   std::vector<bool> confined_;           // for each subject
   std::vector<double> shares_;           // of its time that a measured process had a processor
   std::vector<std::uint64_t> next_ids_;  // of each subject: the number of the next item to insert
-  Pool pool_;                            // ends before the subjects do, since its workers use them
+  // They end before the subjects do, since their workers use them.
+  Pool pool_;
+  Pool forking_pool_;  // of one worker, for what forks: a fork leaves a process's memory copy-on-write
 };
 
 }  // namespace loch::bench

@@ -41,6 +41,9 @@ enum class Act : std::uint8_t {
   floor_close,
 };
 
+// Whether a worker has it done by processes that it forks.
+constexpr bool forks(Act act) { return act == Act::libfabric_reads; }
+
 struct Task {
   Act act = Act::gets;
   std::uint32_t subject = 0;  // its place in the list of subjects

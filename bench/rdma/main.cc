@@ -1,9 +1,12 @@
 // loch-bench-rdma: what one operation takes over a network, one after the other: a READ and a compare-swap of
 // 8 bytes, and the calls of a store that are made of them. For a store that nobody else uses meanwhile.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,10 +30,17 @@ struct Arguments {
   double atomic_floor_us = 0;
 };
 
+struct Measured {
+  const char* operation;
+  std::function<Result<void>(std::uint64_t)> call;  // told how many calls there were before
+};
 struct Row {
   std::string operation;
-  Histogram times;
+  Histogram times{};
 };
+
+// Calls of one operation that follow each other.
+constexpr std::uint64_t calls_in_turn = 50;
 
 constexpr fabric::Address some_word{.region = memory::control_region,
                                     .offset_bytes = 0};  // the store's magic
@@ -43,18 +53,29 @@ coro::Task<Result<std::uint64_t>> compare_swap(fabric::Endpoint* endpoint) {
   co_return co_await endpoint->compare_swap(some_word, 1, 1);
 }
 
-// Calls `call` so often; the first errors ends it.
-template <class Call>
-Result<Row> measure(std::string operation, std::uint64_t times, Call call) {
-  Row row{.operation = std::move(operation), .times = {}};
-  for (std::uint64_t i = 0; i < times; ++i) {
-    const auto start = Clock::now();
-    const auto done = call(i);
-    const auto took = Clock::now() - start;
-    if (!done) return std::unexpected(done.error());
-    row.times.record(static_cast<std::uint64_t>(took.count()));
+// Calls each so often. They take turns, since the machine may be slower at one time than at another; the
+// first error ends it.
+Result<std::vector<Row>> measure(std::span<const Measured> all, std::uint64_t times) {
+  std::vector<Row> rows;
+  for (const Measured& one : all) rows.push_back({.operation = one.operation});
+  for (std::uint64_t begin = 0; begin < times; begin += calls_in_turn) {
+    for (std::size_t row = 0; row < all.size(); ++row) {
+      for (std::uint64_t i = begin; i < std::min(begin + calls_in_turn, times); ++i) {
+        const auto start = Clock::now();
+        const auto done = all[row].call(i);
+        const auto took = Clock::now() - start;
+        if (!done) return std::unexpected(done.error());
+        rows[row].times.record(static_cast<std::uint64_t>(took.count()));
+      }
+    }
   }
-  return row;
+  return rows;
+}
+
+template <class Value>
+Result<void> without_value(const Result<Value>& result) {
+  if (!result) return std::unexpected(result.error());
+  return {};
 }
 
 Result<std::vector<Row>> measure_all(const Arguments& arguments) {
@@ -66,6 +87,7 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
   if (!store) return std::unexpected(std::move(store.error()));
   const auto key = [](std::uint64_t i) { return fmt::format("bench-rdma-{}", i); };
   const std::string value(64, 'v');
+  const std::string known = key(0);
   for (std::uint64_t i = 0; i < arguments.times; ++i) {
     if (auto put = store->put(key(i), value); !put) return std::unexpected(std::move(put.error()));
   }
@@ -75,25 +97,19 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
   const auto fabric = store->impl().memory()->shared_fabric();
   fabric::Endpoint endpoint(fabric, fabric->connect());
   std::uint64_t word = 0;
-  std::vector<Row> rows;
-  Result<void> failed;
-  const auto add = [&](const char* operation, auto call) {
-    if (!failed) return;
-    auto row = measure(operation, arguments.times, call);
-    if (row) {
-      rows.push_back(std::move(*row));
-    } else {
-      failed = std::unexpected(row.error());
-    }
+  const std::vector<Measured> all = {
+      {"READ", [&](std::uint64_t) { return endpoint.run(read_word(&endpoint, &word)); }},
+      {"compare-swap", [&](std::uint64_t) { return without_value(endpoint.run(compare_swap(&endpoint))); }},
+      {"get, any key", [&](std::uint64_t i) { return without_value(fresh->get(key(i))); }},
+      {"get, known key", [&](std::uint64_t) { return without_value(fresh->get(known)); }},
+      {"get, no such key", [&](std::uint64_t) { return without_value(fresh->exists("bench-rdma")); }},
+      {"put, known key", [&](std::uint64_t) { return fresh->put(known, value); }},
   };
-  add("READ", [&](std::uint64_t) { return endpoint.run(read_word(&endpoint, &word)); });
-  add("compare-swap", [&](std::uint64_t) { return endpoint.run(compare_swap(&endpoint)); });
-  add("get, any key", [&](std::uint64_t i) { return fresh->get(key(i)); });
-  add("get, known key", [&](std::uint64_t) { return fresh->get(key(0)); });
-  add("get, no such key", [&](std::uint64_t) { return fresh->exists("bench-rdma"); });
-  add("put, known key", [&](std::uint64_t) { return fresh->put(key(0), value); });
-  for (std::uint64_t i = 0; i < arguments.times && failed; ++i) failed = store->remove(key(i));
-  if (!failed) return std::unexpected(std::move(failed.error()));
+  auto rows = measure(all, arguments.times);
+  if (!rows) return rows;
+  for (std::uint64_t i = 0; i < arguments.times; ++i) {
+    if (auto removed = store->remove(key(i)); !removed) return std::unexpected(std::move(removed.error()));
+  }
   return rows;
 }
 

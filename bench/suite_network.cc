@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t outstanding = 32;
 // So few that a session remembers where all of them are.
 constexpr std::uint64_t known_keys = 1'000;
-constexpr double idle_seconds = 1;
+constexpr double idle_seconds = 3;
 
 // What has to be reached.
 constexpr double raw_reads_min = 2'500'000;  // a second, `outstanding` at a time

@@ -143,8 +143,8 @@ void reload(const Arguments& arguments, fabric::Host& host) {
   }
   if (done) {
     spdlog::info(
-        "read the configuration again: key, certificates, log level and stores; addresses and the "
-        "directory need a restart");
+        "read the configuration again: key, certificates, log level and stores of this host; addresses, the "
+        "directory and the cluster with its stores need a restart");
   } else {
     spdlog::error("goes on with what was before: {}", done.error().message());
   }

@@ -2,22 +2,19 @@
 // `get` of 64 keys, a batch of writes is a pipeline of 64.
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <fmt/format.h>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
-#include "bench/server_process.h"
 #include "bench/socket_stream.h"
-#include "bench/subject.h"
+#include "bench/subjects/peer_server.h"
 
 namespace loch::bench {
 namespace {
-
-constexpr std::size_t pipeline = 64;
-constexpr int call_timeout_s = 10;
 
 std::unexpected<Error> unexpected_line(std::string_view wanted, std::string_view line) {
   return fail(Errc::corrupt, "memcached", fmt::format("instead of {} came: {}", wanted, line.substr(0, 100)));
@@ -47,7 +44,7 @@ class MemcachedSession final : public Session {
 
   void multi_get(std::span<Lookup> lookups) override {
     while (!lookups.empty()) {
-      const auto part = lookups.first(std::min(pipeline, lookups.size()));
+      const auto part = lookups.first(std::min(peer_batch, lookups.size()));
       if (auto failed = get_some(part); !failed) {
         for (Lookup& lookup : part) lookup.result = failed;
       }
@@ -57,7 +54,7 @@ class MemcachedSession final : public Session {
 
   void multi_put(std::span<Assignment> assignments) override {
     while (!assignments.empty()) {
-      const auto part = assignments.first(std::min(pipeline, assignments.size()));
+      const auto part = assignments.first(std::min(peer_batch, assignments.size()));
       request_.clear();
       for (const auto& [key, value, options, result] : part) {
         fmt::format_to(std::back_inserter(request_), "set {} 0 0 {}\r\n", key, value.size());
@@ -162,63 +159,39 @@ class MemcachedSession final : public Session {
   std::string request_;
 };
 
-class MemcachedSubject final : public Subject {
+class MemcachedSubject final : public PeerServer {
  public:
-  MemcachedSubject(std::string program, Place place, const Dataset& dataset)
-      : program_(std::move(program)),
-        place_(std::move(place)),
-        socket_(place_.file("socket")),
-        dataset_(dataset) {}
+  using PeerServer::PeerServer;
 
-  [[nodiscard]] std::string_view name() const override { return place_.name; }
   [[nodiscard]] Batches batches() const override {
     return {.gets = "get of 64 keys", .puts = "pipeline of 64"};
   }
-  [[nodiscard]] std::size_t batch() const override { return pipeline; }
-  [[nodiscard]] const Dataset& dataset() const override { return dataset_; }
-
-  Result<void> start() override {
-    const auto ready = [this] {
-      auto session = MemcachedSession::open(connect());
-      return session && (*session)->ping();
-    };
-    // A limit, not a reservation; it must never evict. An item takes up to twice its size in its slab class.
-    const std::size_t item_bytes = dataset_.key_bytes() + dataset_.value_bytes() + 64;
-    const std::size_t limit_mib = 256 + ((dataset_.items() * item_bytes * 3) >> 20);
-    const std::size_t item_kib_max = std::max<std::size_t>(1024, (item_bytes * 2) >> 10);
-    std::vector<std::string> arguments = {
-        program_, "-t", "1", "-m", fmt::to_string(limit_mib), "-I", fmt::format("{}k", item_kib_max)};
-    if (geteuid() == 0) arguments.insert(arguments.end(), {"-u", "root"});
-    if (place_.network == nullptr) {
-      arguments.insert(arguments.end(), {"-s", socket_});
-    } else {
-      const auto port = place_.choose_port();
-      if (!port) return std::unexpected(port.error());
-      arguments.insert(arguments.end(), {"-p", fmt::to_string(*port), "-U", "0", "-l", place_.host()});
-    }
-    auto server = ServerProcess::start(arguments, place_.file("log"), ready, std::chrono::seconds(20),
-                                       place_.network_namespace());
-    if (!server) return std::unexpected(std::move(server.error()));
-    server_.emplace(std::move(*server));
-    return {};
-  }
-
   Result<std::unique_ptr<Session>> open() override { return MemcachedSession::open(connect()); }
 
-  void stop() noexcept override { server_.reset(); }
-  [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
-
  private:
-  [[nodiscard]] Result<SocketStream> connect() const {
-    if (place_.network == nullptr) return SocketStream::connect_unix(socket_, call_timeout_s);
-    return SocketStream::connect_tcp(place_.host(), place_.port(), call_timeout_s);
+  [[nodiscard]] std::vector<std::string> arguments() const override {
+    // A limit, not a reservation; it must never evict. An item takes up to twice its size in its slab class.
+    const std::size_t item_bytes = dataset().key_bytes() + dataset().value_bytes() + 64;
+    const std::size_t limit_mib = 256 + ((dataset().items() * item_bytes * 3) >> 20);
+    const std::size_t item_kib_max = std::max<std::size_t>(1024, (item_bytes * 2) >> 10);
+    std::vector<std::string> arguments = {
+        "-t", "1", "-m", fmt::to_string(limit_mib), "-I", fmt::format("{}k", item_kib_max)};
+    if (geteuid() == 0) arguments.insert(arguments.end(), {"-u", "root"});
+    return arguments;
+  }
+  [[nodiscard]] std::vector<std::string> listen_at_socket() const override { return {"-s", socket()}; }
+  [[nodiscard]] std::vector<std::string> listen_at_port(std::uint16_t port) const override {
+    return {"-p", fmt::to_string(port), "-U", "0", "-l", place().host()};
+  }
+  [[nodiscard]] bool answers() const override {
+    auto session = MemcachedSession::open(connect());
+    return session && (*session)->ping();
   }
 
-  std::string program_;
-  Place place_;
-  std::string socket_;
-  Dataset dataset_;
-  std::optional<ServerProcess> server_;
+  [[nodiscard]] Result<SocketStream> connect() const {
+    if (!is_over_tcp()) return SocketStream::connect_unix(socket(), peer_timeout_s);
+    return SocketStream::connect_tcp(place().host(), place().port(), peer_timeout_s);
+  }
 };
 
 }  // namespace

@@ -2,20 +2,18 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <fmt/format.h>
 #include <hiredis/hiredis.h>
-#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "bench/server_process.h"
-#include "bench/subject.h"
+#include "bench/subjects/peer_server.h"
 
 namespace loch::bench {
 namespace {
 
-constexpr std::size_t pipeline = 64;
-constexpr timeval call_timeout{.tv_sec = 10, .tv_usec = 0};
+constexpr timeval call_timeout{.tv_sec = peer_timeout_s, .tv_usec = 0};
 
 struct Free {
   void operator()(redisReply* reply) const { freeReplyObject(reply); }
@@ -72,7 +70,7 @@ class RedisSession final : public Session {
 
   void multi_get(std::span<Lookup> lookups) override {
     while (!lookups.empty()) {
-      const auto part = lookups.first(std::min(pipeline, lookups.size()));
+      const auto part = lookups.first(std::min(peer_batch, lookups.size()));
       for (const Lookup& lookup : part) append(get_command(lookup.key));
       for (Lookup& lookup : part) lookup.result = receive_value(lookup.value);
       lookups = lookups.subspan(part.size());
@@ -81,7 +79,7 @@ class RedisSession final : public Session {
 
   void multi_put(std::span<Assignment> assignments) override {
     while (!assignments.empty()) {
-      const auto part = assignments.first(std::min(pipeline, assignments.size()));
+      const auto part = assignments.first(std::min(peer_batch, assignments.size()));
       for (const Assignment& assignment : part) append(set_command(assignment.key, assignment.value));
       for (Assignment& assignment : part) assignment.result = receive_status();
       assignments = assignments.subspan(part.size());
@@ -143,61 +141,43 @@ class RedisSession final : public Session {
   Context context_;
 };
 
-class RedisSubject final : public Subject {
+class RedisSubject final : public PeerServer {
  public:
-  RedisSubject(std::string program, Place place, const Dataset& dataset)
-      : program_(std::move(program)),
-        place_(std::move(place)),
-        socket_(place_.file("socket")),
-        dataset_(dataset) {}
+  using PeerServer::PeerServer;
 
-  [[nodiscard]] std::string_view name() const override { return place_.name; }
   [[nodiscard]] Batches batches() const override {
     return {.gets = "pipeline of 64", .puts = "pipeline of 64"};
   }
-  [[nodiscard]] std::size_t batch() const override { return pipeline; }
-  [[nodiscard]] const Dataset& dataset() const override { return dataset_; }
-
-  Result<void> start() override {
-    const auto ready = [this] {
-      auto session = RedisSession::open(connect());
-      return session && (*session)->ping();
-    };
-    std::vector<std::string> arguments = {
-        program_,      "--save", "",      "--appendonly", "no",
-        "--daemonize", "no",     "--dir", place_.folder,  "--proto-max-bulk-len",
-        "536870912"};
-    if (place_.network == nullptr) {
-      arguments.insert(arguments.end(), {"--port", "0", "--unixsocket", socket_});
-    } else {
-      const auto port = place_.choose_port();
-      if (!port) return std::unexpected(port.error());
-      arguments.insert(arguments.end(),
-                       {"--port", fmt::to_string(*port), "--bind", place_.host(), "--protected-mode", "no"});
-    }
-    auto server = ServerProcess::start(arguments, place_.file("log"), ready, std::chrono::seconds(20),
-                                       place_.network_namespace());
-    if (!server) return std::unexpected(std::move(server.error()));
-    server_.emplace(std::move(*server));
-    return {};
-  }
-
   Result<std::unique_ptr<Session>> open() override { return RedisSession::open(connect()); }
 
-  void stop() noexcept override { server_.reset(); }
-  [[nodiscard]] pid_t server() const override { return server_ ? server_->id() : 0; }
-
  private:
-  [[nodiscard]] Context connect() const {
-    if (place_.network == nullptr) return Context(redisConnectUnixWithTimeout(socket_.c_str(), call_timeout));
-    return Context(redisConnectWithTimeout(place_.host().c_str(), place_.port(), call_timeout));
+  [[nodiscard]] std::vector<std::string> arguments() const override {
+    return {"--save",
+            "",
+            "--appendonly",
+            "no",
+            "--daemonize",
+            "no",
+            "--dir",
+            place().folder,
+            "--proto-max-bulk-len",
+            "536870912"};
+  }
+  [[nodiscard]] std::vector<std::string> listen_at_socket() const override {
+    return {"--port", "0", "--unixsocket", socket()};
+  }
+  [[nodiscard]] std::vector<std::string> listen_at_port(std::uint16_t port) const override {
+    return {"--port", fmt::to_string(port), "--bind", place().host(), "--protected-mode", "no"};
+  }
+  [[nodiscard]] bool answers() const override {
+    auto session = RedisSession::open(connect());
+    return session && (*session)->ping();
   }
 
-  std::string program_;
-  Place place_;
-  std::string socket_;
-  Dataset dataset_;
-  std::optional<ServerProcess> server_;
+  [[nodiscard]] Context connect() const {
+    if (!is_over_tcp()) return Context(redisConnectUnixWithTimeout(socket().c_str(), call_timeout));
+    return Context(redisConnectWithTimeout(place().host().c_str(), place().port(), call_timeout));
+  }
 };
 
 }  // namespace

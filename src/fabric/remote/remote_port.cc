@@ -40,15 +40,17 @@ void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base
     bool has_ended = false;
     for (RemotePort* port : ports) has_ended = port->progress() || has_ended;
     if (has_ended && !has_slept) return;
-    const base::Nanos passed = precise_now() - start;
+    const base::Nanos now = precise_now();
+    const base::Nanos passed = now - start;
     if (has_ended || passed >= wait_ns) break;
     const bool are_idle = std::ranges::all_of(ports, [](const RemotePort* port) { return port->is_idle(); });
-    const bool sleeps = wakefulness.is_over(passed);
+    const bool sleeps = wakefulness.is_over(passed, now);
     if (are_idle || sleeps) {
       wait_for_any(ports, wait_ns - passed);
       has_slept = has_slept || (sleeps && !are_idle);
     } else {
       ::sched_yield();
+      wakefulness.learn_yield(now, precise_now());
     }
   }
   if (has_slept) wakefulness.learn(precise_now() - start);

@@ -15,20 +15,40 @@ inline constexpr base::Nanos sleep_max_ns = 10 * base::millisecond_ns;
 // virtual machine often longer than the answer itself, and who waits for one who is woken sleeps in turn: if
 // both ends gave up a little too early, none would be quick again. So whose sleep was a short one stays awake
 // longer the next time, until there is nothing to do for so long that sleep is right.
+//
+// Who is awake yields between two looks. On a processor that others want for computing it gets its turn back
+// only when theirs is over, milliseconds later, where who is woken from sleep is let in at once. So after a
+// yield of such a length it sleeps at once, for some time: longer each time that this happens again soon, and
+// a short one first, since a virtual machine itself may have stood still meanwhile.
 class Wakefulness {
  public:
   static constexpr base::Nanos shortest_ns =
       50 * base::microsecond_ns;  // a little longer than a quick host takes
   static constexpr base::Nanos longest_ns = 400 * base::microsecond_ns;
+  // A yield to others that wait for each other as this one does is shorter; to one that computes, longer.
+  static constexpr base::Nanos long_yield_ns = 500 * base::microsecond_ns;
+  static constexpr base::Nanos shortest_asleep_ns = 10 * base::millisecond_ns;
+  static constexpr base::Nanos longest_asleep_ns = base::second_ns;
 
-  [[nodiscard]] bool is_over(base::Nanos waited_ns) const { return waited_ns > limit_ns_; }
+  [[nodiscard]] bool is_over(base::Nanos waited_ns, base::Nanos now) const {
+    return waited_ns > limit_ns_ || now < asleep_until_;
+  }
   // After a sleep: how long all of the wait was.
   void learn(base::Nanos waited_ns) {
     limit_ns_ = waited_ns > longest_ns ? shortest_ns : std::min(2 * limit_ns_, longest_ns);
   }
+  // After a yield that began at `before`.
+  void learn_yield(base::Nanos before, base::Nanos now) {
+    if (now - before <= long_yield_ns) return;
+    const bool was_awake_for_long = before >= asleep_until_ + asleep_ns_;
+    asleep_ns_ = was_awake_for_long ? shortest_asleep_ns : std::min(2 * asleep_ns_, longest_asleep_ns);
+    asleep_until_ = now + asleep_ns_;
+  }
 
  private:
   base::Nanos limit_ns_ = shortest_ns;
+  base::Nanos asleep_ns_ = 0;  // how long it was to sleep at once, the last time
+  base::Nanos asleep_until_ = 0;
 };
 
 // Finer than base::Clock, for waits that are shorter than its ticks.

@@ -1,33 +1,74 @@
 #include "fabric/remote/wait.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace loch::fabric::remote {
 namespace {
 
 constexpr base::Nanos us = base::microsecond_ns;
+constexpr base::Nanos now = base::second_ns;  // whenever that is
 
 TEST(Wakefulness, EndsSoonAtFirst) {
   const Wakefulness wakefulness;
-  EXPECT_FALSE(wakefulness.is_over(Wakefulness::shortest_ns));
-  EXPECT_TRUE(wakefulness.is_over(Wakefulness::shortest_ns + 1));
+  EXPECT_FALSE(wakefulness.is_over(Wakefulness::shortest_ns, now));
+  EXPECT_TRUE(wakefulness.is_over(Wakefulness::shortest_ns + 1, now));
 }
 
 TEST(Wakefulness, LastsLongerAfterShortSleeps) {
   Wakefulness wakefulness;
   wakefulness.learn(70 * us);
-  EXPECT_FALSE(wakefulness.is_over(2 * Wakefulness::shortest_ns));
-  EXPECT_TRUE(wakefulness.is_over(2 * Wakefulness::shortest_ns + 1));
+  EXPECT_FALSE(wakefulness.is_over(2 * Wakefulness::shortest_ns, now));
+  EXPECT_TRUE(wakefulness.is_over(2 * Wakefulness::shortest_ns + 1, now));
   for (int sleep = 0; sleep < 100; ++sleep) wakefulness.learn(Wakefulness::longest_ns);
-  EXPECT_FALSE(wakefulness.is_over(Wakefulness::longest_ns));
-  EXPECT_TRUE(wakefulness.is_over(Wakefulness::longest_ns + 1));
+  EXPECT_FALSE(wakefulness.is_over(Wakefulness::longest_ns, now));
+  EXPECT_TRUE(wakefulness.is_over(Wakefulness::longest_ns + 1, now));
 }
 
 TEST(Wakefulness, EndsSoonAgainAfterALongSleep) {
   Wakefulness wakefulness;
   for (int sleep = 0; sleep < 100; ++sleep) wakefulness.learn(100 * us);
   wakefulness.learn(Wakefulness::longest_ns + 1);
-  EXPECT_TRUE(wakefulness.is_over(Wakefulness::shortest_ns + 1));
+  EXPECT_TRUE(wakefulness.is_over(Wakefulness::shortest_ns + 1, now));
+}
+
+// A yield of the length that a processor takes for one who computes.
+base::Nanos yield_for_long(Wakefulness& wakefulness, base::Nanos at) {
+  const base::Nanos over = at + Wakefulness::long_yield_ns + 1;
+  wakefulness.learn_yield(at, over);
+  return over;
+}
+base::Nanos sleeps_for(const Wakefulness& wakefulness, base::Nanos since) {
+  base::Nanos asleep = 0;
+  while (wakefulness.is_over(0, since + asleep)) asleep += base::millisecond_ns;
+  return asleep;
+}
+
+TEST(Wakefulness, OutlastsYieldsToThoseThatWait) {
+  Wakefulness wakefulness;
+  wakefulness.learn_yield(now, now + Wakefulness::long_yield_ns);
+  EXPECT_EQ(sleeps_for(wakefulness, now), 0);
+}
+
+TEST(Wakefulness, IsOverForAWhileAfterAYieldToOneWhoComputes) {
+  Wakefulness wakefulness;
+  const base::Nanos over = yield_for_long(wakefulness, now);
+  EXPECT_EQ(sleeps_for(wakefulness, over), Wakefulness::shortest_asleep_ns);
+}
+
+TEST(Wakefulness, IsOverForLongerIfThatHappensAgainSoon) {
+  Wakefulness wakefulness;
+  base::Nanos at = now;
+  base::Nanos asleep = 0;
+  for (base::Nanos wanted = Wakefulness::shortest_asleep_ns; wanted < 4 * Wakefulness::longest_asleep_ns;
+       wanted *= 2) {
+    at = yield_for_long(wakefulness, at + asleep);
+    asleep = sleeps_for(wakefulness, at);
+    EXPECT_EQ(asleep, std::min(wanted, Wakefulness::longest_asleep_ns));
+  }
+  // As long awake as it had slept.
+  at = yield_for_long(wakefulness, at + 2 * asleep);
+  EXPECT_EQ(sleeps_for(wakefulness, at), Wakefulness::shortest_asleep_ns);
 }
 
 }  // namespace

@@ -188,7 +188,8 @@ void Agent::run() {
   remote::Wakefulness wakefulness;
   std::vector<Id> due;
   for (;;) {
-    const bool sleeps = unfinished_.empty() && wakefulness.is_over(remote::precise_now() - last_work_ns);
+    const base::Nanos now = remote::precise_now();
+    const bool sleeps = unfinished_.empty() && wakefulness.is_over(now - last_work_ns, now);
     const int ready = ::epoll_wait(epoll_.get(), events.data(), events_max, sleeps ? -1 : 0);
     if (sleeps) wakefulness.learn(remote::precise_now() - last_work_ns);
     due = std::exchange(unfinished_, {});
@@ -223,8 +224,9 @@ void Agent::run() {
     }
     if (!due.empty()) {
       last_work_ns = remote::precise_now();
-    } else {
+    } else if (!sleeps) {
       ::sched_yield();  // a client of this host may wait for the processor, with what there is to do next
+      wakefulness.learn_yield(now, remote::precise_now());
     }
   }
   connections_.clear();

@@ -8,6 +8,7 @@
 
 #include "bench/clock.h"
 #include "bench/libfabric_reads.h"
+#include "bench/server_process.h"
 #include "bench/suite.h"
 
 namespace loch::bench {
@@ -51,6 +52,11 @@ constexpr std::array<Measured, 8> with_small_values = {{
      .processor_min = 2},
     {.name = "32 puts, known keys", .act = Act::multi_puts, .rate_min = twice_as_fast},
     {.name = "32 puts, any keys", .act = Act::multi_puts, .keys = 0, .rate_min = twice_as_fast},
+}};
+// While others compute on the same cores.
+constexpr std::array<Measured, 2> with_busy_cores = {{
+    {.name = "get, busy cores", .act = Act::mix, .mix = gets},
+    {.name = "32 gets, busy cores", .act = Act::multi_gets},
 }};
 constexpr std::array<Measured, 2> with_large_values = {{
     {.name = "get of 16 KiB", .act = Act::mix, .mix = gets, .processor_min = 1},
@@ -184,6 +190,18 @@ Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
   return {};
 }
 
+Result<void> measure_with_busy_cores(Bench& bench, const std::vector<Member>& members) {
+  std::vector<ServerProcess> computing;
+  for (const Cores cores : {Cores::first, Cores::second}) {
+    auto started = ServerProcess::start(
+        {"/bin/sh", "-c", "while :; do :; done"}, "/dev/null", [] { return true; }, std::chrono::seconds(1));
+    if (!started) return std::unexpected(std::move(started.error()));
+    confine(started->id(), cores);
+    computing.push_back(std::move(*started));
+  }
+  return compare(bench, with_busy_cores, members);
+}
+
 // All servers sleep at the same time, each with a client that has connected and does nothing.
 void measure_idle(Bench& bench, const std::vector<Member>& members) {
   std::vector<std::uint64_t> before_ns;
@@ -235,7 +253,10 @@ Result<void> run_network(Bench& bench) {
     }
     const auto rows = large ? std::span<const Measured>(with_large_values) : with_small_values;
     if (auto done = compare(bench, rows, taking_part); !done) return done;
-    if (!large) measure_idle(bench, taking_part);
+    if (!large) {
+      measure_idle(bench, taking_part);
+      if (auto done = measure_with_busy_cores(bench, taking_part); !done) return done;
+    }
     for (const Member& member : taking_part) bench.stop(member.subject);
   }
   return {};

@@ -25,8 +25,9 @@ class Wakefulness {
   static constexpr base::Nanos shortest_ns =
       50 * base::microsecond_ns;  // a little longer than a quick host takes
   static constexpr base::Nanos longest_ns = 400 * base::microsecond_ns;
-  // A yield to others that wait for each other as this one does is shorter; to one that computes, longer.
-  static constexpr base::Nanos long_yield_ns = 500 * base::microsecond_ns;
+  // A round of yields among those that all wait for each other is shorter; a turn of one that computes,
+  // longer.
+  static constexpr base::Nanos long_yield_ns = 1'500 * base::microsecond_ns;
   static constexpr base::Nanos shortest_asleep_ns = 10 * base::millisecond_ns;
   static constexpr base::Nanos longest_asleep_ns = base::second_ns;
 

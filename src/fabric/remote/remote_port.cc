@@ -1,7 +1,6 @@
 #include "fabric/remote/remote_port.h"
 
 #include <algorithm>
-#include <sched.h>
 
 #include "fabric/remote/wait.h"
 
@@ -49,8 +48,7 @@ void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base
       wait_for_any(ports, wait_ns - passed);
       has_slept = has_slept || (sleeps && !are_idle);
     } else {
-      ::sched_yield();
-      wakefulness.learn_yield(now, precise_now());
+      wakefulness.yield();
     }
   }
   if (has_slept) wakefulness.learn(precise_now() - start);

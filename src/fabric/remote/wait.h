@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <sched.h>
 
 #include "base/clock.h"
 
@@ -10,6 +11,13 @@ namespace loch::fabric::remote {
 
 // How long it sleeps at once; then the deadlines are looked at again.
 inline constexpr base::Nanos sleep_max_ns = 10 * base::millisecond_ns;
+
+// Finer than base::Clock, for waits that are shorter than its ticks.
+inline base::Nanos precise_now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<base::Nanos>(time.tv_sec) * base::second_ns + static_cast<base::Nanos>(time.tv_nsec);
+}
 
 // How long one who waits looks for what it waits for before it sleeps. To be woken takes a while, on a
 // virtual machine often longer than the answer itself, and who waits for one who is woken sleeps in turn: if
@@ -38,7 +46,13 @@ class Wakefulness {
   void learn(base::Nanos waited_ns) {
     limit_ns_ = waited_ns > longest_ns ? shortest_ns : std::min(2 * limit_ns_, longest_ns);
   }
-  // After a yield that began at `before`.
+  // Between two looks.
+  void yield() {
+    const base::Nanos before = precise_now();
+    ::sched_yield();
+    learn_yield(before, precise_now());
+  }
+  // After a yield.
   void learn_yield(base::Nanos before, base::Nanos now) {
     if (now - before <= long_yield_ns) return;
     const bool was_awake_for_long = before >= asleep_until_ + asleep_ns_;
@@ -51,13 +65,6 @@ class Wakefulness {
   base::Nanos asleep_ns_ = 0;  // how long it was to sleep at once, the last time
   base::Nanos asleep_until_ = 0;
 };
-
-// Finer than base::Clock, for waits that are shorter than its ticks.
-inline base::Nanos precise_now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<base::Nanos>(time.tv_sec) * base::second_ns + static_cast<base::Nanos>(time.tv_nsec);
-}
 
 inline timespec timespec_of(base::Nanos time) {
   return {.tv_sec = static_cast<time_t>(time / base::second_ns),

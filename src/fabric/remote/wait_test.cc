@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "fabric/remote/remote_port.h"
+
 namespace loch::fabric::remote {
 namespace {
 
@@ -69,6 +71,42 @@ TEST(Wakefulness, IsOverForLongerIfThatHappensAgainSoon) {
   // As long awake as it had slept.
   at = yield_for_long(wakefulness, at + 2 * asleep);
   EXPECT_EQ(sleeps_for(wakefulness, at), Wakefulness::shortest_asleep_ns);
+}
+
+// A port that waits for one answer, which has come when it has slept.
+class OneAnswer final : public RemotePort {
+ public:
+  bool progress() override {
+    ++looks;
+    return has_slept;
+  }
+  [[nodiscard]] bool is_idle() const override { return false; }
+  bool await(std::vector<pollfd>& /*waits*/) override {
+    has_slept = true;
+    return false;
+  }
+  [[nodiscard]] bool is_severed() const override { return false; }
+  void abandon() override {}
+  Result<Mapping> map(RegionId /*region*/) override { return fail(Errc::not_found, "test"); }
+  void post(std::span<Operation> /*batch*/, base::Nanos /*deadline*/, Completion& /*done*/) override {}
+  Result<bool> claim_presence(std::uint32_t /*client*/) override { return false; }
+  void release_presence(std::uint32_t /*client*/) override {}
+  [[nodiscard]] bool present(std::uint32_t /*client*/) override { return false; }
+
+  int looks = 0;
+  bool has_slept = false;
+};
+
+// One look before it sleeps, and one that finds the answer.
+TEST(PollAll, SleepsAtOnceAfterAYieldToOneWhoComputes) {
+  Wakefulness wakefulness;
+  const base::Nanos over = precise_now() + base::second_ns;  // for longer than this test takes
+  yield_for_long(wakefulness, over);
+  OneAnswer port;
+  RemotePort* const ports[] = {&port};
+  poll_all(ports, wakefulness, base::second_ns);
+  EXPECT_TRUE(port.has_slept);
+  EXPECT_EQ(port.looks, 2);
 }
 
 }  // namespace

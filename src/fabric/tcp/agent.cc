@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -225,8 +224,7 @@ void Agent::run() {
     if (!due.empty()) {
       last_work_ns = remote::precise_now();
     } else if (!sleeps) {
-      ::sched_yield();  // a client of this host may wait for the processor, with what there is to do next
-      wakefulness.learn_yield(now, remote::precise_now());
+      wakefulness.yield();  // a client of this host may wait for the processor, with what there is to do next
     }
   }
   connections_.clear();

@@ -49,8 +49,13 @@ Result<std::size_t> Stream::read(std::span<const iovec> into) {
 }
 
 Result<std::size_t> Stream::write(std::span<const iovec> from) {
-  const msghdr message = message_of(from);
-  const ssize_t sent = ::sendmsg(socket(), &message, MSG_NOSIGNAL);
+  ssize_t sent = 0;
+  if (from.size() == 1) {
+    sent = ::send(socket(), from[0].iov_base, from[0].iov_len, MSG_NOSIGNAL);
+  } else {
+    const msghdr message = message_of(from);
+    sent = ::sendmsg(socket(), &message, MSG_NOSIGNAL);
+  }
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (is_none_now(errno)) return 0;
   return broken("write", std::strerror(errno));

@@ -29,7 +29,7 @@ namespace loch::server {
 class Keeper {
  public:
   // How far the time of a store is behind its host's at most.
-  static constexpr base::Nanos tick_ns = 100 * base::millisecond_ns;
+  static constexpr base::Nanos tick_ns = 200 * base::millisecond_ns;
 
   // Of a store that is a node of a cluster, `node_of` says which one it is.
   using NodeOf = std::function<std::optional<std::uint32_t>(const std::string& store)>;

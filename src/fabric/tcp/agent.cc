@@ -189,39 +189,42 @@ void Agent::run() {
   for (;;) {
     const base::Nanos now = remote::precise_now();
     const bool sleeps = unfinished_.empty() && wakefulness.is_over(now - last_work_ns, now);
-    const int ready = ::epoll_wait(epoll_.get(), events.data(), events_max, sleeps ? -1 : 0);
-    if (sleeps) wakefulness.learn(remote::precise_now() - last_work_ns);
     due = std::exchange(unfinished_, {});
-    bool commanded = false;
-    for (int i = 0; i < ready; ++i) {
-      const auto& event = events[static_cast<std::size_t>(i)];
-      if (event.data.ptr == nullptr) {
-        commanded = true;
-      } else {
-        due.push_back(static_cast<Connection*>(event.data.ptr)->id);
+    if (const auto alone = sleeps || !due.empty() ? std::nullopt : focus_.next()) {
+      due.push_back(*alone);
+    } else {
+      const int ready = ::epoll_wait(epoll_.get(), events.data(), events_max, sleeps ? -1 : 0);
+      if (sleeps) wakefulness.learn(remote::precise_now() - last_work_ns);
+      bool commanded = false;
+      for (int i = 0; i < ready; ++i) {
+        const auto& event = events[static_cast<std::size_t>(i)];
+        if (event.data.ptr == nullptr) {
+          commanded = true;
+        } else {
+          due.push_back(static_cast<Connection*>(event.data.ptr)->id);
+        }
       }
+      if (commanded) {
+        take_commands();
+        const std::scoped_lock lock(mutex_);
+        if (stop_) break;
+      }
+      focus_.choose(due);
     }
-    if (commanded) {
-      take_commands();
-      const std::scoped_lock lock(mutex_);
-      if (stop_) break;
-    }
+    bool has_worked = false;
     for (const Id id : due) {
       const auto found = connections_.find(id);
       if (found == connections_.end()) continue;
-      switch (serve(*found->second)) {
-        case After::waits:
-          break;
-        case After::goes_on:
-          if (std::ranges::find(unfinished_, id) == unfinished_.end()) unfinished_.push_back(id);
-          break;
-        case After::is_gone:
-          drop(id);
-          if (options_.gone) options_.gone(id);
-          break;
+      const After after = serve(*found->second);
+      has_worked = has_worked || after != After::had_nothing;
+      if (after == After::goes_on && std::ranges::find(unfinished_, id) == unfinished_.end())
+        unfinished_.push_back(id);
+      if (after == After::is_gone) {
+        drop(id);
+        if (options_.gone) options_.gone(id);
       }
     }
-    if (!due.empty()) {
+    if (has_worked) {
       last_work_ns = remote::precise_now();
     } else if (!sleeps) {
       wakefulness.yield();  // a client of this host may wait for the processor, with what there is to do next
@@ -251,7 +254,7 @@ Agent::After Agent::serve(Connection& connection) {
     const iovec room{.iov_base = in + left, .iov_len = in_bytes_max - left};
     const auto got = connection.stream->read({&room, 1});
     if (!got) return After::is_gone;
-    if (*got == 0) return After::waits;
+    if (*got == 0) return turn == 0 ? After::had_nothing : After::waits;
     connection.last_heard.store(base::Clock().now(), std::memory_order_relaxed);
     raise(counts_.bytes_in, *got);
     const After after = answer_all(connection, left + *got);

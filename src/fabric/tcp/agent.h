@@ -22,6 +22,7 @@
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
 #include "fabric/tcp/answers.h"
+#include "fabric/tcp/focus.h"
 #include "net/stream.h"
 
 namespace loch::fabric::tcp {
@@ -68,7 +69,7 @@ class Agent {
 
  private:
   struct Connection;
-  enum class After : std::uint8_t { waits, goes_on, is_gone };
+  enum class After : std::uint8_t { had_nothing, waits, goes_on, is_gone };
 
   void run();
   void take_commands();
@@ -107,6 +108,7 @@ class Agent {
   std::map<Id, std::shared_ptr<Connection>> connections_;
   std::map<Fabric*, std::weak_ptr<Endpoint>> memories_;
   std::vector<Id> unfinished_;  // with more to do
+  Focus focus_;
   std::unique_ptr<std::uint64_t[]> in_;
   Answers answers_;
 

@@ -1,5 +1,6 @@
 // Either end of a data connection, against another end that does what it should not.
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "base/testing/comes_true.h"
 #include "fabric/endpoint.h"
 #include "fabric/host.h"
 #include "fabric/remote/protocol.h"
@@ -309,6 +311,24 @@ TEST_F(AgentTest, WhoTakesNoAnswersHoldsNobodyUp) {
   EXPECT_TRUE(serves_others());
   for (int i = 0; i < reads; ++i)
     ASSERT_TRUE(receive(*stream_, expected[i].size()) == expected[i]) << "answer " << i;
+}
+
+// Receive: one that always has work, asking for the next as soon as it is answered. Expect: others are served
+// beside it.
+TEST_F(AgentTest, WhoAlwaysHasWorkHoldsNobodyUp) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> answers{0};
+  std::thread busy([&] {
+    Endpoint endpoint(fabric_, fabric_->connect());
+    const Address at{0, 0};
+    while (!stop && endpoint.run(add_one(&endpoint, at))) ++answers;
+  });
+  EXPECT_TRUE(base::fake::comes_true([&] { return answers > 1'000; }));  // so that it alone is looked for
+  EXPECT_TRUE(serves_others());
+  const int before = answers;
+  EXPECT_TRUE(base::fake::comes_true([&] { return answers > before; }));
+  stop = true;
+  busy.join();
 }
 
 // ---- a host that does what it should not

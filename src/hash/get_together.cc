@@ -63,6 +63,7 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
   }
   std::vector<Looked> looked(std::ranges::count_if(gets, [](const PlainGet& get) { return !get.known; }));
   std::vector<Candidate> candidates;
+  candidates.reserve(gets.size());
   Result<void> done = co_await ask_together(all, looked, &candidates);
   if (done && !candidates.empty()) done = co_await read_together(candidates);
   // Else the memory of what was found may have been used again by the time it was read.

@@ -49,7 +49,8 @@ class Flights {
   [[nodiscard]] bool is_due() const { return next_ < flights_.size() && (is_awaited_ || next_ == 0); }
 
   // Asks for what was posted. `put(flight, operation, from)` asks for a piece that begins there, and returns
-  // its length, or nothing if there is no room for it now. It counts its pieces in `flight.pieces`.
+  // its length, or nothing if there is no room for it now; it may be all of some operations that follow each
+  // other in the batch. It counts its pieces in `flight.pieces`.
   template <class Put>
   void ask(base::Nanos now, Put put) {
     while (next_ < flights_.size()) {
@@ -60,15 +61,16 @@ class Flights {
         flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
         operation_ = flight.batch.size();
       }
-      for (; operation_ < flight.batch.size(); ++operation_) {
+      while (operation_ < flight.batch.size()) {
         Operation& operation = flight.batch[operation_];
         operation.bad_address = operation.bad_address && from_ != 0;
-        do {
-          const std::optional<std::size_t> length = put(flight, operation, from_);
-          if (!length) return;
-          from_ += *length;
-        } while (from_ < operation.length_bytes);
-        from_ = 0;
+        const std::optional<std::size_t> length = put(flight, operation, from_);
+        if (!length) return;
+        from_ += *length;
+        while (from_ >= flight.batch[operation_].length_bytes) {
+          from_ -= flight.batch[operation_++].length_bytes;
+          if (from_ == 0) break;
+        }
       }
       flight.is_asked = true;
       ++next_;

@@ -106,5 +106,38 @@ TEST_F(FlightsTest, WhatIsAskedForInPartStaysDue) {
   EXPECT_TRUE(first.is_over);
 }
 
+// Receive: pieces that are two whole operations, and then a part of one and the rest of it.
+TEST_F(FlightsTest, APieceMayBeSeveralOperationsOrAPartOfOne) {
+  Batch both(Urgency::awaited);
+  Batch parts(Urgency::awaited);
+  for (Batch* batch : {&both, &parts}) {
+    batch->operations[0].length_bytes = 8;
+    batch->operations[1].length_bytes = 24;
+    post(*batch);
+  }
+  struct Put {
+    const Operation* operation;
+    std::size_t from;
+    std::size_t length;
+  };
+  const std::vector<Put> expected{{both.operations.data(), 0, 32},
+                                  {parts.operations.data(), 0, 8},
+                                  {&parts.operations[1], 0, 16},
+                                  {&parts.operations[1], 16, 8}};
+  auto next = expected.begin();
+  flights_.ask(
+      now_,
+      [&](Flights::Flight& flight, Operation& operation, std::size_t from) -> std::optional<std::size_t> {
+        EXPECT_TRUE(next != expected.end() && &operation == next->operation && from == next->from);
+        ++flight.pieces;
+        asked_.push_back(&flight);
+        return (next++)->length;
+      });
+  EXPECT_TRUE(next == expected.end());
+  EXPECT_FALSE(flights_.is_due());
+  answer_all();
+  EXPECT_TRUE(both.is_over && parts.is_over);
+}
+
 }  // namespace
 }  // namespace loch::fabric::remote

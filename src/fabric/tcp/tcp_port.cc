@@ -111,40 +111,49 @@ void TcpPort::encode() {
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
   const auto put = [this](Flight& flight, Operation& operation,
                           std::size_t from) -> std::optional<std::size_t> {
-    const std::size_t length = std::min(operation.length_bytes - from, piece_bytes_max);
+    const std::size_t words = words_from(flight, operation);
+    const std::size_t length =
+        words > 1 ? words * word_bytes : std::min(operation.length_bytes - from, piece_bytes_max);
     if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes)
       return std::nullopt;
-    encode_piece(flight, operation, from, length);
+    if (words > 1) {
+      encode_words(flight, {&operation, words});
+    } else {
+      encode_piece(flight, operation, from, length);
+    }
     return length;
   };
   flights_.ask(base::Clock().now(), put);
   if (!asked_.empty() && !std::exchange(asked_.back().ends_send, true)) ++sends_under_way_;
 }
 
-// Whether the operation is a word that the last one, which is words of the same region, can have with it.
-bool TcpPort::joins_last(const Flight& flight, const Operation& operation) const {
-  if (asked_.empty()) return false;
-  const Piece& last = asked_.back();
-  return is_word(operation) && is_word(*last.operation) && !last.ends_send && last.flight == &flight &&
-         last.operation + last.count == &operation && last.operation->at.region == operation.at.region &&
-         last.count < words_at_once_max;
+// How many operations of the batch, from this one on, are words of one region, which are asked for together.
+std::size_t TcpPort::words_from(const Flight& flight, const Operation& first) {
+  const auto left = static_cast<std::size_t>(flight.batch.data() + flight.batch.size() - &first);
+  const std::span all(&first, std::min(left, words_at_once_max));
+  const auto end = std::ranges::find_if_not(all, [&first](const Operation& operation) {
+    return is_word(operation) && operation.at.region == first.at.region;
+  });
+  return static_cast<std::size_t>(end - all.begin());
 }
 
-void TcpPort::join_last(const Operation& operation) {
-  Piece& last = asked_.back();
-  ++last.count;
-  OperationHead head;
-  std::memcpy(&head, out_.get() + last_head_, sizeof head);
-  head.kind = read_words_kind;
-  head.length_bytes += word_bytes;
-  std::memcpy(out_.get() + last_head_, &head, sizeof head);
-  std::memcpy(out_.get() + out_end_, &operation.at.offset_bytes, word_bytes);
-  out_end_ += word_bytes;
+void TcpPort::encode_words(Flight& flight, std::span<Operation> words) {
+  const OperationHead head{.kind = read_words_kind,
+                           .region = words.front().at.region,
+                           .number = next_number_++,
+                           .length_bytes = static_cast<std::uint32_t>(words.size() * word_bytes),
+                           .offset_bytes = words.front().at.offset_bytes};
+  std::byte* to = out_.get() + out_end_;
+  std::memcpy(to, &head, sizeof head);
+  to += sizeof head;
+  for (const Operation& word : words.subspan(1)) {
+    std::memcpy(to, &word.at.offset_bytes, word_bytes);
+    to += word_bytes;
+  }
+  add_piece({.flight = &flight, .operation = words.data(), .count = words.size(), .number = head.number}, to);
 }
 
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
-  if (joins_last(flight, operation)) return join_last(operation);
-  last_head_ = out_end_;
   // Of a long one, each piece goes by the one before it.
   const bool after_previous = operation.after_previous || from != 0;
   const unsigned bits = (after_previous ? after_previous_bit : 0U) | (operation.settled ? settled_bit : 0U);
@@ -171,14 +180,20 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
       std::memcpy(to, &operation.operand, word_bytes);
       break;
   }
-  out_end_ += sizeof head + bytes_after(head);
-  ++flight.pieces;
-  asked_.push_back({.flight = &flight,
-                    .operation = &operation,
-                    .count = 1,
-                    .from = from,
-                    .length = static_cast<std::uint32_t>(length),
-                    .number = head.number});
+  add_piece({.flight = &flight,
+             .operation = &operation,
+             .count = 1,
+             .from = from,
+             .length = static_cast<std::uint32_t>(length),
+             .number = head.number},
+            to + bytes_after(head));
+}
+
+// What was encoded as far as `end`.
+void TcpPort::add_piece(const Piece& piece, const std::byte* end) {
+  out_end_ = static_cast<std::size_t>(end - out_.get());
+  ++piece.flight->pieces;
+  asked_.push_back(piece);
 }
 
 void TcpPort::send() {

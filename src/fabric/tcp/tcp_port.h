@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <span>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -66,9 +67,10 @@ class TcpPort final : public remote::RemotePort {
 
   void flush();
   void encode();
+  static std::size_t words_from(const Flight& flight, const Operation& first);
+  void encode_words(Flight& flight, std::span<Operation> words);
   void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
-  [[nodiscard]] bool joins_last(const Flight& flight, const Operation& operation) const;
-  void join_last(const Operation& operation);
+  void add_piece(const Piece& piece, const std::byte* end);
   void send();
   bool receive();  // whether anything came
   void take_answers();
@@ -93,7 +95,6 @@ class TcpPort final : public remote::RemotePort {
   std::unique_ptr<std::byte[]> out_;
   std::size_t out_begin_ = 0;
   std::size_t out_end_ = 0;
-  std::size_t last_head_ = 0;  // where in out_ the last operation begins
   std::uint16_t next_number_ = 0;
 
   std::unique_ptr<std::byte[]> in_;

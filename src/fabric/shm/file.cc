@@ -54,6 +54,7 @@ FileMapping::~FileMapping() {
 }
 
 bool FileMapping::collapse(std::uint64_t at_bytes) const {
+  if (reserved_bytes_ < huge_page_bytes || at_bytes > reserved_bytes_ - huge_page_bytes) return false;
   // What another process uses just now is tried again.
   constexpr int tries_max = 3;
   int tried = 0;

@@ -32,13 +32,14 @@ class FileMapping {
   ~FileMapping();
 
   [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_bytes_; }
 
   // Says that huge pages are welcome everywhere. Once for the whole mapping: each part that differed would be
   // a mapping of its own.
   void want_huge_pages() const;
   // Puts what the file has of the 2 MiB at `at_bytes`, one page at least, into a huge page, whose rest is
-  // zero, though the file be shorter. False if there is none to be had (MADV_COLLAPSE, Linux 6.1); small
-  // pages do.
+  // zero, though the file be shorter. False if there is none to be had (MADV_COLLAPSE, Linux 6.1), or the
+  // mapping does not go as far; small pages do.
   [[nodiscard]] bool collapse(std::uint64_t at_bytes) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -62,23 +63,28 @@ class ShmFabric final : public Fabric {
   std::unique_ptr<Port> connect() override;
 
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
-    Result<Region*> opened = nullptr;
+    int file = -1;
+    Result<const FileMapping*> mapping = nullptr;
     {
       const std::scoped_lock lock(mutex_);
-      opened = open_region(region, true);
+      auto opened = open_region(region, true);
+      if (!opened) return std::unexpected(std::move(opened.error()));
+      file = (*opened)->file.get();
+      mapping = mapping_of(**opened, region, length_bytes);
+      if (!mapping) return std::unexpected(std::move(mapping.error()));
     }
-    if (!opened) return std::unexpected(std::move(opened.error()));
     // Without the lock: it takes long, and a region stays open once it is.
-    const Region& grown = **opened;
-    return reserve(grown.file.get(), length_bytes, huge_pages_ ? &grown.mapping : nullptr,
-                   region_path(folder_, region));
+    return reserve(file, length_bytes, huge_pages_ ? *mapping : nullptr, region_path(folder_, region));
   }
 
   Result<Mapping> map(RegionId region) {
     const std::scoped_lock lock(mutex_);
     auto opened = open_region(region, false);
     if (!opened) return std::unexpected(std::move(opened.error()));
-    return Mapping{(*opened)->mapping.base(), length_of(**opened)};
+    const std::uint64_t length = length_of(**opened);
+    const auto mapping = mapping_of(**opened, region, length);
+    if (!mapping) return std::unexpected(mapping.error());
+    return Mapping{(*mapping)->base(), std::min(length, (*mapping)->reserved_bytes())};
   }
 
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
@@ -144,7 +150,7 @@ class ShmFabric final : public Fabric {
  private:
   struct Region {
     FileDescriptor file;
-    FileMapping mapping;
+    std::deque<FileMapping> mappings;  // all but the last are too short by now; others have addresses in them
   };
 
   static std::uint64_t length_of(const Region& region) {
@@ -153,6 +159,8 @@ class ShmFabric final : public Fabric {
   }
 
   Result<Region*> open_region(RegionId id, bool create);
+  // One that goes as far as that, if a region may.
+  Result<const FileMapping*> mapping_of(Region& region, RegionId id, std::uint64_t length_bytes);
 
   const std::string folder_;
   const Atomics atomics_;
@@ -189,7 +197,7 @@ std::unique_ptr<Port> ShmFabric::connect() { return std::make_unique<ShmPort>(*t
 
 Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
   Region& region = regions_[id];
-  if (region.mapping.base() != nullptr) return &region;
+  if (region.file.is_open()) return &region;
   const std::string path = region_path(folder_, id);
   // A region that is added later gets the mode and group of the store's other files.
   struct stat first{};
@@ -202,18 +210,29 @@ Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
     [[maybe_unused]] const int mode_set = ::fchmod(file.get(), mode);
     [[maybe_unused]] const int group_set = ::fchown(file.get(), static_cast<uid_t>(-1), first.st_gid);
   }
+  region.file = std::move(file);
+  return &region;
+}
+
+Result<const FileMapping*> ShmFabric::mapping_of(Region& region, RegionId id, std::uint64_t length_bytes) {
+  if (!region.mappings.empty()) {
+    const FileMapping& last = region.mappings.back();
+    if (length_bytes <= last.reserved_bytes() || last.reserved_bytes() == region_bytes_max) return &last;
+  }
+  const std::string path = region_path(folder_, id);
+  // As much as the file system can hold. If it was made larger since, or does not say, all that a region may
+  // have.
+  std::uint64_t reserved = region_bytes_max;
   struct statvfs fs{};
   if (::statvfs(folder_.c_str(), &fs) != 0) return system_error("open", errno, folder_);
   const std::uint64_t fs_bytes = static_cast<std::uint64_t>(fs.f_blocks) * fs.f_frsize;
   constexpr std::uint64_t reserve_unit = std::uint64_t{1} << 30;
-  const std::uint64_t reserved =
-      std::clamp((fs_bytes + reserve_unit - 1) / reserve_unit * reserve_unit, reserve_unit, region_bytes_max);
-  auto mapping = FileMapping::map(file.get(), reserved, path);
+  if (region.mappings.empty() && fs_bytes != 0 && fs_bytes < region_bytes_max)
+    reserved = (std::max(fs_bytes, length_bytes) + reserve_unit - 1) / reserve_unit * reserve_unit;
+  auto mapping = FileMapping::map(region.file.get(), std::min(reserved, region_bytes_max), path);
   if (!mapping) return std::unexpected(std::move(mapping.error()));
-  region.file = std::move(file);
-  region.mapping = std::move(*mapping);
-  if (huge_pages_) region.mapping.want_huge_pages();
-  return &region;
+  if (huge_pages_) mapping->want_huge_pages();
+  return &region.mappings.emplace_back(std::move(*mapping));
 }
 
 std::uint64_t ShmFabric::huge_page_bytes() const {

@@ -17,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -341,6 +342,44 @@ TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
       if (files_in_folder() != std::vector<std::string>{"loch.store"})
         return "a failed creation left something";
     }
+    return "ok";
+  });
+  EXPECT_EQ(said, "ok");
+}
+
+// Receive: a region that another process makes longer than the file system was when this one opened it, which
+// its administrator enlarges meanwhile. Expect: all of it is reached, and what was reached before stays.
+TEST_F(ShmTest, ARegionMayOutgrowWhatTheFileSystemWasOnce) {
+  const std::string said = in_child([&]() -> std::string {
+    // A small one of its own, if this process may have one.
+    if (::unshare(CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
+      ::mount("small", access_.directory.c_str(), "tmpfs", 0, "size=4m");
+    }
+    const auto store = shm::create("store", access_, plan());
+    if (!store) return outcome(store);
+    Endpoint endpoint(*store, (*store)->connect());
+    std::byte* const before = endpoint.mapped({1, 0}, sizeof mark);
+    struct statvfs fs{};
+    if (before == nullptr || ::statvfs(access_.directory.c_str(), &fs) != 0) return "not reached";
+    constexpr std::uint64_t unit = std::uint64_t{1} << 30;
+    const std::uint64_t beyond =
+        std::min((fs.f_blocks * fs.f_frsize / unit + 1) * unit, region_bytes_max - unit);
+    // Without its memory, of which there is not as much.
+    const std::string path = access_.directory + "/loch.store/region.1";
+    if (::truncate(path.c_str(), static_cast<off_t>(beyond + region_bytes)) != 0) return "truncate failed";
+
+    std::byte* const there = endpoint.mapped({1, beyond}, sizeof mark);
+    if (there == nullptr) return "not reached beyond what the file system was";
+    store_word(there, mark);
+    const auto other = shm::attach("store", access_);
+    if (!other) return outcome(other);
+    Endpoint others(*other, (*other)->connect());
+    const std::byte* const seen = others.mapped({1, beyond}, sizeof mark);
+    if (seen == nullptr || load_word(seen) != mark) return "another process sees something else";
+    store_word(before, 7);
+    const std::byte* const anew = endpoint.mapped({1, 0}, sizeof mark);
+    if (anew == nullptr || load_word(anew) != 7) return "what was reached before is not the same any more";
     return "ok";
   });
   EXPECT_EQ(said, "ok");

@@ -242,8 +242,10 @@ Agent::After Agent::serve(Connection& connection) {
   std::ranges::copy(connection.in, in);
   if (!connection.kept.empty()) {
     // Answers that are left come first, and until they are gone nothing is read.
+    const std::size_t sent_before = connection.kept_sent;
     if (!send_kept(connection)) return After::is_gone;
-    if (!connection.kept.empty()) return After::waits;
+    if (!connection.kept.empty())
+      return connection.kept_sent == sent_before ? After::had_nothing : After::waits;
     watch(connection, EPOLLIN);
     const After after = answer_all(connection, left);
     if (after != After::goes_on) return after;
@@ -443,10 +445,10 @@ bool Agent::send_kept(Connection& connection) {
   while (connection.kept_sent < kept.size()) {
     const auto rest = kept.subspan(connection.kept_sent);
     const iovec part{.iov_base = rest.data(), .iov_len = rest.size()};
-    raise(counts_.sends, 1);
     const auto went = connection.stream->write({&part, 1});
     if (!went) return false;
     if (*went == 0) return true;
+    raise(counts_.sends, 1);
     raise(counts_.bytes_out, *went);
     connection.kept_sent += *went;
   }

@@ -15,6 +15,6 @@ enum class Cores : std::uint8_t {
 
 // Keeps all threads of a process (0: this one) on these cores. Best effort: where the kernel refuses, they
 // run where they did.
-void confine(pid_t process, Cores cores);
+void confine(pid_t process, Cores wanted);
 
 }  // namespace loch::bench

@@ -64,7 +64,7 @@ Result<std::uint16_t> Network::free_port() const {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(has_namespaces() ? INADDR_ANY : INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+  if (!socket.is_open() || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return network_failure("bind");
   }

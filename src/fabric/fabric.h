@@ -246,6 +246,8 @@ struct Url {
   std::string name;
 };
 Result<Url> parse_url(std::string_view url);
+// 1 to 64 letters, digits, '.', '_' and '-', and no '.' first.
+bool is_store_name(std::string_view name);
 inline constexpr std::uint16_t default_port = 7457;
 
 // The store at `url`, as its scheme says. Errors: not_found, permission, invalid_argument, incompatible (this

@@ -70,6 +70,12 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
 
 }  // namespace
 
+bool is_store_name(std::string_view name) {
+  constexpr std::size_t name_bytes_max = 64;
+  return !name.empty() && name.size() <= name_bytes_max && name.front() != '.' &&
+         std::ranges::all_of(name, is_name_character);
+}
+
 Result<Url> parse_url(std::string_view url) {
   const auto colon = url.find("://");
   if (colon == std::string_view::npos) {
@@ -112,9 +118,7 @@ Result<Url> parse_url(std::string_view url) {
   }
   if (slash != std::string_view::npos) rest = rest.substr(slash + 1);
   parsed.name = rest;
-  constexpr std::size_t name_bytes_max = 64;
-  if (rest.empty() || rest.size() > name_bytes_max || !std::ranges::all_of(rest, is_name_character) ||
-      rest.front() == '.') {
+  if (!is_store_name(rest)) {
     return fail(
         Errc::invalid_argument, "open",
         fmt::format("'{}' is no store name; use 1 to 64 letters, digits, '.', '_' or '-', and no '.' first",

@@ -148,11 +148,16 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
   }
   auto addresses = resolve(to, 0, "connect");
   if (!addresses) return std::unexpected(std::move(addresses.error()));
+  base::Nanos left = 0;  // addresses
+  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) ++left;
   int error = 0;
-  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next, --left) {
     FileDescriptor socket(
         ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
-    error = socket.is_open() ? connect_one(socket.get(), *each, from ? &*from : nullptr, deadline) : errno;
+    // One that does not answer leaves time for the others.
+    const base::Nanos now = clock.now();
+    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left;
+    error = socket.is_open() ? connect_one(socket.get(), *each, from ? &*from : nullptr, until) : errno;
     if (error != 0) continue;
     prepare(socket.get());
     return socket;

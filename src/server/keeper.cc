@@ -24,7 +24,9 @@ Keeper::~Keeper() {
 Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto kept = kept_[name].lock(); kept != nullptr && kept->fabric->is_published())
+    const auto found = kept_.find(name);
+    const auto kept = found == kept_.end() ? nullptr : found->second.lock();
+    if (kept != nullptr && kept->fabric->is_published())
       return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
   }
   auto attached = fabric::attach("shm://" + name, access_);

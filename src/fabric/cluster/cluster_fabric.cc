@@ -114,7 +114,7 @@ bool ClusterFabric::is_gone(std::uint32_t node) const {
 
 Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::optional<ClusterMap>* newer) const {
   const remote::Target& target = nodes_[node].target;
-  auto attached = remote::RemoteFabric::attach(target);
+  auto attached = remote::RemoteFabric::attach(target, remote::joining_max_ns);
   // A host that has joined makes its part as soon as it learns of it.
   if (!attached && attached.error().code == Errc::not_found) return unreached(std::move(attached.error()));
   if (!attached) return attached;
@@ -155,15 +155,18 @@ void ClusterFabric::ask_for_map(remote::RemoteFabric& host) {
 
 void ClusterFabric::look_for_the_lost() {
   std::unique_lock lock(mutex_);
+  const auto is_lost = [this](const Node& node) {
+    return !node.host && !is_gone(static_cast<std::uint32_t>(&node - nodes_.data()));
+  };
   for (std::size_t round = 0; !stop_; ++round) {
-    bool any = false;
+    changed_.wait(lock, [&] { return stop_ || std::ranges::any_of(nodes_, is_lost); });
+    // Those that are lost now have been tried just now.
+    changed_.wait_for(lock, std::chrono::nanoseconds(look_every_ns), [&] { return stop_; });
     std::vector<Host> living;
+    bool any = false;
     for (std::uint32_t node = 0; node < nodes_.size() && !stop_; ++node) {
-      if (is_gone(node)) continue;
-      if (nodes_[node].host) {
-        living.push_back(*nodes_[node].host);
-        continue;
-      }
+      if (nodes_[node].host) living.push_back(*nodes_[node].host);
+      if (!is_lost(nodes_[node])) continue;
       lock.unlock();
       auto host = reach(node);
       lock.lock();
@@ -175,17 +178,10 @@ void ClusterFabric::look_for_the_lost() {
         any = true;
       }
     }
-    if (any && !living.empty()) {
-      lock.unlock();
-      ask_for_map(*living[round % living.size()]);
-      lock.lock();
-    }
-    if (stop_) return;
-    if (any) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(look_every_ns));
-    } else {
-      changed_.wait(lock);
-    }
+    if (!any || living.empty() || stop_) continue;
+    lock.unlock();
+    ask_for_map(*living[round % living.size()]);
+    lock.lock();
   }
 }
 

@@ -63,6 +63,8 @@ struct Peer {
   base::Nanos deadline;  // until it is linked
   std::string mine;      // the nonces
   std::string theirs;
+  bool stopped_early = false;  // it may have said more, though there be nothing to read
+  [[nodiscard]] bool has_more_to_take() const { return stopped_early && !messages.has_unsent(); }
 
   // Of a link.
   net::Secret secret{};
@@ -201,17 +203,20 @@ void HostThread::run() {
     for (const net::Listener& listener : listeners_)
       waits.push_back({.fd = accepts ? listener.socket.get() : -1, .events = POLLIN, .revents = 0});
     bool some_greet = false;
+    bool goes_on = false;
     for (auto& [id, peer] : peers_) {
       short events = POLLIN;
       if (peer.stage == Peer::Stage::tls) events = peer.messages.stream().awaited();
-      if (peer.messages.has_unsent()) events = POLLIN | POLLOUT;
+      if (peer.messages.has_unsent()) events = POLLOUT;
+      goes_on = goes_on || peer.has_more_to_take();
       waits.push_back({.fd = peer.messages.stream().socket(), .events = events, .revents = 0});
       order.push_back(id);
       some_greet = some_greet || peer.stage != Peer::Stage::is_linked;
     }
     // Asleep as long as nobody is there.
     constexpr int look_every_ms = 500;
-    const int wait_ms = some_greet || !accepts || sessions_.size() != 0 ? look_every_ms : -1;
+    const bool looks = some_greet || !accepts || sessions_.size() != 0;
+    const int wait_ms = goes_on ? 0 : looks ? look_every_ms : -1;
     if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
 
     std::uint64_t count = 0;
@@ -233,7 +238,8 @@ void HostThread::run() {
       Peer& peer = peers_.at(order[i]);
       const bool is_late = peer.stage != Peer::Stage::is_linked && now > peer.deadline;
       if (is_late) refuse(peer, Errc::timed_out, "it did not greet in time");
-      if (is_late || (ready.revents != 0 && !serve(order[i], peer))) end_peer(order[i]);
+      const bool is_ready = ready.revents != 0 || peer.has_more_to_take();
+      if (is_late || (is_ready && !serve(order[i], peer))) end_peer(order[i]);
     }
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
       if (waits[before_listeners + i].revents != 0) accept_all(listeners_[i]);
@@ -285,14 +291,20 @@ bool HostThread::serve(Id id, Peer& peer) {
   return serve_messages(id, peer);
 }
 
+// A peer that does not take its answers is not listened to until it does, and none holds up the others.
 bool HostThread::serve_messages(Id id, Peer& peer) {
-  for (;;) {
+  constexpr int at_once_max = 64;
+  peer.stopped_early = true;
+  for (int i = 0; i < at_once_max && !peer.messages.has_unsent(); ++i) {
     const auto said = peer.messages.next();
     if (!said) {
       if (peer.stage != Peer::Stage::is_linked) refuse(peer, said.error().code, said.error().detail);
       return false;
     }
-    if (!*said) return true;
+    if (!*said) {
+      peer.stopped_early = false;
+      return true;
+    }
     Message told;
     bool goes_on = true;
     switch (peer.stage) {
@@ -329,6 +341,7 @@ bool HostThread::serve_messages(Id id, Peer& peer) {
     }
     if (auto sent = peer.messages.say(told); !sent || !goes_on) return false;
   }
+  return true;
 }
 
 Message HostThread::refuse(Peer& peer, Errc code, const std::string& why) {
@@ -369,6 +382,9 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
     log(Level::info, fmt::format("{}: {}", peer.name, error.message()));
     return net::error_message(error);
   };
+  // Of this directory: a folder would be another's.
+  if (!is_store_name(store))
+    return refuse(peer, Errc::invalid_argument, "it asks for what is no store's name");
   auto of = options_.cluster_of ? options_.cluster_of(store) : std::nullopt;
   if (!of) return complain(of.error());
   auto fabric = options_.open_store(store);
@@ -443,7 +459,10 @@ Message HostThread::answer(Id id, Peer& peer, const Message& asked) {
 
 Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
   const std::string what = net::text_of(asked, "do");
-  const auto client = static_cast<std::uint32_t>(net::number_of(asked, "client").value_or(0));
+  const std::uint64_t client_asked = net::number_of(asked, "client").value_or(0);
+  if (client_asked >> client_number_bits != 0)
+    return fail(Errc::invalid_argument, "host", fmt::format("there is no client number {}", client_asked));
+  const auto client = static_cast<std::uint32_t>(client_asked);
   remote::OpenedStore& store = *peer.store;
   if (store.reads_only && what == "extend")
     return fail(Errc::permission, "host", "this client may only read");

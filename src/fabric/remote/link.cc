@@ -45,9 +45,9 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
   return greeting;
 }
 
-Result<std::shared_ptr<Link>> Link::open(const Target& target) {
+Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos within_ns) {
   std::shared_ptr<Link> link(new Link(target));
-  const base::Nanos deadline = base::Clock().now() + greeting_max_ns;
+  const base::Nanos deadline = base::Clock().now() + within_ns;
   auto greeting = link->greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string_view mine = greeting->mine;
@@ -79,7 +79,7 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target) {
 }
 
 Result<Link::Joined> Link::join(const std::string& session) {
-  const base::Nanos deadline = base::Clock().now() + (session.empty() ? greeting_max_ns : joining_max_ns);
+  const base::Nanos deadline = base::Clock().now() + within_ns_of(session);
   auto greeting = greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string proof = net::proof(secret_, {"join", greeting->theirs, greeting->mine, session});

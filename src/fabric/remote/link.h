@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fabric/fabric.h"
+#include "fabric/remote/protocol.h"
 #include "net/credentials.h"
 #include "net/message.h"
 
@@ -30,7 +31,7 @@ class Link {
  public:
   // Errors: unavailable, timed_out, permission (another key), incompatible (another protocol), not_found (no
   // such store there), those of the store.
-  static Result<std::shared_ptr<Link>> open(const Target& target);
+  static Result<std::shared_ptr<Link>> open(const Target& target, base::Nanos within_ns = greeting_max_ns);
 
   // A data connection; `port` is what the host calls it. Errors: as open; unavailable if the host has ended
   // the link, too, and then it is not alive.

@@ -32,6 +32,7 @@
 //   {"do": "extend", "region": R, "bytes": N}       {"bytes": N}
 //   {"do": "extend_soon", "region": R, "bytes": N}  nothing: nobody waits for it
 //   {"do": "free"}                                  {"bytes": N}
+//   {"do": "membership"}                            {}      or the cluster's map, and which node this is
 //   {"do": "claim", "port": P, "client": N}         {"claimed": true}
 //   {"do": "release", "port": P, "client": N}       {}
 //   {"do": "present", "client": N}                  {"present": true}
@@ -61,5 +62,8 @@ inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;
 inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
 // How long a session of a cluster waits for a host that it may do without.
 inline constexpr base::Nanos joining_max_ns = base::second_ns;
+constexpr base::Nanos within_ns_of(std::string_view session) {
+  return session.empty() ? greeting_max_ns : joining_max_ns;
+}
 
 }  // namespace loch::fabric::remote

@@ -7,8 +7,8 @@
 
 namespace loch::fabric::remote {
 
-Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target) {
-  auto link = Link::open(target);
+Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target, base::Nanos within_ns) {
+  auto link = Link::open(target, within_ns);
   if (!link) return std::unexpected(std::move(link.error()));
   if (target.scheme == "tcp" && (*link)->atomics() == Atomics::device) {
     return fail(
@@ -21,10 +21,10 @@ Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target)
   return std::shared_ptr<RemoteFabric>(new RemoteFabric(std::move(granted), std::move(*link)));
 }
 
-Result<std::shared_ptr<Link>> RemoteFabric::link() const {
+Result<std::shared_ptr<Link>> RemoteFabric::link(base::Nanos within_ns) const {
   const std::scoped_lock lock(mutex_);
   if (!link_->is_alive()) {
-    auto link = Link::open(target_);
+    auto link = Link::open(target_, within_ns);
     if (!link) return link;
     if ((*link)->read_only() != target_.read_only) {
       return fail(
@@ -39,12 +39,12 @@ Result<std::shared_ptr<Link>> RemoteFabric::link() const {
 }
 
 Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) const {
-  auto link = this->link();
+  auto link = this->link(within_ns_of(session));
   if (!link) return std::unexpected(std::move(link.error()));
   auto joined = (*link)->join(session);
   if (!joined && !(*link)->is_alive()) {
     // The host had ended it before this end could know.
-    link = this->link();
+    link = this->link(within_ns_of(session));
     if (!link) return std::unexpected(std::move(link.error()));
     joined = (*link)->join(session);
   }

@@ -11,13 +11,15 @@
 
 #include "fabric/fabric.h"
 #include "fabric/remote/link.h"
+#include "fabric/remote/protocol.h"
 #include "fabric/remote/remote_port.h"
 
 namespace loch::fabric::remote {
 
 class RemoteFabric final : public Fabric {
  public:
-  static Result<std::shared_ptr<RemoteFabric>> attach(const Target& target);
+  static Result<std::shared_ptr<RemoteFabric>> attach(const Target& target,
+                                                      base::Nanos within_ns = greeting_max_ns);
 
   std::unique_ptr<Port> connect() override;
   // The way of a session of a cluster. Errors: as Link::join, and Link::open.
@@ -47,7 +49,7 @@ class RemoteFabric final : public Fabric {
   RemoteFabric(Target target, std::shared_ptr<Link> link)
       : target_(std::move(target)), atomics_(link->atomics()), link_(std::move(link)) {}
   // The link, or a new one. Errors: as Link::open.
-  Result<std::shared_ptr<Link>> link() const;
+  Result<std::shared_ptr<Link>> link(base::Nanos within_ns = greeting_max_ns) const;
   // A data connection, and its link. Errors: as Link::join.
   struct Connected {
     std::shared_ptr<Link> link;

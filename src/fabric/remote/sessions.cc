@@ -14,10 +14,9 @@ Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::fun
     : options_(options),
       lender_(lender),
       wake_(std::move(wake)),
-      neighbour_credentials_(std::move(neighbour_credentials)),
       agent_({.gone = [this](Id id) { note(&gone_, id); }}),
       fencer_([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
-              [this](const Target& host) { return is_gone(host); }) {}
+              [this](const Target& host) { return is_gone(host); }, std::move(neighbour_credentials)) {}
 
 // Of the agent's thread, and of the fencer's.
 void Sessions::note(std::vector<Id>* list, Id id) {
@@ -135,10 +134,8 @@ void Sessions::condemn(Session session) {
   const Host::Options::Cluster& of = *cluster_of(store);
   for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
     if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
-    others.push_back({.scheme = "tcp",
-                      .host = of.map.nodes[node].at,
-                      .store = store.name,
-                      .credentials = neighbour_credentials_()});
+    others.push_back(
+        {.scheme = "tcp", .host = of.map.nodes[node].at, .store = store.name, .credentials = {}});
   }
   const std::string name = session.name;
   condemned_[id] = std::move(session);

@@ -111,7 +111,6 @@ class Sessions {
   const Host::Options& options_;
   verbs::Lender* const lender_;
   const std::function<void()> wake_;
-  const std::function<net::Credentials()> neighbour_credentials_;
 
   mutable std::mutex mutex_;
   std::vector<Id> gone_;                // whose connection ended

@@ -151,7 +151,8 @@ void Lender::serve_events(Served* served) {
 Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only) {
   Offer offer{.token = net::random_hex(token_bytes),
               .device_changes = memory->atomics() == Atomics::device && !reads_only};
-  sessions_.insert_or_assign(
+  sessions_.erase(session);  // with the queue pair that it had, if it asks for another
+  sessions_.emplace(
       session,
       Session{.token = offer.token, .memory = std::move(memory), .device_changes = offer.device_changes});
   return offer;
@@ -161,6 +162,7 @@ Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, 
 Result<void> Lender::take_request(Id id, std::string_view token) {
   const auto refuse = [&id](std::string why) {
     ::rdma_reject(id.get(), nullptr, 0);
+    id = {};  // and its queue pair, before what that goes by
     return fail(Errc::permission, "verbs", std::move(why));
   };
   const auto found = std::ranges::find_if(sessions_, [token](const auto& session) {
@@ -181,12 +183,12 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
   };
   ibv_device_attr limits{};
   if (::ibv_query_device(id->verbs, &limits) != 0) return failed("it does not say what it can");
-  session.completions.reset(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
-  if (session.completions == nullptr || ::ibv_req_notify_cq(session.completions.get(), 0) != 0)
+  CompletionQueue completions(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
+  if (completions == nullptr || ::ibv_req_notify_cq(completions.get(), 0) != 0)
     return failed("no completion queue");
   ibv_qp_init_attr wanted{};
   wanted.qp_type = IBV_QPT_RC;
-  wanted.send_cq = wanted.recv_cq = session.completions.get();
+  wanted.send_cq = wanted.recv_cq = completions.get();
   wanted.cap = {.max_send_wr = 1,
                 .max_recv_wr = messages_max,
                 .max_send_sge = 1,
@@ -207,6 +209,7 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
     lent = session.lent;
   }
   session.device = std::move(*device);
+  session.completions = std::move(completions);
   session.id = std::move(id);
   return {};
 }

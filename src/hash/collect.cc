@@ -23,6 +23,19 @@ void add_finding(Report* report, std::string text) {
   if (report->findings.size() < findings_max) report->findings.push_back(std::move(text));
 }
 
+// The items of a block that is leased as `lease` says, which it is before and after the look: between the two
+// it may be freed and cut otherwise, so that what is looked at are bytes of values. None if it is not.
+coro::Task<Result<LeaseWord>> look_at_block(memory::Allocator* allocator, BlockNumber block,
+                                            std::vector<memory::Allocator::ItemWords>* items) {
+  const auto lease = co_await allocator->lease_of(block);
+  if (!lease) co_return lease;
+  if (auto looked = co_await allocator->look_at_items(block, *lease, items); !looked)
+    co_return std::unexpected(std::move(looked.error()));
+  auto after = co_await allocator->lease_of(block);
+  if (after && after->encode() != lease->encode()) items->clear();
+  co_return after;
+}
+
 }  // namespace
 
 coro::Task<Result<bool>> Table::is_named(ItemRef item, std::uint64_t key_hash) {
@@ -123,11 +136,9 @@ coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node*
   std::vector<memory::Allocator::ItemWords> items;
   std::vector<Suspect> suspects;
   for (const BlockNumber block : *blocks) {
-    auto word_of_block = co_await node->allocator->lease_of(block);
-    if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
-    const LeaseWord lease = *word_of_block;
-    if (auto looked = co_await node->allocator->look_at_items(block, lease, &items); !looked)
-      co_return looked;
+    const auto looked = co_await look_at_block(node->allocator.get(), block, &items);
+    if (!looked) co_return std::unexpected(looked.error());
+    const LeaseWord lease = *looked;
     const std::size_t together = at_once(lease);
     for (std::uint32_t i = 0; i < items.size();) {
       suspects.clear();
@@ -263,16 +274,14 @@ coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node
   if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
   for (const BlockNumber block : *blocks) {
-    auto word_of_block = co_await node->allocator->lease_of(block);
-    if (!word_of_block) co_return std::unexpected(std::move(word_of_block.error()));
-    const LeaseWord lease = *word_of_block;
+    const auto looked = co_await look_at_block(node->allocator.get(), block, &items);
+    if (!looked) co_return std::unexpected(looked.error());
+    const LeaseWord lease = *looked;
     const bool held = lease.state == BlockState::leased || lease.state == BlockState::swept;
     if (held && lease.client != 0 && session.is_gone(lease.client, session.now())) {
       ++report->items_unaccounted;
       add_finding(report, fmt::format("block {}: leased by client {}, who is gone", block, lease.client));
     }
-    if (auto looked = co_await node->allocator->look_at_items(block, lease, &items); !looked)
-      co_return looked;
     for (std::uint32_t i = 0; i < items.size(); ++i) {
       const ItemRef ref = memory::item_of(block, lease, i);
       const ItemState state = items[i].state;

@@ -161,6 +161,40 @@ TEST(Damage, CollectingDoesNotWriteWhereADamagedSlotPoints) {
   EXPECT_EQ(*got, value);
 }
 
+// Receive: a block that is freed and cut otherwise while a collection looks at its items, and then holds
+// bytes that look like an item of somebody who is gone. Expect: nothing is written there.
+TEST(Damage, CollectingDoesNotWriteWhereABlockWasCutAnew) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  const memory::BlockNumber block = memory::block_of(item);
+  const fabric::Address inside = memory::item_in_block(block, item.size_class, 100).address();
+  const std::uint64_t looks_claimed = memory::ItemState::claimed(4'000, 1).encode();
+  bool was_cut_anew = false;
+  const auto cut_anew = [&](const fabric::Operation& operation) {
+    const bool looks_at_all = operation.kind == fabric::Operation::Kind::read &&
+                              operation.at == memory::block_address(block) && operation.length_bytes > 4'096;
+    if (!looks_at_all || std::exchange(was_cut_anew, true)) return;
+    fabric::store_word(store->at(inside), looks_claimed);
+    const std::byte* lease = store->at(memory::lease_address(block));
+    const auto before = memory::LeaseWord::decode(fabric::load_word(lease));
+    fabric::store_word(store->at(memory::lease_address(block)),
+                       before.next(memory::BlockState::full, memory::size_class_of(5'000), 0).encode());
+  };
+  Client collector(*store,
+                   std::make_shared<fabric::fake::PostingFabric>(
+                       store,
+                       fabric::fake::PostingOptions{
+                           .mapped = [](auto region) { return region != memory::first_data_region; },
+                           .before = cut_anew,
+                           .held = {}}),
+                   {});
+  ASSERT_TRUE(collector.collect().has_value());
+  EXPECT_TRUE(was_cut_anew);
+  EXPECT_EQ(fabric::load_word(store->at(inside)), looks_claimed);
+}
+
 // Random words over slots, descriptors and items; then every call. Expect: answers or errors, soon.
 TEST(Damage, EveryCallSurvivesRandomBytes) {
   const std::uint64_t seed = base::system_seed();

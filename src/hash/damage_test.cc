@@ -13,6 +13,7 @@ namespace loch::hash {
 namespace {
 
 using fake::Client;
+using fake::directory_of;
 using fake::locations;
 using fake::make_store;
 using fake::slot;
@@ -132,6 +133,34 @@ TEST(Damage, AForeignKeysDamagedSlotDoesNotFailAnInsert) {
   }
   const auto put = client.put(key, "value");
   EXPECT_TRUE(put.has_value()) << put.error().message();
+}
+
+// Receive: slots in the way of an insert that name another key's item, which is whole and belongs elsewhere.
+// Expect: room is made in another slot, or by growth.
+TEST(Damage, AnotherKeysItemInTheWayOfAnInsert) {
+  for (const unsigned damaged : {1U, 3U}) {
+    SCOPED_TRACE(damaged);
+    const auto store = make_store();
+    Client client(*store);
+    ASSERT_TRUE(client.put("other", "value").has_value());
+    const memory::ItemRef item = slot(*store, locations(client, "other").slot[0]).item();
+    const std::uint64_t rows = directory_of(*store).rows();
+    const std::string key = fake::find_key(client, "key", [&](const Locations&, std::uint64_t hash) {
+      return (row_mix(hash, 0) & row_mix(hash, 1) & rows) != 0;  // has room when the index has grown
+    });
+    const Locations at = locations(client, key);
+    for (unsigned i = 0; i < 3; ++i) {
+      if (i >= damaged) {
+        fake::occupy(client, at.slot[i]);
+      } else {
+        fake::set_slot(*store, at.slot[i], SlotWord::link(SlotType::committed, item, 0, 0, first_level));
+      }
+    }
+    const auto put = client.put(key, "value");
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+    EXPECT_EQ(client.get(key).value(), "value");
+    EXPECT_EQ(client.get("other").value(), "value");
+  }
 }
 
 // Receive: a slot that points into another key's value, at bytes that look like the header of an item that

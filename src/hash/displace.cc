@@ -2,6 +2,7 @@
 // breadth first and carried out from its end, so that each move goes to an empty slot (nessie.txt 4.2.3,
 // without its copies).
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "coro/scope.h"
@@ -29,7 +30,9 @@ coro::Task<Result<void>> Table::look_around(Victim* victim) {
   Collect slots;
   auto read = co_await collect_words(header->key_hash, &slots);
   if (!read && is_out_of_reach(read.error())) co_return Result<void>{};
-  if (read) victim->around = slots;
+  // A damaged slot may name an item that is another key's.
+  const auto candidates = std::span(slots.at.slot).first(slots.at.count);
+  if (read && std::ranges::find(candidates, victim->slot) != candidates.end()) victim->around = slots;
   co_return read;
 }
 

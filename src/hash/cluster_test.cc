@@ -115,6 +115,19 @@ void let_pass(MemoryStore& store, base::Nanos time) {
     fabric::store_word(store.at({node.control, memory::latest_offset}), store.now());
 }
 
+fabric::Address incarnation_of_second() {
+  return {two_nodes().nodes[1].control, memory::incarnations_offset + sizeof(std::uint64_t)};
+}
+
+// Whoever comes from now on is not attached to the second node, since the first one has known it otherwise.
+void lose_second(MemoryStore& store) {
+  let_pass(store, base::second_ns);
+  {
+    const Client client(store, {});
+  }
+  fabric::store_word(store.at(incarnation_of_second()), 99);
+}
+
 // Receive: an item on the second node that is replaced while an operation of another client runs, which went
 // to the first node alone. Expect: its memory is not used again before the operation is over.
 TEST(Cluster, AnOperationHoldsBackReuseOnAllNodes) {
@@ -165,6 +178,19 @@ TEST(Cluster, ANodeThatIsAnotherThanItWasIsLeftOut) {
   ASSERT_EQ(client.attachment().nodes().size(), 1U);
   EXPECT_EQ(client.attachment().nodes().front().session->node(), 0U);
   EXPECT_EQ(client.put("key").region, 2);
+}
+
+// Receive: new items are to be put on a node that is left out. Expect: on none, if it was named; where the
+// key's index is, if it is the client's own.
+TEST(Cluster, WhatIsToBePutOnANodeThatIsLeftOut) {
+  using Policy = memory::Placement::Policy;
+  const auto store = make_store();
+  lose_second(*store);
+  Client named(*store, {.policy = Policy::node, .node = 1});
+  EXPECT_EQ(named.error_of_put("key"), Errc::unavailable);
+  EXPECT_EQ(named.error_of_get("key"), Errc::not_found);
+  Client local(*store, {.policy = Policy::local, .node = 1});
+  EXPECT_EQ(local.put("key").region, 2);
 }
 
 // The first client that is attached to both says which incarnations they know of each other.

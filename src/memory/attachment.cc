@@ -187,12 +187,17 @@ void Attachment::close() {
   for (const Node& node : nodes_) endpoint_->run(node.allocator->close());
 }
 
-std::size_t Attachment::place(std::uint32_t home) {
-  std::uint32_t wanted = home;
-  if (placement_.policy == Placement::Policy::spread) return next_++ % nodes_.size();
-  if (placement_.policy != Placement::Policy::by_key) wanted = placement_.node;
-  const auto found = std::ranges::find(nodes_, wanted, [](const Node& node) { return node.session->node(); });
-  return found != nodes_.end() ? static_cast<std::size_t>(found - nodes_.begin()) : next_++ % nodes_.size();
+Result<std::size_t> Attachment::place(std::uint32_t home) {
+  using Policy = Placement::Policy;
+  if (placement_.policy == Policy::spread) return next_++ % nodes_.size();
+  const Node* wanted = node(placement_.policy == Policy::by_key ? home : placement_.node);
+  if (wanted == nullptr && placement_.policy == Policy::node) {
+    return fail(Errc::unavailable, "allocate",
+                fmt::format("new items are put on {}, which can not be reached now",
+                            memory_->name_of_node(placement_.node)));
+  }
+  if (wanted == nullptr) wanted = node(home);
+  return static_cast<std::size_t>(wanted - nodes_.data());
 }
 
 coro::Task<Result<ItemRef>> Attachment::allocate_on(std::size_t index, std::uint64_t bytes) {
@@ -206,11 +211,12 @@ coro::Task<Result<ItemRef>> Attachment::allocate_on(std::size_t index, std::uint
 coro::Task<Result<ItemRef>> Attachment::allocate(std::uint64_t bytes, std::uint32_t home) {
   if (!is_of_cluster_) [[likely]]
     co_return co_await nodes_.front().allocator->allocate(bytes);
-  const std::size_t first = place(home);
-  auto item = co_await allocate_on(first, bytes);
+  const auto first = place(home);
+  if (!first) co_return std::unexpected(first.error());
+  auto item = co_await allocate_on(*first, bytes);
   if (placement_.policy == Placement::Policy::node) co_return item;
   for (std::size_t i = 1; i < nodes_.size() && !item && item.error().code == Errc::no_space; ++i)
-    item = co_await allocate_on((first + i) % nodes_.size(), bytes);
+    item = co_await allocate_on((*first + i) % nodes_.size(), bytes);
   co_return item;
 }
 

@@ -30,7 +30,7 @@ namespace loch::memory {
 // On which node a new item is put. If that one can not have it, on another.
 struct Placement {
   enum class Policy : std::uint8_t {
-    local,   // this client's own host; if it has no node, as `by_key`
+    local,   // this client's own host; if it has no node that can be reached, as `by_key`
     spread,  // on each in turn
     by_key,  // where the key's index is
     node,
@@ -140,7 +140,8 @@ class Attachment {
   // Before the guard goes: ends what the allocators still do, and leaves their notes to others. Nothing is
   // allocated afterwards.
   void close();
-  // As Allocator::allocate, on a node that the placement names for a key whose index is on node `home`.
+  // As Allocator::allocate, on a node that the placement names for a key whose index is on node `home`, which
+  // it is attached to. Errors: unavailable, too.
   coro::Task<Result<ItemRef>> allocate(std::uint64_t bytes, std::uint32_t home);
 
  private:
@@ -157,8 +158,8 @@ class Attachment {
   [[nodiscard]] bool all_may_act();
   static bool takes_items(const Node& node);
   coro::Task<Result<ItemRef>> allocate_on(std::size_t index, std::uint64_t bytes);
-  // Index in nodes_.
-  [[nodiscard]] std::size_t place(std::uint32_t home);
+  // Index in nodes_. Errors: unavailable, if it is attached to none that may have the item.
+  [[nodiscard]] Result<std::size_t> place(std::uint32_t home);
 
   const std::shared_ptr<StoreMemory> memory_;
   const Placement placement_;

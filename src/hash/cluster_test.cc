@@ -1,6 +1,7 @@
 // The store on several nodes, in one process: what a client holds on one of them holds on all.
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <gtest/gtest.h>
 #include <set>
 #include <span>
@@ -120,13 +121,16 @@ fabric::Address incarnation_of_second() {
 }
 
 // Whoever comes from now on is not attached to the second node, since the first one has known it otherwise.
-void lose_second(MemoryStore& store) {
+void lose_second(MemoryStore& store, const std::function<void(Client&)>& after = [](Client& /*writer*/) {}) {
   let_pass(store, base::second_ns);
   {
-    const Client client(store, {});
+    Client writer(store, {.policy = memory::Placement::Policy::node, .node = 1});
+    after(writer);
   }
   fabric::store_word(store.at(incarnation_of_second()), 99);
 }
+// It was only away.
+void find_second(MemoryStore& store) { fabric::store_word(store.at(incarnation_of_second()), 8); }
 
 // Receive: an item on the second node that is replaced while an operation of another client runs, which went
 // to the first node alone. Expect: its memory is not used again before the operation is over.
@@ -191,6 +195,59 @@ TEST(Cluster, WhatIsToBePutOnANodeThatIsLeftOut) {
   EXPECT_EQ(named.error_of_get("key"), Errc::not_found);
   Client local(*store, {.policy = Policy::local, .node = 1});
   EXPECT_EQ(local.put("key").region, 2);
+}
+
+// Receive: an index grows while items that it names can not be reached. Expect: other keys are written as
+// ever, and the growth comes to its end when the items are there again.
+TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
+  const auto store = make_store();
+  const auto map = two_nodes();
+  lose_second(*store, [](Client& writer) {
+    for (int i = 0; i < 200; ++i) writer.put(fmt::format("lost{}", i));
+  });
+  const std::uint64_t bytes = Table::initial_index_bytes(geometry.candidates);
+  const auto directory_of = [&](const memory::RegionMap::Shard& shard) {
+    return IndexPlace::of(shard, map.nodes[0]).directory();
+  };
+  for (const auto& shard : map.shards) {
+    ASSERT_TRUE(store->attach()->extend(shard.index, 2 * bytes).has_value());
+    const auto place = IndexPlace::of(shard, map.nodes[0]);
+    fabric::store_word(store->at(place.split_cursor()), std::uint64_t{first_level} << 48);
+    fabric::store_word(store->at(place.directory()),
+                       Directory{.level = first_level, .growing = true}.encode());
+  }
+  // Whether an item that is out of reach has the filter bits of the key.
+  const auto may_be_lost = [&](const std::string& key) {
+    const Key hashed = Key::of(key, geometry.hash_seed);
+    const auto& shard = map.shards[shard_of(hashed.hash, map.shards.size())];
+    const auto at = Locations::of(hashed.hash, {.level = first_level, .growing = true}, geometry.candidates);
+    return std::ranges::any_of(std::span(at.slot).first(at.count), [&](SlotNumber slot) {
+      const SlotWord word{fabric::load_word(store->at(IndexPlace::of(shard, map.nodes[0]).slot(slot)))};
+      return word.names_item() && word.item().region == 3 && word.filter() == hashed.filter();
+    });
+  };
+  std::vector<std::string> keys;
+  {
+    Client client(*store, {});
+    for (int i = 0; i < 900; ++i) {  // all chunks are taken, and all is looked at once more
+      const std::string key = fmt::format("key{}", i);
+      const auto put = client.run(Client::put_task(&client, key));
+      if (!put && may_be_lost(key)) continue;
+      ASSERT_TRUE(put.has_value()) << key << ": " << put.error().message();
+      keys.push_back(key);
+    }
+  }
+  EXPECT_GT(keys.size(), 890U);
+  for (const auto& shard : map.shards)
+    EXPECT_TRUE(Directory::decode(fabric::load_word(store->at(directory_of(shard)))).growing);
+  find_second(*store);
+  Client client(*store, {});
+  const auto collected = client.run(client.shards().collect());
+  ASSERT_TRUE(collected.has_value()) << collected.error().message();
+  for (const auto& shard : map.shards)
+    EXPECT_FALSE(Directory::decode(fabric::load_word(store->at(directory_of(shard)))).growing);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(client.error_of_get(fmt::format("lost{}", i)), Errc{});
+  for (const std::string& key : keys) EXPECT_EQ(client.error_of_get(key), Errc{}) << key;
 }
 
 // The first client that is attached to both says which incarnations they know of each other.

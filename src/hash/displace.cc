@@ -14,11 +14,6 @@ namespace {
 constexpr std::size_t looked_at_max = 240;  // slots; about five moves deep with three candidates
 constexpr std::size_t at_once_if_remote = 8;
 
-// An item that can not be moved, because it is damaged or on a node that can not be reached.
-bool is_out_of_reach(const Error& error) {
-  return error.code == Errc::corrupt || error.code == Errc::unavailable;
-}
-
 }  // namespace
 
 // Where the item of a slot might be instead: nothing, if it can not be moved.

@@ -174,8 +174,9 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
 }
 
 // Splits one row's slot. False if it can not be done now: an insert that lost stands there and its owner will
-// clear it, another slot of its item's key is damaged and will be mended by its own split, or the growth is
-// over. `seen`: its word, if that is known as look_before_split would have told it.
+// clear it, another slot of its item's key is damaged and will be mended by its own split, the item is on a
+// node that can not be reached, or the growth is over. `seen`: its word, if that is known as
+// look_before_split would have told it.
 coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::optional<SlotWord> seen) {
   const unsigned next_level = d.level + 1U;
   constexpr int rounds_max = 64;
@@ -194,11 +195,11 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       done = co_await resolve_item(word.item());
       if (done && !*done) {
         auto belongs = co_await leads_to(word.item(), low, d);
-        if (!belongs) co_return belongs;
         // An insert that lost: its owner will clear it. Else the word names no item that belongs here: it is
         // mended.
-        if (*belongs) co_return false;
-        done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
+        if (belongs && *belongs) co_return false;
+        done = std::move(belongs);
+        if (done) done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
       }
     } else {
       // Empty; or damaged, which the new word mends.
@@ -207,7 +208,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       LOCH_FAULT_POINT("split.after_flip");
       if (done && *done) home_.count(Counter::slots_split);
     }
-    if (!done && done.error().code == Errc::corrupt) co_return false;
+    if (!done && is_out_of_reach(done.error())) co_return false;
     if (!done) co_return done;
   }
   co_return false;
@@ -333,8 +334,8 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
       const SlotWord word{*read};
       if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
         auto done = co_await resolve_item(word.item());
-        if (!done && done.error().code == Errc::corrupt) {
-          all_split = false;  // until the slot that is damaged has been mended
+        if (!done && is_out_of_reach(done.error())) {
+          all_split = false;  // until the slot that is damaged has been mended, or the item's node is back
           break;
         }
         if (!done) co_return std::unexpected(std::move(done.error()));

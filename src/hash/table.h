@@ -44,6 +44,12 @@ struct TableOptions {
   std::size_t cache_bytes = 0;
 };
 
+// Of an item that can be neither read nor moved now, because it is damaged or on a node that can not be
+// reached: who came to it on behalf of another key goes on without it.
+inline bool is_out_of_reach(const Error& error) {
+  return error.code == Errc::corrupt || error.code == Errc::unavailable;
+}
+
 // What a read found; keeps alive what `view` points into if that is not the store's own memory.
 struct Found {
   ItemView view;

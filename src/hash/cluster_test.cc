@@ -102,6 +102,15 @@ class Client {
     const auto put = run(put_task(this, key));
     return put ? Errc{} : put.error().code;
   }
+  static coro::Task<Result<void>> remove_task(Client* self, std::string key) {
+    const memory::Attachment::Operation during(*self->attachment_);
+    const Key hashed = Key::of(key, geometry.hash_seed);
+    co_return co_await (*self->shards_->table_of(hashed.hash))->remove(hashed);
+  }
+  Errc error_of_remove(const std::string& key) {
+    const auto removed = run(remove_task(this, key));
+    return removed ? Errc{} : removed.error().code;
+  }
   [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
   [[nodiscard]] Shards& shards() { return *shards_; }
 
@@ -248,6 +257,33 @@ TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
     EXPECT_FALSE(Directory::decode(fabric::load_word(store->at(directory_of(shard)))).growing);
   for (int i = 0; i < 200; ++i) EXPECT_EQ(client.error_of_get(fmt::format("lost{}", i)), Errc{});
   for (const std::string& key : keys) EXPECT_EQ(client.error_of_get(key), Errc{}) << key;
+}
+
+// Receive: a key that is there, and in another of its slots an item that can not be reached and may be its
+// own. Expect: nothing keeps the key from being read and written; once it has been removed, nobody can say.
+TEST(Cluster, AnItemOutOfReachThatMayBeTheKeys) {
+  const auto store = make_store();
+  memory::ItemRef out_of_reach;
+  lose_second(*store, [&](Client& writer) { out_of_reach = writer.put("other"); });
+  Client first(*store, {});
+  const memory::ItemRef item = first.put("key");
+  const Key key = Key::of("key", geometry.hash_seed);
+  const auto place = IndexPlace::of(two_nodes().shards[shard_of(key.hash, 4)], two_nodes().nodes[0]);
+  const auto at = Locations::of(key.hash, {}, geometry.candidates);
+  const auto set_slot = [&](unsigned i, memory::ItemRef to) {
+    fabric::store_word(store->at(place.slot(at.slot[i])),
+                       SlotWord::link(SlotType::committed, to, key.filter(), 0, first_level).raw);
+  };
+  set_slot(1, item);
+  set_slot(0, out_of_reach);
+  Client client(*store, {});
+  EXPECT_EQ(client.error_of_get("key"), Errc{});
+  EXPECT_EQ(Client(*store, {}).error_of_put("key"), Errc{});
+  EXPECT_EQ(client.put("key").region, 2);
+  EXPECT_EQ(client.error_of_remove("key"), Errc{});
+  EXPECT_EQ(client.error_of_get("key"), Errc::unavailable);
+  EXPECT_EQ(client.error_of_put("key"), Errc::unavailable);
+  EXPECT_EQ(client.error_of_remove("key"), Errc::unavailable);
 }
 
 // The first client that is attached to both says which incarnations they know of each other.

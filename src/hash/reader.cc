@@ -171,18 +171,22 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
   }
 }
 
-// What the committed or the paired words answer; nothing if none of them is the key's.
+// What the committed or the paired words answer; nothing if none of them is the key's. What can not be read
+// may be another key's: it is an error only if none of the others answers.
 coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect* seen, Words words,
                                                          Doubt* doubt) {
+  std::optional<Error> unread;
   for (unsigned j = 0; j < seen->at.count; ++j) {
     const SlotWord word = seen->word[j];
     const bool wanted =
         words == Words::committed ? word.is(SlotType::committed) : paired_destination(*seen, j) >= 0;
     if (!wanted || word.filter() != key.filter()) continue;
     auto found = co_await read_item(word.item());
-    if (!found && found.error().code != Errc::corrupt) co_return std::move(found);
     if (!found) {
-      doubt->damaged = true;
+      if (found.error().code == Errc::corrupt)
+        doubt->damaged = true;
+      else
+        unread = std::move(found.error());
       continue;
     }
     if (found->view.key() != key.bytes) continue;
@@ -198,6 +202,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     home_.count(Counter::expired_reads);
     co_return fail(Errc::not_found, "get", {}, key.hash);
   }
+  if (unread) co_return std::unexpected(std::move(*unread));
   co_return std::nullopt;
 }
 
@@ -357,9 +362,12 @@ bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, K
   return true;
 }
 
-// Finds out which words name items of the key, by reading those whose filter says that they may.
+// Finds out which words name items of the key, by reading those whose filter says that they may. What can not
+// be read may be the key's, which is an error unless the committed one is found: there is one at most, and
+// what is to be done where it is depends on no other word.
 coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
   const auto pointer = into->headers_wanted ? std::nullopt : pointer_of(key);
+  std::optional<Error> unread;
   for (unsigned j = 0; j < into->at.count; ++j) {
     const SlotWord word = into->word[j];
     if (!word.names_item() || word.filter() != key.filter()) continue;
@@ -374,8 +382,8 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
       continue;
     }
     if (auto reached = reaches(ref); !reached) {
-      if (reached.error().code == Errc::corrupt) continue;
-      co_return reached;
+      if (reached.error().code != Errc::corrupt) unread = std::move(reached.error());
+      continue;
     }
     const std::uint64_t room =
         ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
@@ -383,8 +391,9 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
         co_await endpoint_.fetch_settled(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
     if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
     // What can not be there is not the key's; what can not be read now may be.
-    if (!item && item.error().code != Errc::corrupt) co_return std::unexpected(std::move(item.error()));
+    if (!item && item.error().code != Errc::corrupt) unread = std::move(item.error());
   }
+  if (unread && committed_location(*into) < 0) co_return std::unexpected(std::move(*unread));
   co_return Result<void>{};
 }
 

@@ -195,11 +195,22 @@ coro::Task<bool> Allocator::claim(Note note) {
       co_return false;
     }
   }
-  if (note.moved && session_.moves_may_linger() && !co_await guard_->before_reuse(note.item)) co_return false;
+  if (note.moved && session_.moves_may_linger() && !co_await guard_->before_reuse(note.item)) {
+    co_await rest_again(note);
+    co_return false;
+  }
   const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
   const auto before = co_await endpoint_.compare_swap(at, noted, mine);
   LOCH_FAULT_POINT("alloc.item_claimed");
   co_return before && *before == noted;
+}
+
+// As if it had been unlinked just now: whoever tried again at once would try for nothing.
+coro::Task<void> Allocator::rest_again(Note note) {
+  const std::uint64_t noted = note.state();
+  note.retired_at = session_.now();
+  const auto before = co_await endpoint_.compare_swap(note.item.address(), noted, note.state());
+  if (before && *before == noted) notes_[note.item.size_class].push_back(note);
 }
 
 coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {

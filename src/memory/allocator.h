@@ -144,6 +144,7 @@ class Allocator {
   coro::Task<Result<ItemRef>> allocate_class(std::uint8_t size_class);
   coro::Task<Result<ItemRef>> allocate_large(std::uint64_t block_total);
   coro::Task<bool> claim(Note note);
+  coro::Task<void> rest_again(Note note);
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
   bool claim_here(const Note& note, std::byte* item, base::Nanos now);
   [[nodiscard]] bool has_rested(std::uint8_t size_class, base::Nanos now) const {

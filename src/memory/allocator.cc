@@ -225,18 +225,20 @@ coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bo
   co_return co_await endpoint_.write_word(item.address(), state.encode());
 }
 
-// Notes that this session has not needed for long are others' to find.
-coro::Task<void> Allocator::leave_old_notes(std::uint8_t size_class) {
+// Notes that this session has not needed for long are others' to find. False if there may be more of them.
+coro::Task<bool> Allocator::leave_old_notes(std::uint8_t size_class) {
   auto& notes = notes_[size_class];
   const base::Nanos age_max = note_age_max_in_expiries * session_.geometry().expiry_ns;
   constexpr std::size_t at_once_max = 4096;
   std::map<BlockNumber, std::uint64_t> released;
-  for (std::size_t i = 0; i < at_once_max && !notes.empty(); ++i) {
+  std::size_t left = 0;
+  for (; left < at_once_max && !notes.empty(); ++left) {
     if (notes.front().retired_at + age_max > session_.now()) break;
     ++released[block_of(notes.front().item)];
     notes.pop_front();
   }
   co_await count_released(&released);
+  co_return left < at_once_max;
 }
 
 // Tells the blocks how many items they have that nobody has a note of. False when it can not be told.

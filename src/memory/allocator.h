@@ -189,7 +189,7 @@ class Allocator {
   coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
-  coro::Task<void> leave_old_notes(std::uint8_t size_class);
+  coro::Task<bool> leave_old_notes(std::uint8_t size_class);
   coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
   coro::Task<Result<void>> close_carving(std::uint8_t size_class);
 
@@ -225,7 +225,7 @@ class Allocator {
   std::size_t foreseen_blocks_ = 0;       // how many there were when more were last asked for beforehand
   std::size_t next_released_ = 0;         // of `known_blocks_`: where the search for what others left goes on
   base::Nanos searched_released_at_ = 0;  // and found nothing
-  base::Nanos left_notes_at_ = 0;
+  base::Nanos left_notes_at_ = 0;         // all that were old then
   coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it
 };

@@ -149,6 +149,23 @@ TEST(Blocks, NoncesGoOnAfterADeath) {
   EXPECT_GT(heir.session->next_nonce(), last);
 }
 
+// Receive: a session that has unlinked many items, and needs none for long. Expect: all of them are left to
+// others, a part with each item that it unlinks.
+TEST(Blocks, ManyOldNotesAreLeftToOthers) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  constexpr std::size_t count = 10'000;
+  std::vector<ItemRef> items;
+  for (std::size_t i = 0; i < count + 3; ++i) items.push_back(make_item(*store, a, 64));
+  for (std::size_t i = 0; i < count; ++i) retire(a, items[i]);
+  store->advance(20 * expiry_ns);
+  for (std::size_t i = count; i < items.size(); ++i) retire(a, items[i]);
+  std::uint64_t released = 0;
+  for (const BlockNumber block : a.allocator->blocks().value())
+    released += fabric::load_word(store->at(released_address(block)));
+  EXPECT_EQ(released, count);
+}
+
 // Receive: others added blocks, and this session looked at the store meanwhile (as `info` does).
 // Expect: it uses the free blocks before it asks for more.
 TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {

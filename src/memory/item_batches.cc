@@ -137,8 +137,10 @@ coro::Task<Result<void>> Allocator::retire_all(std::span<const Unlinked> unlinke
     }
   }
   if (time - left_notes_at_ > session_.geometry().expiry_ns) {
-    left_notes_at_ = time;
-    for (std::size_t c = 0; c < size_class_count; ++c) co_await leave_old_notes(static_cast<std::uint8_t>(c));
+    bool all_left = true;
+    for (std::size_t c = 0; c < size_class_count; ++c)
+      all_left = co_await leave_old_notes(static_cast<std::uint8_t>(c)) && all_left;
+    if (all_left) left_notes_at_ = time;
   }
   co_return Result<void>{};
 }

@@ -116,7 +116,9 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     if (can_carve(size_class)) co_return co_await carve(size_class);
     Note note;
     while (take_rested(size_class, note, session_.now())) {
-      if (co_await claim(note)) co_return note.item;
+      if (!co_await claim(note)) continue;
+      session_.count(Counter::items_reused);
+      co_return note.item;
     }
     // What one operation of this session finds or adds is enough for many.
     const auto turn = co_await getting_blocks_.lock();

@@ -166,6 +166,25 @@ TEST(Blocks, ManyOldNotesAreLeftToOthers) {
   EXPECT_EQ(released, count);
 }
 
+// Receive: items that other sessions have left, which a session finds when it has none. Expect: it counts
+// each that it uses again.
+TEST(Blocks, WhatOthersHaveLeftCountsAsReused) {
+  const auto store = make_memory(geometry);
+  Process keeper(*store);
+  const std::uint32_t per_block = items_in_block(size_class_of(100'000));
+  {
+    Process a(*store);
+    std::vector<ItemRef> items;
+    for (std::uint32_t i = 0; i < per_block; ++i) items.push_back(make_item(*store, a, 100'000));
+    for (std::uint32_t i = 1; i < per_block; ++i) retire(a, items[i]);
+  }
+  store->advance(2 * expiry_ns);
+  const std::uint64_t carved = keeper.session->stats()[Counter::blocks_leased];
+  for (std::uint32_t i = 1; i < per_block; ++i) ASSERT_TRUE(keeper.allocate(100'000).has_value());
+  EXPECT_EQ(keeper.session->stats()[Counter::blocks_leased], carved);
+  EXPECT_EQ(keeper.session->stats()[Counter::items_reused], per_block - 1);
+}
+
 // Receive: others added blocks, and this session looked at the store meanwhile (as `info` does).
 // Expect: it uses the free blocks before it asks for more.
 TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {
@@ -356,6 +375,9 @@ TEST(NoSpace, OfTheFileSystemToo) {
   }
   EXPECT_GT(got, 3);
   EXPECT_LT(got, 12);
+  const std::uint64_t added = a.session->stats()[Counter::segments_added];
+  EXPECT_FALSE(a.allocate(block_bytes).has_value());
+  EXPECT_EQ(a.session->stats()[Counter::segments_added], added) << "there is no room for more";
   store->set_free_bytes(100 * block_bytes);
   EXPECT_TRUE(a.allocate(block_bytes).has_value());
 }

@@ -236,7 +236,6 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   if (!used) return std::unexpected(used.error());
   const auto next = next_extension(blocks_wanted, *used);
   if (!next) return std::unexpected(next.error());
-  session_.count(Counter::segments_added);
   const std::uint64_t least = next->from_blocks + blocks_wanted;
   // Another host adds most of it while this session works.
   constexpr std::uint64_t waited_for_blocks = 2;
@@ -248,6 +247,7 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
     extended = session_.memory().fabric().extend(next->region, least * block_bytes);
   else if (extended && now < next->to_blocks)
     endpoint_.port().extend_soon(next->region, next->to_blocks * block_bytes);
+  if (extended) session_.count(Counter::segments_added);
   take_known_blocks();
   LOCH_FAULT_POINT("alloc.segment_added");
   return extended;
@@ -337,6 +337,7 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
     co_await endpoint_.fetch_add(frees_address_, 1);
     co_return true;
   }
+  session_.count(Counter::items_reused, claimed);
   for (std::size_t i = 0; i < claimed; ++i) spares_[size_class].push_back(rested[i].item);
   auto& notes = notes_[size_class];
   for (std::size_t i = rested.size(); i > claimed; --i) notes.push_front(rested[i - 1]);

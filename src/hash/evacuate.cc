@@ -55,7 +55,7 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
 coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
   const auto directory = co_await read_directory();
   if (!directory) co_return std::unexpected(directory.error());
-  const SlotNumber slots = directory->rows() * candidates_ * (directory->growing ? 2 : 1);
+  const SlotNumber slots = directory->slots(candidates_);
   std::uint64_t left = 0;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {

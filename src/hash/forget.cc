@@ -13,7 +13,7 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
   if (auto read = co_await endpoint.read_words({&directory, 1}, &directory_word); !read)
     co_return std::unexpected(std::move(read.error()));
   const Directory d = Directory::decode(directory_word);
-  const SlotNumber slots = d.rows() * candidates * (d.growing ? 2 : 1);
+  const SlotNumber slots = d.slots(candidates);
   std::uint64_t forgotten = 0;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     const fabric::Address at = place.slot(slot);

@@ -116,9 +116,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
       operations.push_back(one.table->read_slot(*one.get->known));
       continue;
     }
-    SlotWord* word = one.looked->words.word.data();
-    for (const fabric::Address at : one.looked->reading.addresses())
-      operations.push_back(Operation::read(at, &(word++)->raw, sizeof(SlotWord)));
+    one.looked->reading.ask(one.looked->words.word.data(), &operations);
   }
   const auto done = co_await attachment_.endpoint().perform(operations);
   if (!done && attachment_.endpoint().has_failed()) co_return done;

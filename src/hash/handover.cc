@@ -70,7 +70,7 @@ coro::Task<Result<bool>> Handover::is_quiet() {
 }
 
 std::uint64_t Handover::slots_bytes(Directory d) const {
-  return d.rows() * home_.geometry().candidates * sizeof(std::uint64_t) * (d.growing ? 2 : 1);
+  return d.slots(home_.geometry().candidates) * sizeof(std::uint64_t);
 }
 
 coro::Task<Result<void>> Handover::copy() {

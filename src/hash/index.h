@@ -78,6 +78,10 @@ struct Directory {
   // A word that nobody has written yet says nothing.
   [[nodiscard]] constexpr bool is_open() const { return stage == Stage::open && level != 0; }
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
+  // Of both halves while it grows.
+  [[nodiscard]] constexpr std::uint64_t slots(unsigned candidates) const {
+    return rows() * candidates * (growing ? 2 : 1);
+  }
   bool operator==(const Directory&) const = default;
 };
 

@@ -131,10 +131,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   const std::size_t slots_begin = operations.size();
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
-    const Reading reading = begin_collect(one.key().hash, &one.seen, DirectoryToo::no);
-    SlotWord* into = one.seen.word.data();
-    for (const fabric::Address at : reading.addresses())
-      operations.push_back(Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
+    begin_collect(one.key().hash, &one.seen, DirectoryToo::no).ask(one.seen.word.data(), &operations);
   }
   const auto done = co_await endpoint_.perform(operations);
   if (!done && endpoint_.has_failed()) co_return done;
@@ -204,9 +201,7 @@ void Table::choose_step(Writing* one) const {
 void Table::ask_again(Writing* one, std::vector<Operation>* operations) {
   one->again = std::make_unique<Writing::Again>();
   one->again->reading = begin_collect(one->key().hash, &one->again->seen, DirectoryToo::yes);
-  SlotWord* into = one->again->seen.word.data();
-  for (const fabric::Address at : one->again->reading.addresses())
-    operations->push_back(Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
+  one->again->reading.ask(one->again->seen.word.data(), operations);
 }
 
 // Takes its answers from those that are left. Whether the words are those that are expected.

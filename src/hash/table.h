@@ -234,6 +234,10 @@ class Table final {
     bool has_directory = false;  // as the last of them
 
     void add(fabric::Address address) { at[count++] = address; }
+    void ask(SlotWord* into, std::vector<fabric::Operation>* operations) const {
+      for (const fabric::Address address : addresses())
+        operations->push_back(fabric::Operation::read(address, &(into++)->raw, sizeof(SlotWord)));
+    }
     [[nodiscard]] std::span<const fabric::Address> addresses() const { return std::span(at).first(count); }
   };
   Reading begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,

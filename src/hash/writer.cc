@@ -68,9 +68,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   std::vector<fabric::Operation> operations;
   operations.reserve(1 + reading.count);
   operations.push_back(write);
-  SlotWord* into = seen->word.data();
-  for (const fabric::Address at : reading.addresses())
-    operations.push_back(fabric::Operation::read(at, &(into++)->raw, sizeof(SlotWord)));
+  reading.ask(seen->word.data(), &operations);
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
   if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))

@@ -153,9 +153,6 @@ class Session {
     look_at_the_others(now);
     return unlinked_at <= rested_until_ns_;
   }
-  [[nodiscard]] bool somebody_is_stuck() const {
-    return stuck_from_ns_ != std::numeric_limits<base::Nanos>::max();
-  }
   [[nodiscard]] bool reusable(base::Nanos unlinked_at, base::Nanos written_at) {
     return reusable(unlinked_at, written_at, now());
   }

@@ -219,9 +219,14 @@ class Allocator {
   const fabric::Address frees_address_;
   std::size_t next_block_ = 0;  // of `known_blocks_`: where the search for a free one goes on
   BlockList known_blocks_;
-  std::uint64_t frees_seen_ = ~std::uint64_t{0};     // the count of frees when a search last found nothing
-  std::size_t blocks_seen_ = 0;                      // and how many blocks there were then
-  std::uint64_t full_at_frees_ = ~std::uint64_t{0};  // the count of frees then, also if some were found since
+  // When a search for a block last found nothing: how often any had been freed, and how many there were.
+  struct Searched {
+    std::uint64_t frees = ~std::uint64_t{0};
+    std::size_t blocks = 0;
+    bool operator==(const Searched&) const = default;
+  };
+  std::array<Searched, size_class_count> searched_{};  // of each class, unless some were found since
+  Searched full_;                                      // the last of them, also if some were found since
   std::size_t foreseen_blocks_ = 0;       // how many there were when more were last asked for beforehand
   std::size_t next_released_ = 0;         // of `known_blocks_`: where the search for what others left goes on
   base::Nanos searched_released_at_ = 0;  // and found nothing

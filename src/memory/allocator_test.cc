@@ -185,6 +185,26 @@ TEST(Blocks, WhatOthersHaveLeftCountsAsReused) {
   EXPECT_EQ(keeper.session->stats()[Counter::items_reused], per_block - 1);
 }
 
+// Receive: a session that finds no block for items of one class, and then needs some of another, of which a
+// block is open. Expect: it goes on with that one.
+TEST(Blocks, AnOpenBlockOfAnotherClassIsFound) {
+  const auto store = make_memory(geometry);
+  ItemRef begun;
+  {
+    Process a(*store);
+    for (std::uint32_t i = 0; i < items_in_block(size_class_of(100'000)); ++i) {
+      const ItemRef item = make_item(*store, a, 100'000);
+      if (i != 0) retire(a, item);
+    }
+    begun = make_item(*store, a, 1000);
+  }
+  store->advance(2 * expiry_ns);
+  Process b(*store);
+  ASSERT_TRUE(b.allocate(100'000).has_value());
+  EXPECT_EQ(b.allocate(1000).value(), item_in_block(block_of(begun), begun.size_class, 1));
+  EXPECT_EQ(b.session->stats()[Counter::segments_added], 0U);
+}
+
 // Receive: others added blocks, and this session looked at the store meanwhile (as `info` does).
 // Expect: it uses the free blocks before it asks for more.
 TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {

@@ -93,7 +93,8 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
   const BlockList list = known_blocks_;
   const std::size_t count = list.size();
   // Nothing was freed or added since a search found nothing: there is nothing to search.
-  if (frees == frees_seen_ && count == blocks_seen_) co_return false;
+  const Searched now{.frees = frees, .blocks = count};
+  if (now == searched_[size_class]) co_return false;
   DescriptorGroup group;
   for (std::size_t step = 0; step < count; ++step, ++next_block_) {
     if (next_block_ >= count) next_block_ = 0;
@@ -102,14 +103,13 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
       co_return std::unexpected(std::move(read.error()));
     auto taken = co_await take_block(block, group.lease(block), size_class);
     if (taken && *taken) {
-      frees_seen_ = ~std::uint64_t{0};  // where one was, there may be more
+      searched_[size_class] = {};  // where one was, there may be more
       if (auto told = co_await extend_soon(size_class, frees); !told)
         co_return std::unexpected(std::move(told.error()));
     }
     if (!taken || *taken) co_return taken;
   }
-  frees_seen_ = full_at_frees_ = frees;
-  blocks_seen_ = count;
+  searched_[size_class] = full_ = now;
   co_return false;
 }
 
@@ -259,8 +259,8 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
 coro::Task<Result<void>> Allocator::extend_soon(std::uint8_t size_class, std::uint64_t frees) {
   const BlockList list = known_blocks_;
   const std::size_t count = list.size();
-  const bool is_half_taken = count > blocks_seen_ && next_block_ >= (blocks_seen_ + count) / 2;
-  if (!session_.remote() || frees != full_at_frees_ || !is_half_taken || foreseen_blocks_ == count)
+  const bool is_half_taken = count > full_.blocks && next_block_ >= (full_.blocks + count) / 2;
+  if (!session_.remote() || frees != full_.frees || !is_half_taken || foreseen_blocks_ == count)
     co_return Result<void>{};
   foreseen_blocks_ = count;
   DescriptorGroup group;
@@ -347,6 +347,8 @@ coro::Task<Result<bool>> Allocator::sweep_block(BlockNumber block, LeaseWord wor
       open ? swept.next_open(size_class, word.cut()) : swept.next(BlockState::full, size_class, 0);
   auto returned = co_await change_lease(block, swept.encode(), back);
   if (!returned) co_return returned;
+  // Whoever looked meanwhile did not see it.
+  if (open) co_await endpoint_.fetch_add(frees_address_, 1);
   co_return !rested.empty();
 }
 

@@ -244,6 +244,19 @@ TEST(Large, RunsOfBlocksAreTakenAndGivenBack) {
   EXPECT_EQ(block_of(make_item(*store, a, 64)) < head + 4, true);
 }
 
+// Receive: a session that unlinks a large item, and needs none any more. Expect: others have its memory.
+TEST(Large, WhatOneSessionUnlinksOthersUse) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process b(*store);
+  const ItemRef large = make_item(*store, a, 3 * block_bytes);
+  const ItemRef small = make_item(*store, a, 64);
+  retire(a, large);
+  store->advance(2 * expiry_ns);
+  retire(a, small);
+  EXPECT_EQ(b.allocate(3 * block_bytes).value(), large);
+}
+
 TEST(Large, TheLargestValueFits) {
   const auto store = make_memory(geometry);
   Process a(*store);

@@ -26,6 +26,13 @@ coro::Task<Result<Directory>> read_directory(fabric::Endpoint* endpoint, IndexPl
   co_return Directory::decode(word);
 }
 
+// Unless somebody else has changed it since it was read.
+coro::Task<Result<void>> put_stage(fabric::Endpoint* endpoint, IndexPlace place, Directory read, Stage to) {
+  const auto before = co_await endpoint->compare_swap(place.directory(), read.encode(), read.at(to).encode());
+  if (!before) co_return std::unexpected(before.error());
+  co_return Result<void>{};
+}
+
 }  // namespace
 
 Handover::Handover(memory::Attachment& attachment, const memory::RegionMap::Shard& from,
@@ -180,22 +187,27 @@ coro::Task<Result<void>> Handover::open(fabric::Endpoint* endpoint, IndexPlace t
   const auto d = co_await read_directory(endpoint, there);
   if (!d) co_return std::unexpected(d.error());
   if (!d->arrives(there.slots)) co_return Result<void>{};
-  const auto before =
-      co_await endpoint->compare_swap(there.directory(), d->encode(), d->at(Stage::open).encode());
-  if (!before) co_return std::unexpected(before.error());
-  co_return Result<void>{};
+  co_return co_await put_stage(endpoint, there, *d, Stage::open);
+}
+
+coro::Task<Result<void>> Handover::reopen(fabric::Endpoint* endpoint, IndexPlace here) {
+  const auto d = co_await read_directory(endpoint, here);
+  if (!d) co_return std::unexpected(d.error());
+  if (d->stage != Stage::leaves) co_return Result<void>{};
+  co_return co_await put_stage(endpoint, here, *d, Stage::open);
 }
 
 coro::Task<Result<void>> Handover::undo() {
   const auto d = co_await directory();
   if (!d) co_return std::unexpected(d.error());
   if (d->stage != Stage::leaves) co_return Result<void>{};
-  // First what is there: from the moment that it is open here, that is old.
-  if (endpoint_.reaches(to_.directory(), sizeof(std::uint64_t))) {
-    auto voided = co_await endpoint_.write_word(to_.directory(), d->at(Stage::left).encode());
-    if (!voided) co_return voided;
-  }
-  co_return co_await change_stage(Stage::open);
+  // First what is there: from the moment that it is open here, that is old. But no shard stays closed for a
+  // host that has gone: what is left there is written anew by the next copy, or voided by that host itself.
+  Result<void> voided;
+  if (endpoint_.reaches(to_.directory(), sizeof(std::uint64_t)))
+    voided = co_await endpoint_.write_word(to_.directory(), d->at(Stage::left).encode());
+  auto opened = co_await change_stage(Stage::open);
+  co_return opened ? voided : opened;
 }
 
 }  // namespace loch::hash

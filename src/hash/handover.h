@@ -51,6 +51,9 @@ class Handover {
   coro::Task<Result<void>> open() { return open(&endpoint_, to_); }
   // Instead of H4: the shard stays where it is.
   coro::Task<Result<void>> undo();
+  // The same by the shard's host alone, whether the other one can be reached or not. Nothing if it does not
+  // leave.
+  static coro::Task<Result<void>> reopen(fabric::Endpoint* endpoint, IndexPlace here);
 
  private:
   coro::Task<Result<void>> copy_slots(Directory d);

@@ -43,14 +43,15 @@ std::vector<RegionMap::Shard> shards_of(const RegionMap& map, std::uint32_t node
 }
 
 // Makes a shard that is at home here, and was nowhere before: the node that had it is lost. One that arrives
-// is opened. `is_later`: the map is of a later epoch than what this part was before; what it gave away is not
-// back by an old one.
+// is opened, as is one that was to leave and stays. `is_later`: the map is of a later epoch than what this
+// part was before; what it gave away is not back by an old one.
 Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, const hash::IndexPlace& place,
                         unsigned candidates, bool is_later) {
   std::byte* root = endpoint.mapped(place.root, sizeof(hash::IndexRoot));
   if (root == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
   const std::uint64_t word = fabric::load_word(root + offsetof(hash::IndexRoot, directory));
   const auto directory = hash::Directory::decode(word);
+  if (directory.stage == hash::Stage::leaves) return endpoint.run(hash::Handover::reopen(&endpoint, place));
   const bool is_of_before = directory.stage == hash::Stage::arrives && !directory.arrives(place.slots);
   const bool is_elsewhere = directory.stage == hash::Stage::left || is_of_before;
   if (word != 0 && !(is_elsewhere && is_later)) return endpoint.run(hash::Handover::open(&endpoint, place));
@@ -178,6 +179,22 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
   const bool serves = map.nodes[node].state == ClusterMap::NodeState::serves;
   fabric::store_word(words + memory::closed_offset, serves ? 0 : 1);
   fabric::store_word(epoch, map.epoch);
+  return {};
+}
+
+Result<void> Member::reopen_what_leaves() const {
+  const State state = now();
+  if (!state.node) return {};
+  const RegionMap regions = RegionMap::of_cluster(state.map.map);
+  for (const Config::Store& store : options_.stores) {
+    const auto here = fabric::attach("shm://" + store.name, options_.here);
+    if (!here) return std::unexpected(here.error());
+    fabric::Endpoint endpoint(*here, (*here)->connect());
+    for (const RegionMap::Shard& shard : shards_of(regions, *state.node)) {
+      const auto place = hash::IndexPlace::of(shard, regions.nodes[*state.node]);
+      if (auto reopened = endpoint.run(hash::Handover::reopen(&endpoint, place)); !reopened) return reopened;
+    }
+  }
   return {};
 }
 

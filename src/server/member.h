@@ -53,6 +53,9 @@ class Member {
   // the parts; then it goes by the one before. One thread.
   Result<void> adopt(const cluster::Versioned& map);
 
+  // Has shards that were about to leave stay for now. The thread that moves them.
+  Result<void> reopen_what_leaves() const;
+
   // What Host and Keeper want to know of a store; nothing of those that are of this host alone. Errors:
   // unavailable, while this host is not in the cluster. Any thread.
   [[nodiscard]] Result<std::optional<fabric::Host::Options::Cluster>> cluster_of(

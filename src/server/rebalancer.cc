@@ -151,6 +151,15 @@ Result<void> Rebalancer::is_settled(Way& way) {
 }
 
 Result<void> Rebalancer::give_away_shards() {
+  auto given = try_to_give_away_shards();
+  // What can not be given away now is used here until then, also if nobody else can be reached.
+  if (!given) {
+    if (auto reopened = member_.reopen_what_leaves(); !reopened) return reopened;
+  }
+  return given;
+}
+
+Result<void> Rebalancer::try_to_give_away_shards() {
   if (auto announced = announce_moves(); !announced) return announced;
   const Member::State state = member_.now();
   const std::vector<std::uint32_t> shards = moving_shards(state.map.map, *state.node);
@@ -168,7 +177,7 @@ Result<void> Rebalancer::give_away_shards() {
   }
   if (auto handed = hand_over(moves); !handed) {
     for (Move& move : moves) {
-      // What can not be undone now is gone on with by the next look.
+      // What can not be undone so is reopened by this host alone, or gone on with by the next look.
       [[maybe_unused]] const auto undone = move.way->attachment->endpoint().run(move.handover.undo());
     }
     return handed;

@@ -50,6 +50,7 @@ class Rebalancer {
   Result<void> follow_map();
   void note_absence();
   Result<void> give_away_shards();
+  Result<void> try_to_give_away_shards();
   Result<void> announce_moves();
   Result<void> hand_over(std::vector<Move>& moves);
   Result<void> commit(const std::vector<std::uint32_t>& shards);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <fmt/format.h>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mutex>
@@ -135,6 +136,38 @@ class RebalancerTest : public testing::Test {
         {fabric::control_region_of(by), memory::incarnations_offset + of * sizeof(std::uint64_t)},
         sizeof(std::uint64_t));
     return word != nullptr && fabric::load_word(word) != 0;
+  }
+  // Has the shards that are at home on a host say something else of themselves; how many do.
+  std::size_t change_directories(std::uint32_t of,
+                                 const std::function<hash::Directory(hash::Directory)>& how) const {
+    const auto here = fabric::attach(fmt::format("shm://{}", store_name),
+                                     {.directory = nodes_[of]->folder(), .lends = true});
+    if (!here) return 0;
+    fabric::Endpoint endpoint(*here, (*here)->connect());
+    const auto regions = memory::RegionMap::of_cluster(map_.read().map);
+    std::size_t changed = 0;
+    for (const auto& shard : regions.shards) {
+      if (shard.home != of) continue;
+      const auto at = hash::IndexPlace::of(shard, regions.nodes[of]).directory();
+      std::byte* word = endpoint.mapped(at, sizeof(std::uint64_t));
+      const auto before = hash::Directory::decode(fabric::load_word(word));
+      const hash::Directory after = how(before);
+      if (after == before) continue;
+      fabric::store_word(word, after.encode());
+      ++changed;
+    }
+    return changed;
+  }
+  std::size_t close_shards(std::uint32_t of) const {
+    return change_directories(of, [](hash::Directory d) { return d.at(hash::Stage::leaves); });
+  }
+  [[nodiscard]] std::size_t count_closed(std::uint32_t of) const {
+    std::size_t closed = 0;
+    change_directories(of, [&](hash::Directory d) {
+      closed += d.stage == hash::Stage::leaves ? 1 : 0;
+      return d;
+    });
+    return closed;
   }
   [[nodiscard]] std::string url(std::size_t host) const {
     return fmt::format("tcp://{}/{}", nodes_[host]->address().text(), store_name);
@@ -374,6 +407,33 @@ TEST_F(RebalancerTest, ShardsStayWhileAHostIsDown) {
   EXPECT_EQ(shards_of("d"), 0);
   ASSERT_NO_FATAL_FAILURE(nodes_[2]->start());
   EXPECT_TRUE(comes_true([&] { return shards_of("d") >= 2; }));
+}
+
+// Receive: a host that was killed when it had closed its shards, to give them to another one that was removed
+// meanwhile. Expect: they are open again.
+TEST_F(RebalancerTest, ShardsThatDoNotMoveAnyMoreAreReopened) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
+  nodes_[0]->stop();
+  ASSERT_EQ(close_shards(0), 4U);
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  EXPECT_EQ(count_closed(0), 0U);
+}
+
+// Receive: the same of shards that are to move, and can not as long as a host is down. Expect: they are used
+// where they are.
+TEST_F(RebalancerTest, ShardsThatCanNotMoveNowAreReopened) {
+  begin(3);
+  ASSERT_TRUE(comes_true([&] {
+    auto store = open(0);
+    return store && store->count();
+  }));
+  nodes_[2]->stop();
+  nodes_[0]->stop();
+  ASSERT_GE(close_shards(0), 2U);
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  EXPECT_TRUE(comes_true([&] { return shards_of("a") == 0 && count_closed(0) == 0; }));
 }
 
 }  // namespace

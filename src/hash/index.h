@@ -53,8 +53,9 @@ struct Directory {
   std::uint8_t level = first_level;
   bool growing = false;
   Stage stage = Stage::open;
-  fabric::RegionId arrives_in =
-      0;  // where its slots are then: what is left of a move that was given up is not opened
+  // Where its slots are then. What is left of a move that was given up is of another region than the next
+  // home's, or its host voids it: regions take turns (server/member.cc).
+  fabric::RegionId arrives_in = 0;
 
   [[nodiscard]] constexpr std::uint64_t encode() const {
     return std::uint64_t{level} | std::uint64_t{growing} << 8 |

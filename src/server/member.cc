@@ -65,6 +65,20 @@ Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, cons
   return {};
 }
 
+bool is_for(const ClusterMap::Shard& shard, std::uint32_t node) {
+  return shard.home.node == node || (shard.next && shard.next->node == node);
+}
+
+// What a move that was given up has left of a shard is not to be opened when the shard comes to be here
+// another time. Only by a map of a later epoch, which nobody has heard of from here: by an older one, the
+// shard may be on its way here by now.
+void void_copy(std::byte* root) {
+  std::byte* word = root + offsetof(hash::IndexRoot, directory);
+  const auto directory = hash::Directory::decode(fabric::load_word(word));
+  if (directory.stage == hash::Stage::arrives)
+    fabric::store_word(word, directory.at(hash::Stage::left).encode());
+}
+
 }  // namespace
 
 Result<Member::Options> Member::options_of(const Config& config, const fabric::Access& here) {
@@ -171,6 +185,7 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
                 "the coordinator tells of a map that is older than this host's");
   const bool is_later = fabric::load_word(epoch) < map.epoch;
   for (std::uint32_t shard = 0; shard < regions.shards.size(); ++shard) {
+    if (is_later && !is_for(map.shards[shard], node)) void_copy(words + regions.shards[shard].root_offset);
     if (regions.shards[shard].home != node || map.shards[shard].next) continue;
     const auto place = hash::IndexPlace::of(regions.shards[shard], regions.nodes[node]);
     if (auto tended = tend_shard(**here, endpoint, place, candidates_of(store), is_later); !tended)

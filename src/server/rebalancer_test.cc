@@ -137,8 +137,9 @@ class RebalancerTest : public testing::Test {
         sizeof(std::uint64_t));
     return word != nullptr && fabric::load_word(word) != 0;
   }
-  // Has the shards that are at home on a host say something else of themselves; how many do.
-  std::size_t change_directories(std::uint32_t of,
+  // Has the shards that are at home on a host, or are not, say something else of themselves there; how many
+  // do.
+  std::size_t change_directories(std::uint32_t of, bool at_home,
                                  const std::function<hash::Directory(hash::Directory)>& how) const {
     const auto here = fabric::attach(fmt::format("shm://{}", store_name),
                                      {.directory = nodes_[of]->folder(), .lends = true});
@@ -147,7 +148,7 @@ class RebalancerTest : public testing::Test {
     const auto regions = memory::RegionMap::of_cluster(map_.read().map);
     std::size_t changed = 0;
     for (const auto& shard : regions.shards) {
-      if (shard.home != of) continue;
+      if ((shard.home == of) != at_home) continue;
       const auto at = hash::IndexPlace::of(shard, regions.nodes[of]).directory();
       std::byte* word = endpoint.mapped(at, sizeof(std::uint64_t));
       const auto before = hash::Directory::decode(fabric::load_word(word));
@@ -159,15 +160,18 @@ class RebalancerTest : public testing::Test {
     return changed;
   }
   std::size_t close_shards(std::uint32_t of) const {
-    return change_directories(of, [](hash::Directory d) { return d.at(hash::Stage::leaves); });
+    return change_directories(of, true, [](hash::Directory d) { return d.at(hash::Stage::leaves); });
   }
   [[nodiscard]] std::size_t count_closed(std::uint32_t of) const {
-    std::size_t closed = 0;
-    change_directories(of, [&](hash::Directory d) {
-      closed += d.stage == hash::Stage::leaves ? 1 : 0;
+    return count(of, true, hash::Stage::leaves);
+  }
+  [[nodiscard]] std::size_t count(std::uint32_t of, bool at_home, hash::Stage stage) const {
+    std::size_t found = 0;
+    change_directories(of, at_home, [&](hash::Directory d) {
+      found += d.stage == stage ? 1 : 0;
       return d;
     });
-    return closed;
+    return found;
   }
   [[nodiscard]] std::string url(std::size_t host) const {
     return fmt::format("tcp://{}/{}", nodes_[host]->address().text(), store_name);
@@ -434,6 +438,20 @@ TEST_F(RebalancerTest, ShardsThatCanNotMoveNowAreReopened) {
   change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
   ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   EXPECT_TRUE(comes_true([&] { return shards_of("a") == 0 && count_closed(0) == 0; }));
+}
+
+// Receive: what a move that was given up has left on a host, and then a map of a later epoch. Expect: it is
+// void, so that it is not opened when the shard comes to be there.
+TEST_F(RebalancerTest, WhatIsLeftOfAMoveThatWasGivenUpIsVoid) {
+  begin(2);
+  change_directories(1, false, [](hash::Directory d) { return d.arriving(fabric::index_region_of(0)); });
+  ASSERT_EQ(count(1, false, hash::Stage::arrives), 4U);
+  change([](const ClusterMap& map) -> Result<ClusterMap> {
+    ClusterMap later = map;
+    ++later.epoch;
+    return later;
+  });
+  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::Stage::left) == 4; }));
 }
 
 }  // namespace

@@ -9,7 +9,11 @@ namespace loch::fabric::cluster {
 namespace {
 
 constexpr std::uint32_t no_node = std::numeric_limits<std::uint32_t>::max();
-constexpr base::Nanos sign_every_ns = base::second_ns;
+// Lets a host see that a session is in the midst of something, also while all it asks is of others. More
+// often than a host that gives shards away calls a session idle (idle_ns in server/rebalancer.cc, 600 ms).
+constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
+// A host that does not answer a sign for so long ends the session.
+constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
 
 void refuse(Operation& operation, std::uint32_t node) {
   operation.bad_address = node == no_node;
@@ -151,7 +155,7 @@ void ClusterPort::give_signs() {
     sign.operation = {.at = {.region = control_region_of(node)},
                       .local = reinterpret_cast<std::byte*>(&sign.word),
                       .length_bytes = sizeof sign.word};
-    ways_[node].port->post({&sign.operation, 1}, now + 4 * sign_every_ns, sign);
+    ways_[node].port->post({&sign.operation, 1}, now + sign_answer_max_ns, sign);
   }
 }
 

@@ -58,7 +58,11 @@ Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host
     : others_(std::move(others)), member_(member), host_(host), thread_([this] { run(); }) {}
 
 Rebalancer::~Rebalancer() {
-  stop_ = true;
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
   thread_.join();
 }
 
@@ -68,8 +72,20 @@ void Rebalancer::run() {
     const std::string trouble = done ? "" : done.error().message();
     if (!trouble.empty() && trouble != told_) member_.log(fmt::format("{}; tries again", trouble));
     told_ = trouble;
-    if (!stop_) member_.coordinator().wait_for_change(member_.now().map.version, look_every_ns);
+    if (stop_) break;
+    // Nothing that is there already is waited for: a map that can not be gone by is tried again after a
+    // while.
+    if (!done || read_version_ < member_.now().map.version) {
+      rest();
+    } else {
+      member_.coordinator().wait_for_change(read_version_, look_every_ns);
+    }
   }
+}
+
+void Rebalancer::rest() {
+  std::unique_lock lock(mutex_);
+  stopped_.wait_for(lock, std::chrono::nanoseconds(look_every_ns), [this] { return stop_.load(); });
 }
 
 Result<void> Rebalancer::look() {
@@ -93,8 +109,10 @@ Result<void> Rebalancer::look() {
 
 Result<void> Rebalancer::follow_map() {
   auto map = member_.coordinator().read_map();
-  if (!map)
-    return map.error().code == Errc::not_found ? Result<void>{} : std::unexpected(std::move(map.error()));
+  const bool is_none = !map && map.error().code == Errc::not_found;
+  if (!map && !is_none) return std::unexpected(std::move(map.error()));
+  read_version_ = is_none ? 0 : map->version;
+  if (is_none) return {};
   if (map->version <= member_.now().map.version) return {};  // an older one: by a server that is behind
   return member_.adopt(*map);
 }

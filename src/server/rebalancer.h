@@ -10,9 +10,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +47,7 @@ class Rebalancer {
   };
 
   void run();
+  void rest();
   // One look at the map, and what is to be done for it. Errors: why something is not done yet.
   Result<void> look();
   Result<void> follow_map();
@@ -69,6 +72,9 @@ class Rebalancer {
   base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
   bool is_paused_ = false;           // therefore, the stores are
   std::string told_;                 // the last error that was logged
+  std::uint64_t read_version_ = 0;   // of the map as it was read last
+  std::mutex mutex_;
+  std::condition_variable stopped_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

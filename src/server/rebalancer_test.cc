@@ -28,7 +28,17 @@ class Map {
  public:
   [[nodiscard]] cluster::Versioned read() const {
     const std::scoped_lock lock(mutex_);
+    ++reads_;
     return map_;
+  }
+  [[nodiscard]] int reads() const {
+    const std::scoped_lock lock(mutex_);
+    return reads_;
+  }
+  // As ZooKeeper that is empty now.
+  void lose() {
+    const std::scoped_lock lock(mutex_);
+    map_ = {};
   }
   Result<void> write(const ClusterMap& map, std::uint64_t version) {
     {
@@ -46,6 +56,7 @@ class Map {
 
  private:
   mutable std::mutex mutex_;
+  mutable int reads_ = 0;
   std::condition_variable changed_;
   cluster::Versioned map_;
 };
@@ -452,6 +463,25 @@ TEST_F(RebalancerTest, WhatIsLeftOfAMoveThatWasGivenUpIsVoid) {
     return later;
   });
   EXPECT_TRUE(comes_true([&] { return count(1, false, hash::Stage::left) == 4; }));
+}
+
+// Receive: a map that is older than what this host's part has been, and then none. Expect: a look now and
+// then.
+TEST_F(RebalancerTest, LooksNowAndThenWhenTheMapIsNoGood) {
+  begin(1);
+  const auto looks_in_a_second = [&] {
+    const int before = map_.reads();
+    std::this_thread::sleep_for(1s);
+    return map_.reads() - before;
+  };
+  change([](const ClusterMap& map) -> Result<ClusterMap> {
+    ClusterMap older = map;
+    --older.epoch;
+    return older;
+  });
+  EXPECT_LE(looks_in_a_second(), 6);
+  map_.lose();
+  EXPECT_LE(looks_in_a_second(), 6);
 }
 
 }  // namespace

@@ -71,8 +71,10 @@ Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string&
   Asked asked{.answer = {}};
   while (true) {
     auto open = session();
-    if (!open) return std::unexpected(std::move(open.error()));
-    if ((*open)->await_connected(deadline)) {
+    // A resolver may be there later than this host, as at a boot.
+    const bool is_found = open || open.error().code != Errc::unavailable;
+    if (!open && is_found) return std::unexpected(std::move(open.error()));
+    if (is_found && (*open)->await_connected(deadline)) {
       asked.answer = ask(**open, deadline);
       asked.session = (*open)->id();
     } else {
@@ -90,10 +92,11 @@ Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string&
       default:
         return asked;
     }
-    asked.is_unsure = true;
+    asked.is_unsure = asked.is_unsure || is_found;
     std::unique_lock lock(signals_.mutex);
     if (stop_ || clock_.now() >= deadline) {
       lock.unlock();
+      if (!open) return std::unexpected(std::move(open.error()));
       drop_if_moved(*open);
       return failure(Errc::unavailable, path, "no answer in time");
     }

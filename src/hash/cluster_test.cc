@@ -482,6 +482,21 @@ TEST_F(ClusterHandover, ANodeIsEmptied) {
   EXPECT_TRUE(report->findings.empty()) << report->findings.front();
 }
 
+// Receive: a node is to be emptied by one who is told to end. Expect: nothing is done, and it says that there
+// is more to do.
+TEST_F(ClusterHandover, ANodeIsEmptiedUntilItIsToEnd) {
+  fabric::store_word(store_->at({two_nodes().nodes[1].control, memory::closed_offset}), 1);
+  client_tells();
+  ASSERT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
+  const auto ended = mover_->run(mover_->shards().evacuate(1, [] { return false; }));
+  ASSERT_TRUE(ended.has_value()) << ended.error().message();
+  EXPECT_EQ(ended->copied, 0U);
+  EXPECT_GT(ended->left, 0U);
+  const auto emptied = empty_second();
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_GT(emptied->copied, 5U);
+}
+
 // Receive: damaged words that name an item of another key there, and a place where none can be. Expect: they
 // are cleared, too.
 TEST_F(ClusterHandover, ANodeIsEmptiedOfWhatDamagedWordsName) {

@@ -3,6 +3,7 @@
 // The node takes no new items, and all operations that began before it was so are over, so no item comes to
 // be linked there. Its blocks are walked, not the index, since words may be moved about in the index
 // meanwhile and items stay.
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -89,7 +90,17 @@ coro::Task<Result<bool>> Shards::is_quiet(std::uint32_t node, base::Nanos since)
   co_return !*others;
 }
 
-coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node) {
+namespace {
+
+// Before all was seen to.
+Shards::Evacuated ended(Shards::Evacuated evacuated) {
+  ++evacuated.left;
+  return evacuated;
+}
+
+}  // namespace
+
+coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::function<bool()> goes_on) {
   if (auto reached = all_reached("evacuate"); !reached) co_return std::unexpected(std::move(reached.error()));
   const memory::Attachment::Node& from = *attachment_.node(node);
   Evacuated evacuated;
@@ -99,7 +110,9 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node) {
   std::vector<memory::Allocator::ItemWords> items;
   const auto blocks = from.allocator->blocks();
   if (!blocks) co_return std::unexpected(blocks.error());
+  const auto is_ended = [&] { return goes_on && !goes_on(); };
   for (const BlockNumber block : *blocks) {
+    if (is_ended()) co_return ended(evacuated);
     const auto lease = co_await from.allocator->lease_of(block);
     if (!lease) co_return std::unexpected(lease.error());
     if (auto looked = co_await from.allocator->look_at_items(block, *lease, &items); !looked)
@@ -121,6 +134,7 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node) {
     }
   }
   for (const auto& table : tables_) {
+    if (is_ended()) co_return ended(evacuated);
     const memory::Attachment::Operation during(attachment_);
     const auto words = co_await table->clear_words(node);
     if (!words) co_return std::unexpected(words.error());

@@ -61,11 +61,12 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<bool>> is_quiet(std::uint32_t node, base::Nanos since);
   // Of a node that takes no new items (memory::closed_offset), and whose items are to be elsewhere: puts
   // copies in place of those that are linked, and clears the words that name what was there (evacuate.cc).
+  // `goes_on` is asked before each block, and each shard's words; if it says no, the rest is left.
   struct Evacuated {
     std::uint64_t copied = 0;
     std::uint64_t left = 0;  // items and words that could not be seen to now: to be called again
   };
-  coro::Task<Result<Evacuated>> evacuate(std::uint32_t node);
+  coro::Task<Result<Evacuated>> evacuate(std::uint32_t node, std::function<bool()> goes_on = {});
 
   // What there is to say of the index.
   coro::Task<Result<void>> describe(Info* into);

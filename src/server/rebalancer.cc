@@ -291,11 +291,20 @@ Result<bool> Rebalancer::empty(Way& way) {
   if (!calm || !*calm) return calm;
   if (auto fresh = endpoint.run(way.attachment->refresh()); !fresh)
     return std::unexpected(std::move(fresh.error()));
-  const auto emptied = endpoint.run(way.shards->evacuate(node));
+  const auto emptied = endpoint.run(way.shards->evacuate(node, [this] { return goes_on(); }));
   if (!emptied) return std::unexpected(emptied.error());
   if (emptied->copied != 0)
     member_.log(fmt::format("{}: {} items are on other hosts now", way.store, emptied->copied));
   return emptied->left == 0;
+}
+
+// Whether what takes long is wanted still: lochd is not to end, and the map is the one that it began with.
+bool Rebalancer::goes_on() {
+  const base::Nanos now = base::Clock().now();
+  if (stop_ || now - looked_ns_ < look_every_ns) return !stop_;
+  const auto map = member_.coordinator().read_map();
+  looked_ns_ = base::Clock().now();  // it may take long itself
+  return !map || map->version <= member_.now().map.version;
 }
 
 // ---- ways

@@ -59,6 +59,7 @@ class Rebalancer {
   Result<void> commit(const std::vector<std::uint32_t>& shards);
   Result<void> give_away_items();
   Result<bool> empty(Way& way);
+  bool goes_on();
   Result<void> is_settled(Way& way);
   Result<std::vector<Way>> ways();
   Result<Way> way_to(const std::string& store, const Member::State& state);
@@ -69,6 +70,7 @@ class Rebalancer {
   const fabric::Access others_;
   Member& member_;
   fabric::Host& host_;
+  base::Nanos looked_ns_ = 0;        // at the map, while something took long
   base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
   bool is_paused_ = false;           // therefore, the stores are
   std::string told_;                 // the last error that was logged

@@ -1,7 +1,9 @@
 #include "cluster/changes.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <ranges>
 #include <string>
 #include <utility>
@@ -32,6 +34,12 @@ std::optional<std::string> flaw_of_name(std::string_view name) {
   return fmt::format(
       "'{}' is no name of a node; it has 1 to {} letters, digits, '.', '_' and '-', a letter or digit first",
       name, length_max);
+}
+
+std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at) {
+  if (!is_wildcard(at)) return std::nullopt;
+  return fmt::format("{} is where node '{}' may listen; others need an address that they find it at",
+                     at.text(), name);
 }
 
 std::vector<RegionId> free_regions(const ClusterMap& map) {
@@ -93,9 +101,17 @@ std::size_t shards_on(const ClusterMap& map, std::uint32_t node) {
 
 }  // namespace
 
+bool is_wildcard(const net::HostPort& at) {
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_aton(at.host.c_str(), &four) != 0) return four.s_addr == INADDR_ANY;
+  return ::inet_pton(AF_INET6, at.host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
+}
+
 Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,
                              std::uint32_t regions) {
   if (const auto flaw = flaw_of_name(name)) return wrong(*flaw);
+  if (const auto flaw = flaw_of_address(name, at)) return wrong(*flaw);
   if (regions == 0) return wrong(fmt::format("node '{}' needs one data region at least", name));
   ClusterMap with = map;
   ++with.epoch;
@@ -139,6 +155,7 @@ Result<ClusterMap> first_map(const std::vector<NewNode>& nodes, std::uint32_t sh
   unsigned next_region = fabric::first_data_region;
   for (const NewNode& each : nodes) {
     if (const auto flaw = flaw_of_name(each.name)) return wrong(*flaw);
+    if (const auto flaw = flaw_of_address(each.name, each.at)) return wrong(*flaw);
     if (each.regions > fabric::data_regions_end - next_region)
       return wrong(fmt::format("there are {} data regions for all nodes together; let each bring fewer",
                                fabric::data_regions_end - fabric::first_data_region));

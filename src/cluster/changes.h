@@ -15,6 +15,9 @@ using fabric::ClusterMap;
 // How many data regions a host brings, of 64 GiB each, unless told.
 inline constexpr std::uint32_t usual_regions = 2;
 
+// Whether it stands for all addresses of a host: it may listen there, and others do not find it by that.
+bool is_wildcard(const net::HostPort& at);
+
 // A host comes: with a number that nobody had, or else one whose host is gone, together with that one's
 // regions. It has no shards yet. One that leaves or is drained stays instead. Errors: exists (it serves);
 // no_space (64 hosts, or all regions are taken); invalid_argument.

@@ -59,6 +59,17 @@ TEST(Changes, AFirstMapThatCanNotBeIsAnError) {
     EXPECT_THAT(error_of({{.name = name, .at = at(1)}}, 4), HasSubstr("is no name of a node")) << name;
 }
 
+TEST(Changes, AHostIsNotFoundByWhereAllListen) {
+  for (const char* host : {"0.0.0.0", "0", "::", "0::0"}) {
+    const net::HostPort everywhere{.host = host, .port = "7457"};
+    EXPECT_TRUE(is_wildcard(everywhere)) << host;
+    EXPECT_EQ(first_map({{.name = "a", .at = everywhere}}, 4).error().code, Errc::invalid_argument) << host;
+    EXPECT_EQ(with_node(map_of(2, 4), "new", everywhere).error().code, Errc::invalid_argument) << host;
+  }
+  for (const char* host : {"10.0.0.1", "127.0.0.1", "::1", "host", "0.example.org"})
+    EXPECT_FALSE(is_wildcard({.host = host, .port = "7457"})) << host;
+}
+
 TEST(Changes, ANewHostHasANumberThatNobodyHadAndNoShards) {
   const ClusterMap map = map_of(2, 4);
   const auto with = with_node(map, "new", at(9), 3);

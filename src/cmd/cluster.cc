@@ -107,8 +107,11 @@ Shards shards_of(const ClusterMap& map, std::uint32_t node) {
   return shards;
 }
 
+// One that listens at all its addresses does not say at which one others find it.
 std::string add_command(const Present& host) {
-  return fmt::format("loch cluster add {}={}", host.name, host.at.text());
+  const net::HostPort at{.host = cluster::is_wildcard(host.at) ? "ADDRESS" : host.at.host,
+                         .port = host.at.port};
+  return fmt::format("loch cluster add {}={}", host.name, at.text());
 }
 
 // Whether its lochd says that it is there; of a fixed list, nobody does.
@@ -117,7 +120,8 @@ std::string presence(const Coordinator& coordinator, const ClusterMap::Node& nod
   if (!coordinator.may_change()) return "-";
   const auto found = std::ranges::find(present, node.name, &Present::name);
   if (found == present.end()) return "absent";
-  return found->at == node.at ? "present" : "at " + found->at.text();
+  if (!cluster::is_wildcard(found->at)) return found->at == node.at ? "present" : "at " + found->at.text();
+  return found->at.port == node.at.port ? "present" : "at port " + found->at.port;
 }
 
 void print_status(Context& context, const Coordinator& coordinator, const ClusterMap& map,

@@ -1,6 +1,7 @@
 #include "server/config.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
@@ -11,6 +12,8 @@
 #include <set>
 #include <sstream>
 #include <toml++/toml.h>
+
+#include "cluster/coordinator.h"
 
 namespace loch::server {
 namespace {
@@ -181,8 +184,19 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   return config;
 }
 
+// A name of a host may begin with "127.", too.
 bool is_loopback(const net::HostPort& address) {
-  return address.host.starts_with("127.") || address.host == "::1" || address.host == "localhost";
+  constexpr std::uint32_t first_byte_shift = 24;
+  constexpr std::uint32_t loopback_net = 127;
+  in_addr number{};
+  const bool is_number = ::inet_aton(address.host.c_str(), &number) != 0;
+  return (is_number && ntohl(number.s_addr) >> first_byte_shift == loopback_net) || address.host == "::1" ||
+         address.host == "localhost";
+}
+
+bool is_store_name(const std::string& name) {
+  const auto url = fabric::parse_url("shm://" + name);
+  return url && url->name == name;
 }
 
 }  // namespace
@@ -207,9 +221,25 @@ Result<void> check_config(const Config& config) {
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
   if (!config.read_key_file.empty() && config.key_file.empty())
     return wrong("read_key_file is for those who may only read; without a key_file everybody may change all");
+  if (config.cluster && !config.tls.certificate.empty() && config.tls.authority.empty())
+    return wrong(
+        "hosts of a cluster are clients of each other; with tls.certificate they need tls.authority, too: "
+        "whose certificates they trust");
   if (config.cluster && (config.cluster->coordinator.empty() || config.cluster->node.empty()))
     return wrong("a cluster needs a 'coordinator' and the name that it has for this host, 'node'");
+  if (config.cluster) {
+    if (const auto coordinator = cluster::Coordinator::open(config.cluster->coordinator); !coordinator)
+      return wrong("cluster.coordinator: " + coordinator.error().detail);
+  }
+  std::set<std::string> names;
   for (const Config::Store& store : config.stores) {
+    if (!is_store_name(store.name))
+      return wrong(
+          fmt::format("the 'name' of a store has 1 to 64 letters, digits, '.', '_' and '-', and no "
+                      "'.' first; '{}' has not",
+                      store.name));
+    if (!names.insert(store.name).second)
+      return wrong(fmt::format("there are two stores with the 'name' '{}'", store.name));
     if (store.of_cluster && !config.cluster)
       return wrong(fmt::format("store '{}' is to be of a cluster, and there is no [cluster]", store.name));
     if (store.of_cluster && store.atomics == Atomics::device)

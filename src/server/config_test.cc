@@ -143,6 +143,14 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"listen = [\"0.0.0.0\"]", "everybody there could change every store"},
       {"read_key_file = \"r\"", "without a key_file everybody may change all"},
       {"this is no toml", ":1: "},
+      {"[[store]]\nname = \"a/b\"", "'a/b' has not"},
+      {"[[store]]\nname = \"/stores/a\"", "'/stores/a' has not"},
+      {"[[store]]\nname = \"a\"\n[[store]]\nname = \"a\"", "two stores with the 'name' 'a'"},
+      {"[cluster]\nnode = \"a\"\ncoordinator = \"zookeeper://...\"", "cluster.coordinator: "},
+      {"[cluster]\nnode = \"a\"\ncoordinator = \"zk1\"", "cluster.coordinator: 'zk1' is no coordinator"},
+      {"[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"",
+       "need tls.authority"},
+      {"listen = [\"127.example.org\"]", "everybody there could change every store"},
   };
   for (const auto& each : cases) {
     const std::string error = error_of(each.text);
@@ -151,6 +159,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
   }
   EXPECT_TRUE(read("listen = [\"0.0.0.0\"]\nopen_to_all = true").has_value());
   EXPECT_TRUE(read("listen = [\"0.0.0.0\"]\nkey_file = \"k\"").has_value());
+  EXPECT_TRUE(read("listen = [\"127.0.0.2\", \"127.1\", \"localhost\", \"[::1]\"]").has_value());
   EXPECT_EQ(read_config("/no/such/file").error().code, Errc::not_found);
 }
 

@@ -199,6 +199,12 @@ bool is_store_name(const std::string& name) {
   return url && url->name == name;
 }
 
+std::vector<Config::Store> stores_of_cluster(const Config& config) {
+  std::vector<Config::Store> stores;
+  std::ranges::copy_if(config.stores, std::back_inserter(stores), &Config::Store::of_cluster);
+  return stores;
+}
+
 }  // namespace
 
 Config default_config() {
@@ -257,6 +263,29 @@ Result<void> check_config(const Config& config) {
                     address.text()));
   }
   return {};
+}
+
+std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now) {
+  const std::pair<const char*, bool> all[] = {
+      {"listen", running.listen != now.listen},
+      {"directory", running.directory != now.directory},
+      {"key_file", running.key_file != now.key_file},
+      {"read_key_file", running.read_key_file != now.read_key_file},
+      {"silence_s", running.silence_max != now.silence_max},
+      {"connections_max", running.connections_max != now.connections_max},
+      {"verbs", running.verbs != now.verbs},
+      {"huge_pages", running.huge_pages != now.huge_pages},
+      {"tls.certificate", running.tls.certificate != now.tls.certificate},
+      {"tls.key", running.tls.key != now.tls.key},
+      {"tls.authority", running.tls.authority != now.tls.authority},
+      {"metrics.listen", running.metrics != now.metrics},
+      {"cluster", running.cluster != now.cluster || stores_of_cluster(running) != stores_of_cluster(now)},
+  };
+  std::vector<std::string> differ;
+  for (const auto& [name, differs] : all) {
+    if (differs) differ.emplace_back(name);
+  }
+  return differ;
 }
 
 Result<Config> read_config(const std::string& path) {

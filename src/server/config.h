@@ -33,6 +33,7 @@ struct Config {
   struct Cluster {
     std::string coordinator;  // cluster::Coordinator
     std::string node;         // its name there
+    bool operator==(const Cluster&) const = default;
   };
   std::optional<Cluster> cluster;
 
@@ -44,6 +45,7 @@ struct Config {
     std::optional<std::chrono::milliseconds> expiry{};
     Atomics atomics = Atomics::processor;
     bool of_cluster = false;  // else of this host alone
+    bool operator==(const Store&) const = default;
   };
   std::vector<Store> stores;
 };
@@ -54,5 +56,7 @@ Result<Config> read_config(const std::string& path);
 Config default_config();
 // Whether the settings fit together. Errors: invalid_argument.
 Result<void> check_config(const Config& config);
+// Settings that differ, and that a lochd which runs goes by as they were when it started.
+std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now);
 
 }  // namespace loch::server

@@ -163,5 +163,25 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_EQ(read_config("/no/such/file").error().code, Errc::not_found);
 }
 
+// Expect: what a lochd that runs does not take over is named, and nothing else.
+TEST_F(ConfigTest, SaysWhatNeedsARestart) {
+  const Config running = default_config();
+  EXPECT_TRUE(settings_for_a_restart(running, running).empty());
+  Config now = running;
+  now.log_level = "debug";
+  now.stores.push_back({.name = "another"});
+  EXPECT_TRUE(settings_for_a_restart(running, now).empty());
+  now.key_file = "k";
+  now.read_key_file = "r";
+  now.tls = {.certificate = "c", .key = "k", .authority = "a"};
+  now.cluster = {.coordinator = "file:f", .node = "a"};
+  const std::vector<std::string> differ{"key_file", "read_key_file", "tls.certificate",
+                                        "tls.key",  "tls.authority", "cluster"};
+  EXPECT_EQ(settings_for_a_restart(running, now), differ);
+  now = running;
+  now.stores.push_back({.name = "another", .of_cluster = true});
+  EXPECT_EQ(settings_for_a_restart(running, now), std::vector<std::string>{"cluster"});
+}
+
 }  // namespace
 }  // namespace loch::server

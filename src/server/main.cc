@@ -130,23 +130,29 @@ class Signals {
   sigset_t set_{};
 };
 
-void reload(const Arguments& arguments, fabric::Host& host) {
+// What can fail comes first, so that a wrong file changes nothing but which stores there are.
+Result<void> take(Config config, const Config& running, fabric::Host& host) {
+  config.directory = running.directory;
+  config.huge_pages = running.huge_pages;
+  if (auto made = make_stores(config); !made) return made;
+  if (auto read = host.reload(); !read) return read;
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+  return {};
+}
+
+void reload(const Arguments& arguments, const Config& running, fabric::Host& host) {
   sd_notify(0, "RELOADING=1");
   const auto config = configuration(arguments);
-  Result<void> done;
-  if (!config) {
-    done = std::unexpected(config.error());
-  } else {
-    spdlog::set_level(spdlog::level::from_str(config->log_level));
-    done = host.reload();
-    if (done) done = make_stores(*config);
-  }
-  if (done) {
+  const auto taken = config ? take(*config, running, host) : std::unexpected(config.error());
+  if (taken) {
     spdlog::info(
-        "read the configuration again: key, certificates, log level and stores of this host; addresses, the "
-        "directory and the cluster with its stores need a restart");
+        "read the configuration again: log level, stores of this host, and what is in the files of keys and "
+        "certificates");
+    const auto differ = settings_for_a_restart(running, *config);
+    if (!differ.empty())
+      spdlog::warn("these settings have changed and need a restart: {}", fmt::join(differ, ", "));
   } else {
-    spdlog::error("goes on with what was before: {}", done.error().message());
+    spdlog::error("goes on with what was before: {}", taken.error().message());
   }
   sd_notify(0, "READY=1");
 }
@@ -217,7 +223,7 @@ Exit run(const Arguments& arguments) {
         config->key_file.empty() && config->tls.authority.empty() ? ", to everybody who gets there" : "");
   }
   sd_notify(0, "READY=1");
-  while (signals.wait() == SIGHUP) reload(arguments, **host);
+  while (signals.wait() == SIGHUP) reload(arguments, *config, **host);
   sd_notify(0, "STOPPING=1");
   spdlog::info("ends");
   return ok;

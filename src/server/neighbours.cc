@@ -63,7 +63,13 @@ void Neighbours::run(std::vector<std::string> stores) {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    for (Watch& watch : watches) look(watch);
+    for (Watch& watch : watches) {
+      const auto looked = look(watch);
+      const std::string trouble = looked ? "" : looked.error().message();
+      if (!trouble.empty() && trouble != watch.told && options_.log)
+        options_.log(fmt::format("{}: {}; tries again", watch.store, trouble));
+      watch.told = trouble;
+    }
     lock.lock();
     if (!stop_) changed_.wait_for(lock, look_every);
   }
@@ -95,20 +101,20 @@ Result<std::uint64_t> Neighbours::incarnation_of(Watch& watch, std::uint32_t nod
   return watch.endpoint->run(read_word(watch.endpoint.get(), incarnation_at(node, node)));
 }
 
-void Neighbours::look(Watch& watch) {
+Result<void> Neighbours::look(Watch& watch) {
   const Member::State now = member_.now();
-  if (!now.node) return;
-  if (auto connected = connect(watch, now); !connected)
-    return;  // this host itself is about to end, or to begin
+  if (!now.node) return {};
+  if (auto connected = connect(watch, now); !connected) return connected;
   std::vector<Sight> seen(now.map.map.nodes.size());
   for (std::uint32_t node = 0; node < seen.size(); ++node) {
     if (node == *now.node) continue;
     seen[node].is_gone = now.map.map.nodes[node].state == fabric::ClusterMap::NodeState::gone;
     if (!seen[node].is_gone) seen[node].incarnation = incarnation_of(watch, node).value_or(0);
   }
-  if (auto renewed = renew(watch.store, now, seen); !renewed && options_.log)
-    options_.log(
-        fmt::format("{}: what was lost can not be forgotten: {}", watch.store, renewed.error().message()));
+  auto renewed = renew(watch.store, now, seen);
+  if (!renewed)
+    renewed.error().detail = fmt::format("what was lost can not be forgotten: {}", renewed.error().detail);
+  return renewed;
 }
 
 // Whether a slot here names what is on another node; of one where nothing new comes to be.

@@ -45,9 +45,11 @@ class Neighbours {
     std::shared_ptr<fabric::Fabric> fabric{};
     std::unique_ptr<fabric::Endpoint> endpoint{};
     std::uint64_t hosts_found = 0;
+    std::string told{};  // the last error that was logged
   };
   void run(std::vector<std::string> stores);
-  void look(Watch& watch);
+  // Errors: why the others can not be looked at, or what was lost is not forgotten.
+  Result<void> look(Watch& watch);
   Result<void> connect(Watch& watch, const Member::State& now) const;
   // What a node says of itself. Errors: those of the fabric.
   static Result<std::uint64_t> incarnation_of(Watch& watch, std::uint32_t node);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <loch/loch.h>
@@ -21,19 +22,48 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   Impl(std::string url, const Options& options, const memory::Placement& placement,
        std::shared_ptr<memory::StoreMemory> memory);
 
-  // The calling thread's client, also if its session was broken off meanwhile. Errors: as Session::open.
-  Result<client::Client*> client();
+  // A client that is the caller's alone while this lives: the thread's own, or one that is given back.
+  class Hold {
+   public:
+    Hold() = default;
+    explicit Hold(client::Client* own) : client_(own) {}
+    Hold(client::Client* lent, Impl* lender) : client_(lent), lender_(lender) {}
+    Hold(Hold&& other) noexcept : client_(other.client_), lender_(std::exchange(other.lender_, nullptr)) {}
+    Hold& operator=(Hold&& other) noexcept {
+      std::swap(client_, other.client_);
+      std::swap(lender_, other.lender_);
+      return *this;
+    }
+    ~Hold() {
+      if (lender_ != nullptr) lender_->give_back(client_);
+    }
+    client::Client& operator*() const { return *client_; }
+    client::Client* operator->() const { return client_; }
+
+   private:
+    client::Client* client_ = nullptr;
+    Impl* lender_ = nullptr;  // of one that is not the thread's
+  };
+
+  // The calling thread's client, also if its session was broken off meanwhile; of a thread whose own has gone
+  // back, because it ends, one lent. Errors: as Session::open.
+  Result<Hold> client();
   // The same if this store is the one that the thread used last; else null.
   [[nodiscard]] client::Client* client_at_hand() const;
   // What `ask` answers of the calling thread's client. Where it says that something is on its way to another
   // host of the cluster, it is asked again, for as long as an operation may take.
   template <class Ask>
   std::invoke_result_t<Ask, client::Client&> ask(Ask ask) {
+    return ask_holding([&](Hold& mine) { return ask(*mine); });
+  }
+  // The same of an `ask` that may keep the client for longer.
+  template <class Ask>
+  std::invoke_result_t<Ask, Hold&> ask_holding(Ask ask) {
     std::optional<base::Nanos> since;
     for (;;) {
       auto mine = client();
       if (!mine) return std::unexpected(std::move(mine.error()));
-      auto answer = ask(**mine);
+      auto answer = ask(*mine);
       if (answer || answer.error().code != Errc::moved) [[likely]]
         return answer;
       if (auto waited = wait_for_move(**mine, &since); !waited) {

@@ -164,7 +164,23 @@ Result<Opened> open_memory(std::string_view url, const Options& options) {
 
 }  // namespace
 
+namespace {
+
+// The last client that this thread used: nearly always the one wanted. At a place that is known when the
+// program starts, so that it is found without a call; that takes 24 bytes of what a library has that is
+// loaded later.
+struct LastUsed {
+  std::uint64_t id = 0;  // of its Impl; 0: none yet
+  Client* client = nullptr;
+  bool thread_ends = false;
+};
+[[gnu::tls_model("initial-exec")]] thread_local constinit LastUsed last;
+
+}  // namespace
+
 // The clients of one thread, by the store they are of. They go back to their stores when the thread ends.
+// Destructors of thread-local objects that are older than it run after that, and may use the stores too:
+// `last` has no destructor and tells them.
 struct ThreadClients {
   struct Entry {
     std::uint64_t id = 0;
@@ -174,6 +190,7 @@ struct ThreadClients {
   std::vector<Entry> entries;
 
   ~ThreadClients() {
+    last = {.thread_ends = true};
     for (const Entry& entry : entries) {
       if (const auto impl = entry.impl.lock()) {
         impl->give_back(entry.client);
@@ -185,13 +202,6 @@ struct ThreadClients {
 namespace {
 
 thread_local ThreadClients thread_clients;
-// The last one used: nearly always the one wanted. At a place that is known when the program starts, so that
-// it is found without a call; that takes 16 bytes of what a library has that is loaded later.
-struct LastUsed {
-  std::uint64_t id = 0;  // of its Impl; 0: none yet
-  Client* client = nullptr;
-};
-[[gnu::tls_model("initial-exec")]] thread_local constinit LastUsed last;
 
 }  // namespace
 
@@ -218,12 +228,17 @@ inline Client* Store::Impl::client_at_hand() const {
   return last.client;
 }
 
-Result<Client*> Store::Impl::client() {
+Result<Store::Impl::Hold> Store::Impl::client() {
   if (last.id != id_) {
+    if (last.thread_ends) [[unlikely]] {
+      auto lent = lend_client();
+      if (!lent) return std::unexpected(std::move(lent.error()));
+      return Hold(*lent, this);
+    }
     const auto entry = std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id);
     if (entry == thread_clients.entries.end()) {
       // It may be one that another thread left, long ago.
-      if (auto first = first_client_of_thread(); !first) return first;
+      if (auto first = first_client_of_thread(); !first) return std::unexpected(std::move(first.error()));
     } else {
       last.id = id_;
       last.client = entry->client;
@@ -231,9 +246,12 @@ Result<Client*> Store::Impl::client() {
   }
   Client* mine = last.client;
   LOCH_CHECK(mine != nullptr);
-  if (mine->is_remote()) [[unlikely]]
-    return living_client_of_thread(mine);
-  return mine;
+  if (mine->is_remote()) [[unlikely]] {
+    auto living = living_client_of_thread(mine);
+    if (!living) return std::unexpected(std::move(living.error()));
+    mine = *living;
+  }
+  return Hold(mine);
 }
 
 // The thread's client, `mine`, or another in its place if its session was broken off.
@@ -323,9 +341,10 @@ Result<Client*> Store::Impl::lend_client() {
   return clients_.back().get();
 }
 
+// One that Views are still pinned to, which live longer than the thread's clients, is nobody else's.
 void Store::Impl::give_back(Client* client) {
   const std::scoped_lock lock(mutex_);
-  idle_.push_back(client);
+  if (!client->attachment().has_pins()) idle_.push_back(client);
 }
 
 Result<Client*> Store::Impl::first_client_of_thread() {
@@ -465,7 +484,8 @@ void Store::multi_get(std::span<Lookup> lookups) {
     for (Lookup& lookup : lookups) lookup.result = std::unexpected(client.error());
     return;
   }
-  (*client)->run((*client)->multi_get(lookups));
+  Client& mine = **client;
+  mine.run(mine.multi_get(lookups));
   for (Lookup& lookup : lookups) {
     if (!lookup.result && lookup.result.error().code == Errc::moved) [[unlikely]]
       lookup.result = impl_->get(lookup.key, lookup.value);
@@ -478,7 +498,8 @@ void Store::multi_put(std::span<Assignment> assignments) {
     for (Assignment& assignment : assignments) assignment.result = std::unexpected(client.error());
     return;
   }
-  (*client)->run((*client)->multi_put(assignments));
+  Client& mine = **client;
+  mine.run(mine.multi_put(assignments));
   for (Assignment& assignment : assignments) {
     if (!assignment.result && assignment.result.error().code == Errc::moved) [[unlikely]]
       assignment.result = put(assignment.key, assignment.value, assignment.options);
@@ -535,6 +556,7 @@ Result<Report> Store::check() {
 
 struct View::Pin {
   std::shared_ptr<Store::Impl> impl;  // keeps the mapping
+  Store::Impl::Hold client;
   memory::Attachment::Pin pin;
   hash::Found found;
 
@@ -547,11 +569,12 @@ View& View::operator=(View&&) noexcept = default;
 View::~View() = default;
 
 Result<View> Store::view(std::string_view key) {
-  return impl_->ask([&](Client& mine) -> Result<View> {
+  return impl_->ask_holding([&](Impl::Hold& mine) -> Result<View> {
     View view;
-    view.pin_ = std::make_unique<View::Pin>(impl_, mine.attachment());
-    auto found = mine.run(mine.find(key));
+    view.pin_ = std::make_unique<View::Pin>(impl_, mine->attachment());
+    auto found = mine->run(mine->find(key));
     if (!found) return std::unexpected(std::move(found.error()));
+    view.pin_->client = std::move(mine);
     view.pin_->found = std::move(*found);
     view.value_ = view.pin_->found.view.value();
     view.version_ = {view.pin_->found.view.version()};

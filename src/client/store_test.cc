@@ -1,5 +1,6 @@
 // Store over shared memory: the calls, their limits and their errors.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
@@ -422,6 +423,61 @@ TEST_F(StoreTest, GetOfKeysOfAllLengthsTheShortestWay) {
     }
   }
   EXPECT_EQ(store_->stats()[Counter::get_hit] - hits_before, key_bytes_max) << "each counts once";
+}
+
+// Thread-local, and older than what the library keeps of the thread: its destructor runs after that has gone.
+struct LastCalls {
+  static constexpr int calls = 20;
+  std::vector<Store*> stores;
+  std::string key;
+  std::atomic<int>* right = nullptr;
+
+  ~LastCalls() {
+    for (Store* store : stores) {
+      for (int i = 0; i < calls; ++i) *right += put_and_see(*store, fmt::format("{} {}", key, i));
+    }
+  }
+  [[nodiscard]] bool put_and_see(Store& store, const std::string& value) const {
+    std::vector<Assignment> assignments{{.key = key, .value = value}};
+    store.multi_put(assignments);
+    const auto view = store.view(key);
+    return view && store.put(key, value + "!") && view->value() == value &&
+           store.get(key).value_or("") == value + "!";
+  }
+};
+thread_local LastCalls last_calls;
+
+// Receive: calls of threads that end, after their clients have gone back, while other threads begin and take
+// those. Expect: each gets what it put, and the stores are in order.
+TEST_F(StoreTest, DestructorsOfAThreadThatEndsUseItsStores) {
+  auto other = Store::open(url_ + ".other", options_);
+  ASSERT_TRUE(other.has_value()) << other.error().message();
+  constexpr int lines_count = 4;
+  constexpr int threads_of_each = 10;
+  std::atomic<int> right = 0;
+  const auto one_after_the_other = [&](int line) {
+    for (int i = 0; i < threads_of_each; ++i) {
+      std::thread([&, line] {
+        last_calls.stores = {&*store_, &*other};
+        last_calls.key = fmt::format("line {}", line);
+        last_calls.right = &right;
+        EXPECT_TRUE(last_calls.put_and_see(*store_, "first"));
+        EXPECT_TRUE(last_calls.put_and_see(*other, "first"));
+      }).join();
+    }
+  };
+  std::vector<std::thread> lines;
+  for (int line = 0; line < lines_count; ++line) lines.emplace_back(one_after_the_other, line);
+  for (std::thread& line : lines) line.join();
+  EXPECT_EQ(right, lines_count * threads_of_each * 2 * LastCalls::calls);
+  for (Store* store : {&*store_, &*other}) {
+    const auto report = store->check();
+    ASSERT_TRUE(report.has_value()) << report.error().message();
+    EXPECT_EQ(report->items, 4U);
+    EXPECT_EQ(report->items_unaccounted, 0U);
+    EXPECT_LE(store->info()->clients, 2U * lines_count + 2);
+  }
+  EXPECT_TRUE(Store::destroy(url_ + ".other").has_value());
 }
 
 TEST_F(StoreTest, SeveralStoresInOneThread) {

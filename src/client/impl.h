@@ -86,7 +86,11 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   friend struct ThreadClients;
   Result<client::Client*> first_client_of_thread();
   Result<client::Client*> living_client_of_thread(client::Client* mine);
+  client::Client* take_idle();
+  Result<client::Client*> open_client();
+  bool lives(client::Client& client);
   void bury(client::Client* lost);
+  void bury_locked(client::Client* lost);
   // `since`: when the operation was first told so. Errors: timed_out.
   Result<void> wait_for_move(client::Client& mine, std::optional<base::Nanos>* since) const;
   // Goes by a later map of the cluster, if there is one; else all stays as it is.

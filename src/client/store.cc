@@ -256,19 +256,23 @@ Result<Store::Impl::Hold> Store::Impl::client() {
 
 // The thread's client, `mine`, or another in its place if its session was broken off.
 Result<Client*> Store::Impl::living_client_of_thread(Client* mine) {
-  // One that was idle finds out before it does anything else.
-  if (!mine->is_lost() && mine->attachment().refresh_due()) {
-    [[maybe_unused]] const auto fresh = mine->run(mine->attachment().refresh());
-  }
-  if (const std::uint64_t epoch = mine->attachment().newest_epoch(); epoch > mine->epoch())
-    renew_memory(epoch);
-  if (!mine->is_lost() && is_of_now(*mine)) return mine;
+  if (lives(*mine)) return mine;
   auto next = lend_client();
   if (!next) return next;
   bury(mine);
   std::ranges::find(thread_clients.entries, id_, &ThreadClients::Entry::id)->client = *next;
   last.client = *next;
   return next;
+}
+
+// One that was idle finds out before it does anything else.
+bool Store::Impl::lives(Client& client) {
+  if (!client.is_lost() && client.attachment().refresh_due()) {
+    [[maybe_unused]] const auto fresh = client.run(client.attachment().refresh());
+  }
+  if (const std::uint64_t epoch = client.attachment().newest_epoch(); epoch > client.epoch())
+    renew_memory(epoch);
+  return !client.is_lost() && is_of_now(client);
 }
 
 // Whether another that began now would not reach more, or go by a later map.
@@ -310,6 +314,10 @@ Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>
 // Views may still be pinned to one that is lost; it goes when none are.
 void Store::Impl::bury(Client* lost) {
   const std::scoped_lock lock(mutex_);
+  bury_locked(lost);
+}
+
+void Store::Impl::bury_locked(Client* lost) {
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
   counted_by_lost_ += lost->attachment().stats();
   lost_.push_back(std::move(*found));
@@ -320,17 +328,31 @@ void Store::Impl::bury(Client* lost) {
 Result<Client*> Store::Impl::lend_client() {
   // Where a host has gone, nobody can begin by the map that had it, and so learn of another one.
   if (const std::uint64_t epoch = memory()->fabric().newest_epoch(); epoch > epoch_) renew_memory(epoch);
+  if (Client* idle = take_idle(); idle != nullptr) {
+    if (!idle->is_remote() || lives(*idle)) return idle;
+    // What broke it off broke off the others that are idle, and each may take long to find out.
+    bury(idle);
+  }
+  return open_client();
+}
+
+// One that nobody uses, if there is one that may be alive.
+Client* Store::Impl::take_idle() {
+  const std::scoped_lock lock(mutex_);
+  while (!idle_.empty()) {
+    Client* idle = idle_.back();
+    idle_.pop_back();
+    if (!idle->is_lost() && is_of_now(*idle)) return idle;
+    bury_locked(idle);
+  }
+  return nullptr;
+}
+
+Result<Client*> Store::Impl::open_client() {
   std::shared_ptr<memory::StoreMemory> memory;
   client::ClientOptions options;
   {
     const std::scoped_lock lock(mutex_);
-    while (!idle_.empty()) {
-      Client* idle = idle_.back();
-      idle_.pop_back();
-      if (idle->is_lost() || idle->attachment().is_behind() || idle->epoch() != memory_->region_map().epoch)
-        continue;
-      return idle;
-    }
     memory = memory_;
     options = options_;
   }

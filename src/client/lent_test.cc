@@ -1,0 +1,100 @@
+// A Store on another host that ends and comes back.
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <loch/loch.h>
+
+#include "fabric/fabric.h"
+#include "fabric/host.h"
+#include "net/testing/reserved_port.h"
+
+namespace loch {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Lent : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(near_.has_value()) << near_.error().message();
+    start();
+  }
+  void TearDown() override {
+    host_.reset();
+    EXPECT_TRUE(Store::destroy("shm://" + name_, here()).has_value());
+  }
+
+  static Options here() {
+    Options options;
+    options.huge_pages = false;
+    return options;
+  }
+  void start() {
+    auto host = fabric::Host::start(
+        {.listen = {port_.at()}, .open_store = [](const std::string& name) {
+           return fabric::attach("shm://" + name, {.directory = here().directory, .huge_pages = false});
+         }});
+    ASSERT_TRUE(host.has_value()) << host.error().message();
+    host_ = std::move(*host);
+  }
+  Result<Store> open_far() const {
+    Options options;
+    options.mode = Options::Mode::attach;
+    options.timeout = 5s;
+    return Store::open(fmt::format("tcp://{}/{}", port_.at().text(), name_), options);
+  }
+
+  static std::ptrdiff_t open_descriptors() {
+    return std::ranges::distance(std::filesystem::directory_iterator("/proc/self/fd"));
+  }
+
+  const std::string name_ = fmt::format("test.lent.{}", ::getpid());
+  const net::fake::ReservedPort port_;  // it comes back there after a restart
+  Result<Store> near_ = Store::open("shm://" + name_, here());
+  std::unique_ptr<fabric::Host> host_;
+};
+
+// Receive: the first calls of threads after the host was away, while the sessions of several threads that
+// have ended were idle. Expect: none of them fails for a session that it has not used before.
+TEST_F(Lent, AThreadBeginsAfterItsHostWasAway) {
+  auto far = open_far();
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  ASSERT_TRUE(far->put("k", "v").has_value());
+  constexpr int threads_count = 4;
+  std::barrier all_have_begun(threads_count);
+  const auto get = [&] {
+    const auto got = far->get("k");
+    EXPECT_EQ(got ? *got : got.error().message(), "v");
+  };
+  const auto get_together = [&] {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < threads_count; ++i) {
+      threads.emplace_back([&] {
+        get();
+        all_have_begun.arrive_and_wait();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  get_together();
+  const auto descriptors_before = open_descriptors();
+  host_.reset();
+  start();
+  std::this_thread::sleep_for(1s);  // an idle session asks whether it is there still
+  std::thread(get).join();
+  get_together();
+  EXPECT_LE(open_descriptors(), descriptors_before) << "those that were lost are closed";
+}
+
+}  // namespace
+}  // namespace loch

@@ -108,7 +108,7 @@ struct PutOptions {
 // short: what other clients unlink meanwhile rests too. Not to be handed to another thread.
 class View {
  public:
-  View() = default;
+  View() noexcept;  // of nothing
   View(View&&) noexcept;
   View& operator=(View&&) noexcept;
   View(const View&) = delete;

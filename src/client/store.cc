@@ -586,6 +586,7 @@ struct View::Pin {
       : impl(std::move(store)), pin(attachment) {}
 };
 
+View::View() noexcept = default;
 View::View(View&&) noexcept = default;
 View& View::operator=(View&&) noexcept = default;
 View::~View() = default;

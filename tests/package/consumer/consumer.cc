@@ -2,6 +2,7 @@
 // store.
 #include <iostream>
 #include <string>
+#include <utility>
 
 #include <loch/loch.h>
 
@@ -25,6 +26,12 @@ int put_and_get(const loch::Options& options) {
   if (!value) return complain(value.error());
   if (*value != "ada") {
     std::cerr << "consumer: expected ada, got " << *value << '\n';
+    return 1;
+  }
+  loch::View view;
+  if (auto in_place = reader->view("user:17"); in_place) view = std::move(*in_place);
+  if (view.value() != "ada") {
+    std::cerr << "consumer: the view is of '" << view.value() << "', not of ada\n";
     return 1;
   }
   auto absent = reader->get("user:18");

@@ -9,7 +9,7 @@
 // docs/memory.md). "tcp://host:port/sessions" is a store on another host, where lochd lends it
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 //
-// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes.
+// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days.
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use.
 // Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything
 // takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the call
@@ -36,6 +36,7 @@ namespace loch {
 
 inline constexpr std::size_t key_bytes_max = 4096;
 inline constexpr std::size_t value_bytes_max = std::size_t{128} << 20;
+inline constexpr std::chrono::milliseconds time_to_live_max = std::chrono::days(36'500);
 
 // Where a new item of a cluster's store is put. The index decides where its key is looked up, not where it
 // lies. If that host has no room, on another.
@@ -101,7 +102,7 @@ struct Item {
 };
 
 struct PutOptions {
-  std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed
+  std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed; up to time_to_live_max
 };
 
 // A value in the store's own memory, without a copy. The memory is not reused while the View lives; keep it

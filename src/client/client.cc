@@ -24,7 +24,9 @@ bool is_long(const hash::Known& known) { return known.pointer.length_bytes > sho
 
 bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
 bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
-bool time_to_live_fits(const PutOptions& options) { return options.time_to_live.count() >= 0; }
+bool time_to_live_fits(const PutOptions& options) {
+  return options.time_to_live.count() >= 0 && options.time_to_live <= time_to_live_max;
+}
 
 Result<void> check_key(std::string_view key, const char* operation) {
   if (key_fits(key)) [[likely]]
@@ -203,8 +205,10 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
   if (auto valid = check_key(key, operation); !valid) return std::unexpected(std::move(valid.error()));
   if (auto valid = check_value(value, operation); !valid) return std::unexpected(std::move(valid.error()));
   if (!time_to_live_fits(options)) {
-    return fail(Errc::invalid_argument, operation,
-                "a time to live is not negative; 0 lives until it is removed");
+    return fail(
+        Errc::invalid_argument, operation,
+        fmt::format("a time to live is 1 to {} ms, or 0 for what lives until it is removed; not {} ms",
+                    time_to_live_max.count(), options.time_to_live.count()));
   }
   return hash::WriteRequest{.key = key_of(key), .value = value, .expires_at_ns = expiry_of(options, now)};
 }

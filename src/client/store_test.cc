@@ -338,6 +338,24 @@ TEST_F(StoreTest, TimesToLive) {
   EXPECT_EQ(store_->get("brief", value).error().code, Errc::not_found);
 }
 
+TEST_F(StoreTest, TimesToLiveHaveALimit) {
+  using std::chrono::milliseconds;
+  ASSERT_TRUE(store_->put("k", "1", {.time_to_live = time_to_live_max}).has_value());
+  EXPECT_EQ(store_->read("k").value().time_to_live, time_to_live_max);
+  for (const milliseconds bad : {milliseconds(-1), time_to_live_max + milliseconds(1), milliseconds::max()}) {
+    for (const char* key : {"k", "new"}) {
+      const auto put = store_->put(key, "2", {.time_to_live = bad});
+      ASSERT_FALSE(put.has_value());
+      EXPECT_EQ(put.error().code, Errc::invalid_argument);
+      EXPECT_NE(put.error().detail.find(fmt::format("{}", time_to_live_max.count())), std::string::npos);
+      std::vector<Assignment> assignments{{.key = key, .value = "2", .options = {.time_to_live = bad}}};
+      store_->multi_put(assignments);
+      EXPECT_EQ(assignments[0].result.error().code, Errc::invalid_argument);
+    }
+  }
+  EXPECT_EQ(store_->get("k").value(), "1");
+}
+
 // Threads with keys of their own, and one that all of them change. Expect: each sees what it wrote; of the
 // shared one, a value that somebody wrote.
 TEST_F(StoreTest, ThreadsShareAStore) {

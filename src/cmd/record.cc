@@ -4,21 +4,23 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <loch/loch.h>
+
 #include "cmd/json.h"
 
 namespace loch::cmd {
 namespace {
 
-constexpr std::int64_t ttl_ms_max = std::int64_t{1} << 50;
+bool is_ttl(std::int64_t ttl_ms) { return ttl_ms > 0 && ttl_ms <= time_to_live_max.count(); }
 
 Parsed<std::chrono::milliseconds> ttl_of_text(std::string_view text) {
   std::int64_t ttl_ms = 0;
   const char* begin = text.data();
   const char* end = begin + text.size();
   const auto [rest, error] = std::from_chars(begin, end, ttl_ms);
-  if (error != std::errc{} || rest != end || ttl_ms <= 0 || ttl_ms > ttl_ms_max) {
-    return std::unexpected(
-        fmt::format("third field '{}' is no time to live in milliseconds above 0", escaped(text)));
+  if (error != std::errc{} || rest != end || !is_ttl(ttl_ms)) {
+    return std::unexpected(fmt::format("third field '{}' is no time to live of 1 to {} milliseconds",
+                                       escaped(text), time_to_live_max.count()));
   }
   return std::chrono::milliseconds(ttl_ms);
 }
@@ -67,7 +69,10 @@ Parsed<std::optional<std::chrono::milliseconds>> ttl_of_json(const nlohmann::jso
   if (json.is_null()) return std::nullopt;
   if (!json.is_number_integer()) return std::unexpected("\"ttl_ms\" is not a whole number");
   const auto ttl_ms = json.get<std::int64_t>();
-  if (ttl_ms <= 0 || ttl_ms > ttl_ms_max) return std::unexpected("\"ttl_ms\" is not above 0");
+  if (!is_ttl(ttl_ms)) {
+    return std::unexpected(
+        fmt::format("\"ttl_ms\" is {}, not 1 to {}", json.dump(), time_to_live_max.count()));
+  }
   return std::chrono::milliseconds(ttl_ms);
 }
 

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, RoundTrip, testing::Values(Format::tsv, Format
 
 TEST(Tsv, RefusesBadLines) {
   for (const char* bad : {"", "k", "k\\q\tv", "k\tv\\", "k\tv\t", "k\tv\tx", "k\tv\t0", "k\tv\t-5",
-                          "k\tv\t5\t6", "k\tv\t99999999999999999999"}) {
+                          "k\tv\t5\t6", "k\tv\t99999999999999999999", "k\tv\t3153600000001"}) {
     EXPECT_FALSE(parse_record(Format::tsv, bad)) << bad;
   }
 }
@@ -89,9 +89,18 @@ TEST(Jsonl, RefusesBadLines) {
        {"", "{", "[]", "7", R"({"key":"k"})", R"({"value":"v"})", R"({"key":1,"value":"v"})",
         R"({"key":"k","value":"v","x":1})", R"({"key":"k","key_base64":"aw==","value":"v"})",
         R"({"key":"k","value_base64":"a"})", R"({"key":"k","value":"v","ttl_ms":0})",
-        R"({"key":"k","value":"v","ttl_ms":1.5})", R"({"key":"k","value":"v","ttl_ms":"5"})",
-        R"({"key":"k","value":"v","ttl_ms":18446744073709551615})", "{\"key\":\"\xff\",\"value\":\"v\"}"}) {
+        R"({"key":"k","value":"v","ttl_ms":3153600000001})", R"({"key":"k","value":"v","ttl_ms":1.5})",
+        R"({"key":"k","value":"v","ttl_ms":"5"})", R"({"key":"k","value":"v","ttl_ms":18446744073709551615})",
+        "{\"key\":\"\xff\",\"value\":\"v\"}"}) {
     EXPECT_FALSE(parse_record(Format::jsonl, bad)) << bad;
+  }
+}
+
+TEST(Jsonl, SaysHowLongATimeToLiveMayBe) {
+  for (const std::string ttl : {"0", "-1", "3153600000001", "18446744073709551615"}) {
+    const auto record = parse_record(Format::jsonl, R"({"key":"k","value":"v","ttl_ms":)" + ttl + "}");
+    ASSERT_FALSE(record) << ttl;
+    EXPECT_EQ(record.error(), "\"ttl_ms\" is " + ttl + ", not 1 to 3153600000000");
   }
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include <loch/loch.h>
+
 namespace loch::cmd {
 namespace {
 
@@ -37,7 +39,8 @@ Parsed<std::chrono::milliseconds> parse_duration(std::string_view text) {
   for (const auto& [unit, scale_ms] : units_ms) {
     if (unit != parts->unit) continue;
     const double duration_ms = parts->number * scale_ms;
-    if (duration_ms > 1e15) return std::unexpected(fmt::format("'{}' is too long a time", text));
+    if (duration_ms > static_cast<double>(time_to_live_max.count()))
+      return std::unexpected(fmt::format("'{}' is longer than {}", text, human_duration(time_to_live_max)));
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(duration_ms)));
   }
   return std::unexpected(fmt::format("'{}' has no unit of ms, s, m, h or d", escaped(text)));

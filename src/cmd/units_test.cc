@@ -9,15 +9,17 @@ using std::chrono::milliseconds;
 
 TEST(Durations, AreReadWithTheirUnits) {
   const std::pair<const char*, std::int64_t> good[] = {
-      {"250ms", 250},    {"10", 10'000},    {"10s", 10'000},     {"1.5s", 1'500}, {"5m", 300'000},
-      {"5min", 300'000}, {"2h", 7'200'000}, {"7d", 604'800'000}, {"0", 0}};
+      {"250ms", 250},    {"10", 10'000},      {"10s", 10'000},
+      {"1.5s", 1'500},   {"5m", 300'000},     {"5min", 300'000},
+      {"2h", 7'200'000}, {"7d", 604'800'000}, {"36500d", 3'153'600'000'000},
+      {"0", 0}};
   for (const auto& [text, expected_ms] : good)
     EXPECT_EQ(parse_duration(text).value(), milliseconds(expected_ms)) << text;
 }
 
 TEST(Durations, RefuseWhatIsNone) {
   for (const char* bad :
-       {"", "s", "-1s", "1x", "1 s", "nan", "inf", "1e3", "1e400", "99999999999999999d", "5mm"}) {
+       {"", "s", "-1s", "1x", "1 s", "nan", "inf", "1e3", "1e400", "99999999999999999d", "36501d", "5mm"}) {
     EXPECT_FALSE(parse_duration(bad)) << bad;
   }
 }

@@ -71,9 +71,10 @@ struct Options {
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
   std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
 
-  // Changes nothing (Errc::permission), and attaches only. On another host, lochd sees to that: also for
-  // clients whose key is one for reading, which need not say so here. On this one it is this program's
-  // promise, since a session says in the store's memory what it may be reading; the files' mode decides.
+  // Changes nothing (Errc::permission), and attaches only; creates and destroys no store. On another host,
+  // lochd sees to that: also for clients whose key is one for reading, which need not say so here. On this
+  // one it is this program's promise, since a session says in the store's memory what it may be reading; the
+  // files' mode decides.
   bool read_only = false;
 
   // To a store on another host.

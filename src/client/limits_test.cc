@@ -86,6 +86,19 @@ TEST_F(OpenTest, ModesAttachAndCreate) {
   EXPECT_EQ(error_of(options_), Errc::not_found);
 }
 
+TEST_F(OpenTest, WhoOnlyReadsNeitherCreatesNorDestroys) {
+  options_.read_only = true;
+  const auto created = Store::create(url_, options_);
+  ASSERT_FALSE(created.has_value());
+  EXPECT_EQ(created.error().code, Errc::permission);
+  EXPECT_EQ(Store::destroy(url_, options_).error().code, Errc::permission);
+  options_.read_only = false;
+  ASSERT_TRUE(Store::create(url_, options_).has_value());
+  options_.read_only = true;
+  EXPECT_EQ(Store::destroy(url_, options_).error().code, Errc::permission);
+  EXPECT_TRUE(Store::open(url_, options_).has_value());
+}
+
 TEST_F(OpenTest, AnotherGeometryIsIncompatible) {
   options_.candidates = 4;
   options_.max_bytes = 32U << 20;

@@ -61,6 +61,11 @@ Result<void> check_options(const Options& options) {
   return {};
 }
 
+Result<void> check_may_change(const Options& options, const char* operation) {
+  if (!options.read_only) return {};
+  return fail(Errc::permission, operation, "a client that only reads creates and removes no store");
+}
+
 Result<void> check_geometry(const Options& options, const memory::Geometry& geometry,
                             const std::string& location) {
   const auto differs = [&](const char* what, std::uint64_t has, std::uint64_t asked) {
@@ -401,6 +406,7 @@ Store::~Store() = default;
 
 Result<std::string> Store::create(std::string_view url, const Options& options) {
   if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  if (auto may = check_may_change(options, "create"); !may) return std::unexpected(std::move(may.error()));
   const auto created = create_store(url, options);
   if (!created) return std::unexpected(created.error());
   return (*created)->location();
@@ -431,6 +437,7 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
 }
 
 Result<void> Store::destroy(std::string_view url, const Options& options) {
+  if (auto may = check_may_change(options, "destroy"); !may) return may;
   return fabric::destroy(url, access_of(options));
 }
 

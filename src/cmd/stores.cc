@@ -78,6 +78,8 @@ std::string rm_question(const Context& context, const std::string& store_name) {
 }
 
 Exit run_rm(Context& context, const std::string& store_name) {
+  if (context.globals.read_only)
+    return context.complain(Exit::failed, "with --read-only nothing is destroyed");
   const Exit answer = context.confirm(rm_question(context, store_name));
   if (answer != Exit::ok) return answer;
   const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));

@@ -139,6 +139,14 @@ TEST_F(Stores, RmNeedsYesWithoutATerminal) {
   EXPECT_EQ(loch({"--yes", "rm", "a/b"}).exit_code, 2);
 }
 
+TEST_F(Stores, ReadOnlyNeitherCreatesNorDestroys) {
+  EXPECT_EQ(loch({"--read-only", "create", "s"}).exit_code, 1);
+  EXPECT_EQ(ok({"ls"}), "");
+  ok({"create", "s"});
+  EXPECT_EQ(loch({"--read-only", "--yes", "rm", "s"}).exit_code, 1);
+  EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
 TEST_F(Stores, GcSaysWhatItGotBack) {
   ok({"put", "--ttl", "1ms", "s", "short", "v"});
   ok({"put", "s", "k", "v"});

@@ -42,6 +42,12 @@ Result<void> check_value(std::string_view value, const char* operation) {
               fmt::format("a value has at most {} bytes, not {}", value_bytes_max, value.size()));
 }
 
+// What a get said, as an answer of the operation that asked for it.
+Error as_of(const char* operation, Error error) {
+  if (std::string_view(error.operation) == "get") error.operation = operation;
+  return error;
+}
+
 // What request_of checks.
 bool is_valid(const Assignment& assignment) {
   return key_fits(assignment.key) && value_fits(assignment.value) && time_to_live_fits(assignment.options);
@@ -167,7 +173,7 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
   for (;;) {
     auto found = co_await shards_.get(key_of(key));
     session_->count(found ? Counter::get_hit : Counter::get_miss);
-    if (!found) co_return std::unexpected(std::move(found.error()));
+    if (!found) co_return std::unexpected(as_of("read", std::move(found.error())));
     item.value.assign(found->view.value());
     item.version = {found->view.version()};
     item.time_to_live = time_left(found->view, (*table)->newest_time());
@@ -183,6 +189,7 @@ coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
     found = co_await shards_.get(key_of(key));
   } while (!attachment_->may_act());
   session_->count(found ? Counter::get_hit : Counter::get_miss);
+  if (!found) co_return std::unexpected(as_of("view", std::move(found.error())));
   co_return found;
 }
 
@@ -196,7 +203,7 @@ coro::Task<Result<bool>> Client::exists(std::string_view key) {
   } while (!attachment_->may_act());
   if (found) co_return true;
   if (found.error().code == Errc::not_found) co_return false;
-  co_return std::unexpected(std::move(found.error()));
+  co_return std::unexpected(as_of("exists", std::move(found.error())));
 }
 
 Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,

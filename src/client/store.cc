@@ -34,11 +34,13 @@ fabric::Access access_of(const Options& options) {
                   .authority = options.tls_authority}};
 }
 
-Result<void> check_options(const Options& options) {
+Result<void> check_options(const Options& options, const char* operation) {
   using std::chrono::hours;
   using std::chrono::milliseconds;
   using std::chrono::seconds;
-  const auto wrong = [](std::string what) { return fail(Errc::invalid_argument, "open", std::move(what)); };
+  const auto wrong = [&](std::string what) {
+    return fail(Errc::invalid_argument, operation, std::move(what));
+  };
   if (options.candidates && (*options.candidates < 2 || *options.candidates > hash::candidates_max)) {
     return wrong(fmt::format("candidates is 2 to {}, not {}", hash::candidates_max, *options.candidates));
   }
@@ -405,7 +407,7 @@ Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
 Result<std::string> Store::create(std::string_view url, const Options& options) {
-  if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  if (auto valid = check_options(options, "create"); !valid) return std::unexpected(std::move(valid.error()));
   if (auto may = check_may_change(options, "create"); !may) return std::unexpected(std::move(may.error()));
   const auto created = create_store(url, options);
   if (!created) return std::unexpected(created.error());
@@ -419,7 +421,7 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
         "this processor has no CRC32C instruction (SSE 4.2), and Loch is built for those that have; in a "
         "virtual machine, have it show the host's processor (QEMU: -cpu host)");
   }
-  if (auto valid = check_options(options); !valid) return std::unexpected(std::move(valid.error()));
+  if (auto valid = check_options(options, "open"); !valid) return std::unexpected(std::move(valid.error()));
   if (options.atomics == Atomics::device && options.mode != Options::Mode::attach) {
     return fail(
         Errc::invalid_argument, "open",

@@ -165,6 +165,15 @@ TEST_F(StoreTest, ExistsAnswersWithoutTheValue) {
   EXPECT_TRUE(store_->exists("k").value());
 }
 
+TEST_F(StoreTest, ErrorsNameTheirOperation) {
+  EXPECT_STREQ(store_->get("absent").error().operation, "get");
+  EXPECT_STREQ(store_->read("absent").error().operation, "read");
+  EXPECT_STREQ(store_->view("absent").error().operation, "view");
+  options_.file_mode = 0777;
+  EXPECT_STREQ(Store::open(url_, options_).error().operation, "open");
+  EXPECT_STREQ(Store::create(url_, options_).error().operation, "create");
+}
+
 TEST_F(StoreTest, InsertOnlyWhatIsAbsent) {
   EXPECT_TRUE(store_->insert("k", "one").has_value());
   const auto again = store_->insert("k", "two");

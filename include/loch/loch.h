@@ -250,6 +250,7 @@ class Store {
 
   // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
   // exactly once if it was not changed meanwhile. Memory unlinked during the iteration rests until it ends.
+  // `visit` must not throw.
   Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 
   // How many items there are: exact while nobody writes.

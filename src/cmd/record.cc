@@ -49,7 +49,7 @@ Parsed<Record> parse_tsv(std::string_view line) {
   return record;
 }
 
-// Takes the string of "key" or "key_base64" (or of the value) into `into`; each may stand once.
+// Takes the string of "key" or "key_base64" (or of the value) into `into`.
 Parsed<void> take_bytes(const std::string& field, const nlohmann::json& json, bool base64,
                         std::optional<std::string>& into) {
   if (!json.is_string()) return std::unexpected(fmt::format("\"{}\" is not a string", field));

@@ -60,15 +60,12 @@ std::optional<std::uint64_t> InputFile::size_bytes() const {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-Parsed<std::string> InputFile::read_all(std::size_t bytes_max) {
+Parsed<std::optional<std::string>> InputFile::read_all(std::size_t bytes_max) {
   std::string all;
   while (true) {
     const auto got = read_some(descriptor_, all);
     if (!got) return std::unexpected(fmt::format("{}: {}", name_, got.error()));
-    if (all.size() > bytes_max) {
-      return std::unexpected(
-          fmt::format("{} is longer than {} bytes, the most a value may have", name_, bytes_max));
-    }
+    if (all.size() > bytes_max) return std::nullopt;
     if (*got == 0) return all;
   }
 }

@@ -28,8 +28,8 @@ class InputFile {
   // "-" is called "standard input".
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  // The rest of the file; an error once it is longer than `bytes_max`.
-  Parsed<std::string> read_all(std::size_t bytes_max);
+  // The rest of the file; nothing if that is longer than `bytes_max`.
+  Parsed<std::optional<std::string>> read_all(std::size_t bytes_max);
 
  private:
   InputFile(int descriptor, bool owned, std::string name)

@@ -92,7 +92,7 @@ TEST(InputFile, ReadsAllUpToItsLimit) {
   EXPECT_EQ(file->read_all(content.size()).value(), content);
   auto again = InputFile::open(path);
   ASSERT_TRUE(again);
-  EXPECT_FALSE(again->read_all(content.size() - 1));
+  EXPECT_FALSE(again->read_all(content.size() - 1).value());
   ::unlink(path.c_str());
   EXPECT_FALSE(InputFile::open(path));
 }
@@ -110,7 +110,7 @@ TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
   const std::string path = testing::TempDir() + "/loch-whole-test-" + std::to_string(::getpid());
   const auto content_of = [&]() -> std::string {
     auto file = InputFile::open(path);
-    return file ? file->read_all(1000).value_or("unreadable") : "missing";
+    return file ? file->read_all(1000).value().value_or("too long") : "missing";
   };
   const auto write = [&](std::string_view content, bool publish) {
     auto file = WholeFile::create(path);

@@ -33,6 +33,26 @@ Parsed<Version> parse_version(std::string_view text) {
   return version;
 }
 
+// Hexadecimal may end in a newline, as `loch get --hex` prints it.
+std::expected<std::string, Exit> value_of_file(Context& context, const PutArguments& arguments) {
+  auto file = InputFile::open(arguments.file.value_or("-"));
+  if (!file) return std::unexpected(context.complain(Exit::failed, file.error()));
+  const bool is_hex = arguments.encoding.prints_hex();
+  auto content = file->read_all(is_hex ? 2 * value_bytes_max + 1 : value_bytes_max);
+  if (!content) return std::unexpected(context.complain(Exit::failed, content.error()));
+  if (!*content) {
+    return std::unexpected(context.complain(
+        Exit::usage,
+        fmt::format("{} is longer than {} bytes, the most a value may have", file->name(), value_bytes_max)));
+  }
+  if (!is_hex) return std::move(**content);
+  std::string& text = **content;
+  if (text.ends_with('\n')) text.pop_back();
+  auto bytes = from_hex(text);
+  if (!bytes) return std::unexpected(context.complain(Exit::usage, file->name() + ": " + bytes.error()));
+  return std::move(*bytes);
+}
+
 // The value, or the exit code after saying why there is none.
 std::expected<std::string, Exit> value_of(Context& context, const PutArguments& arguments) {
   if (arguments.value.has_value() == arguments.file.has_value()) {
@@ -44,11 +64,7 @@ std::expected<std::string, Exit> value_of(Context& context, const PutArguments& 
     if (!decoded) return std::unexpected(context.complain(Exit::usage, decoded.error()));
     return std::move(*decoded);
   }
-  auto file = InputFile::open(arguments.file.value_or("-"));
-  if (!file) return std::unexpected(context.complain(Exit::failed, file.error()));
-  auto content = file->read_all(value_bytes_max);
-  if (!content) return std::unexpected(context.complain(Exit::failed, content.error()));
-  return std::move(*content);
+  return value_of_file(context, arguments);
 }
 
 // Stores the value; the version that a replace gave it, if it was one.
@@ -95,7 +111,8 @@ void add_put(CLI::App& app, Context& context) {
   command->add_option("KEY", arguments->key, "The key, 1 B to 4 KiB")->required()->type_name("");
   command->add_option("VALUE", arguments->value, "The value, up to 128 MiB; '-' reads standard input")
       ->type_name("");
-  command->add_option("-f,--file", arguments->file, "Read the value from this file, byte for byte")
+  command
+      ->add_option("-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex")
       ->type_name("FILE");
   add_duration(*command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
   CLI::Option* absent =

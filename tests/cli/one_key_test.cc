@@ -95,7 +95,7 @@ TEST_F(OneKey, AValueOverTheLimitIsRefused) {
   const std::string path = write_file("large", "");
   ASSERT_EQ(::truncate(path.c_str(), (128L << 20) + 1), 0);
   const Outcome outcome = loch({"put", "s", "k", "--file", path});
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("134217728"), std::string::npos) << outcome.err;
 }
 
@@ -108,6 +108,16 @@ TEST_F(OneKey, HexadecimalGoesBothWays) {
   EXPECT_EQ(ok({"exists", "--hex", "s", "00ff"}), "yes\n");
   ok({"remove", "--hex", "s", "00ff"});
   for (const char* bad : {"0", "0g", "zz"}) EXPECT_EQ(loch({"get", "--hex", "s", bad}).exit_code, 2) << bad;
+}
+
+TEST_F(OneKey, HexadecimalComesFromFilesAndStandardInputToo) {
+  ok({"put", "--hex-value", "s", "k", "-"}, {.input = "0a00FF\n"});
+  EXPECT_EQ(ok({"get", "s", "k"}), std::string("\n\0\xff", 3));
+  ok({"put", "--hex", "s", "6b", "--file", write_file("hex", "6162")});
+  EXPECT_EQ(ok({"get", "s", "k"}), "ab");
+  for (const char* bad : {"0", "0g", "61\n\n", "61 62"})
+    EXPECT_EQ(loch({"put", "--hex-value", "s", "k", "-"}, {.input = bad}).exit_code, 2) << bad;
+  EXPECT_EQ(ok({"get", "s", "k"}), "ab");
 }
 
 TEST_F(OneKey, IfAbsentKeepsWhatIsThere) {

@@ -123,6 +123,13 @@ TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
   EXPECT_EQ(content_of(), "missing");
   write("first", true);
   EXPECT_EQ(content_of(), "first");
+  for (const mode_t mode : {0600, 0640, 0666}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    write("first", true);
+    struct stat status{};
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+  }
   write("second", false);
   EXPECT_EQ(content_of(), "first");
   write("second", true);

@@ -53,15 +53,21 @@ Parsed<WholeFile> WholeFile::create(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), std::free);
   const std::string target = resolved ? resolved.get() : path;
   struct stat status{};
-  const bool in_place = ::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+  const bool exists = ::stat(target.c_str(), &status) == 0;
+  const bool in_place = exists && !S_ISREG(status.st_mode);
   std::string temporary = in_place ? "" : fmt::format("{}.{}.part", target, ::getpid());
-  const int descriptor = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC)
-                                  : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int descriptor =
+      in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC)
+               : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
   if (descriptor < 0) {
     return std::unexpected(
         fmt::format("cannot create {}: {}", in_place ? target : temporary, std::strerror(errno)));
   }
-  return WholeFile(descriptor, std::move(temporary), target);
+  WholeFile file(descriptor, std::move(temporary), target);
+  // Who may not read the one that it replaces may not read it either.
+  if (exists && !in_place && ::fchmod(descriptor, status.st_mode & 0777) != 0)
+    return std::unexpected(fmt::format("cannot give {} its mode: {}", target, std::strerror(errno)));
+  return file;
 }
 
 WholeFile::WholeFile(WholeFile&& other) noexcept

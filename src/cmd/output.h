@@ -37,7 +37,8 @@ class Output {
   std::string kept_;
 };
 
-// A file that takes the place of `path` only when it is whole, and leaves nothing behind if it never is. What
+// A file that takes the place of `path` only when it is whole, and leaves nothing behind if it never is. It
+// has the mode of the one it replaces. What
 // is no regular file (a device, a pipe) is written in place.
 class WholeFile {
  public:

@@ -136,7 +136,9 @@ void add_scan_all(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("scan-all", "Print all items, in no order");
   add_store(*command, arguments->store);
   command->add_flag("-k,--keys", arguments->keys_only, "Print the keys only");
-  command->add_option("-n,--limit", arguments->limit, "Stop after this many items")->type_name("N");
+  command->add_option("-n,--limit", arguments->limit, "Stop after this many items")
+      ->type_name("N")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 60));
   add_format(*command, arguments->format);
   command->footer(
       "A line an item: KEY<TAB>VALUE[<TAB>TTL_MS] with \\t \\n \\r \\\\ \\xHH for those bytes; with --json "

@@ -59,7 +59,8 @@ Exit run_stat(Context& context, const StatArguments& arguments) {
     print_once(context, *info, before ? &*before : nullptr,
                std::chrono::duration<double>(now - before_time).count());
     const bool last = !arguments.watch_s || (arguments.times && round >= *arguments.times);
-    if (last || !context.out.good() || !wait_unless_interrupted(period)) return Exit::ok;
+    if (last || !context.out.good()) return Exit::ok;
+    if (!wait_unless_interrupted(period)) end_by_interrupt();
     before = info->totals;
     before_time = now;
   }

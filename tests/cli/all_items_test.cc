@@ -63,7 +63,7 @@ TEST_F(AllItems, ScanStopsAtItsLimit) {
   EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})).size(), 50U);
   EXPECT_EQ(sorted_lines(ok({"scan-all", "--limit", "7", "s"})).size(), 7U);
   EXPECT_EQ(ok({"scan-all", "--limit", "0", "s"}), "");
-  EXPECT_EQ(loch({"scan-all", "--limit", "x", "s"}).exit_code, 2);
+  for (const char* bad : {"x", "-3"}) EXPECT_EQ(loch({"scan-all", "-n", bad, "s"}).exit_code, 2) << bad;
 }
 
 TEST_F(AllItems, CountIsANumber) {

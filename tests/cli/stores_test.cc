@@ -123,7 +123,7 @@ TEST_F(Stores, AWatchEndsWhenInterrupted) {
   Running watch(in_folder({"stat", "--watch", "600", "s"}), false);
   ASSERT_TRUE(watch.await("clients"));
   watch.send_signal(SIGINT);
-  EXPECT_EQ(watch.wait(), 0);
+  EXPECT_EQ(watch.wait(), 128 + SIGINT);
 }
 
 TEST_F(Stores, RmNeedsYesWithoutATerminal) {

@@ -3,21 +3,32 @@
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
   local globals="--directory --from --placement --key-file --read-only --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
-  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
   local command="" word i positionals=0 skip=0
-  local -a directory=()
+  local -a directory=() words=()
   COMPREPLY=()
 
-  # What stands before the word being typed: the command, how many positionals, the directory.
-  for ((i = 1; i < COMP_CWORD; i++)); do
+  # --option=value comes as three words, and is here the two that it means.
+  for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
+    if [[ $word == "=" && ${COMP_WORDS[i - 1]} == --* ]]; then
+      ((i < COMP_CWORD)) || words+=("")
+    else
+      words+=("$word")
+    fi
+  done
+  local last=$((${#words[@]} - 1))
+  local current=${words[last]} previous=${words[last - 1]}
+
+  # What stands before the word being typed: the command, how many positionals, the directory.
+  for ((i = 1; i < last; i++)); do
+    word=${words[i]}
     if ((skip)); then
       skip=0
       continue
     fi
     case $word in
       -d | --directory)
-        directory=(--directory "${COMP_WORDS[i + 1]}")
+        directory=(--directory "${words[i + 1]}")
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
@@ -55,11 +66,15 @@ _loch() {
       mapfile -t COMPREPLY < <(compgen -W "tsv jsonl" -- "$current")
       return
       ;;
+    --atomics)
+      mapfile -t COMPREPLY < <(compgen -W "processor device" -- "$current")
+      return
+      ;;
     --group)
       mapfile -t COMPREPLY < <(compgen -g -- "$current")
       return
       ;;
-    --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --candidates | --max-bytes | \
+    --from | --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --candidates | --max-bytes | \
       --expiry | --mode | --coordinator | --regions | --shards | --at-most) return ;;
   esac
 

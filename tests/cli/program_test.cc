@@ -150,11 +150,25 @@ TEST_F(Program, CompletionOffersCommandsStoresAndOptions) {
   EXPECT_EQ(complete({"cluster", "--coordinator", "x", "drain", "--w"}),
             (std::vector<std::string>{"--wait"}));
   EXPECT_TRUE(complete({"cluster", "drain", ""}).empty());
+  EXPECT_EQ(complete({"create", "--atomics", ""}), (std::vector<std::string>{"processor", "device"}));
+  EXPECT_TRUE(complete({"--from", ""}).empty());
   EXPECT_EQ(complete({"--ver"}), (std::vector<std::string>{"--version"}));
   EXPECT_TRUE(complete({"get", "sessions", ""}).empty());
   const auto all = complete({""});
   for (const std::string& command : commands)
     EXPECT_NE(std::find(all.begin(), all.end(), command), all.end()) << command;
+}
+
+// Receive: --option=value, which bash cuts at the '='.
+TEST_F(Program, CompletionKnowsValuesThatFollowAnEqualsSign) {
+  ok({"create", "sessions"});
+  EXPECT_EQ(complete({"--directory", "=", folder(), "get", ""}), (std::vector<std::string>{"sessions"}));
+  EXPECT_EQ(complete({"--directory", "=", file_path("none"), "get", ""}), (std::vector<std::string>{}));
+  EXPECT_EQ(complete({"--timeout", "=", "2s", "get", "se"}), (std::vector<std::string>{"sessions"}));
+  EXPECT_EQ(complete({"dump", "s", "--format", "="}), (std::vector<std::string>{"tsv", "jsonl"}));
+  EXPECT_EQ(complete({"dump", "s", "--format", "=", "j"}), (std::vector<std::string>{"jsonl"}));
+  EXPECT_EQ(complete({"cluster", "add", "d", "=", "10.0.0.4", "--sh"}),
+            (std::vector<std::string>{"--shards"}));
 }
 
 TEST_F(Program, CompletionKnowsEveryOptionOfTheHelp) {

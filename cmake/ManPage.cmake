@@ -1,5 +1,8 @@
 # loch_man_page(NAME SECTION): the man page of packaging/NAME.SECTION.scd, where there is scdoc to make it.
 find_program(SCDOC scdoc DOC "Makes the man pages")
+if(NOT SCDOC)
+  message(STATUS "There is no scdoc: no man pages are made or installed")
+endif()
 
 function(loch_man_page name section)
   if(NOT SCDOC)

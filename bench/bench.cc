@@ -18,7 +18,7 @@ constexpr double share_quiet = 0.97;
 
 Result<std::unique_ptr<Subject>> make_subject(const std::string& kind, Place place, const Dataset& dataset) {
   if (kind == "loch") return make_loch(std::move(place), dataset);
-  if (kind == "lmdb") return make_lmdb(place, dataset);
+  if (kind == "lmdb") return make_lmdb(std::move(place), dataset);
   if (kind == "redis") return make_redis(std::move(place), dataset);
   if (kind == "memcached") return make_memcached(std::move(place), dataset);
   return fail(Errc::invalid_argument, "bench",

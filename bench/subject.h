@@ -97,7 +97,7 @@ class Subject {
 Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset);
 // A session of a store that is there.
 Result<std::unique_ptr<Session>> open_loch(const std::string& url, const Options& options);
-Result<std::unique_ptr<Subject>> make_lmdb(const Place& place, const Dataset& dataset);
+Result<std::unique_ptr<Subject>> make_lmdb(Place place, const Dataset& dataset);
 Result<std::unique_ptr<Subject>> make_redis(Place place, const Dataset& dataset);
 Result<std::unique_ptr<Subject>> make_memcached(Place place, const Dataset& dataset);
 

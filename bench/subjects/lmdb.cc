@@ -168,7 +168,9 @@ class LmdbSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_lmdb(const Place& place, const Dataset& dataset) {
+// By value, as of all subjects.
+Result<std::unique_ptr<Subject>> make_lmdb(Place place,  // NOLINT(performance-unnecessary-value-param)
+                                           const Dataset& dataset) {
   constexpr std::size_t key_bytes_most = 511;  // MDB_MAXKEYSIZE of Debian's build
   if (dataset.key_bytes() > key_bytes_most) {
     return fail(Errc::invalid_argument, "lmdb",

@@ -165,6 +165,13 @@ int live_and_die(const Arguments& arguments) {
   return EXIT_SUCCESS;
 }
 
+// From the beginning: a worker that is ended early reports, too.
+void end_by_sigterm() {
+  struct sigaction on_term{};
+  on_term.sa_handler = [](int) { stop.store(true, std::memory_order_relaxed); };
+  sigaction(SIGTERM, &on_term, nullptr);
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   WorkloadOptions& workload = arguments.workload;
@@ -217,13 +224,13 @@ int run(int argc, char** argv) {
     base::set_fault_hook(pause_or_act);
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive a test that is killed, stopped or not
-  struct sigaction on_term{};
-  on_term.sa_handler = [](int) { stop.store(true, std::memory_order_relaxed); };
-  sigaction(SIGTERM, &on_term, nullptr);
   return arguments.lives == 0 ? live(arguments, workload) : live_and_die(arguments);
 }
 
 }  // namespace
 }  // namespace loch::tests
 
-int main(int argc, char** argv) { return loch::tests::run(argc, argv); }
+int main(int argc, char** argv) {
+  loch::tests::end_by_sigterm();
+  return loch::tests::run(argc, argv);
+}

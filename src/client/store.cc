@@ -169,10 +169,6 @@ Result<Opened> open_memory(std::string_view url, const Options& options) {
   return Opened{.memory = std::move(*memory), .placement = *placement};
 }
 
-}  // namespace
-
-namespace {
-
 // The last client that this thread used: nearly always the one wanted. At a place that is known when the
 // program starts, so that it is found without a call; that takes 24 bytes of what a library has that is
 // loaded later.

@@ -194,11 +194,6 @@ bool is_loopback(const net::HostPort& address) {
          address.host == "localhost";
 }
 
-bool is_store_name(const std::string& name) {
-  const auto url = fabric::parse_url("shm://" + name);
-  return url && url->name == name;
-}
-
 std::vector<Config::Store> stores_of_cluster(const Config& config) {
   std::vector<Config::Store> stores;
   std::ranges::copy_if(config.stores, std::back_inserter(stores), &Config::Store::of_cluster);
@@ -239,7 +234,7 @@ Result<void> check_config(const Config& config) {
   }
   std::set<std::string> names;
   for (const Config::Store& store : config.stores) {
-    if (!is_store_name(store.name))
+    if (!fabric::is_store_name(store.name))
       return wrong(
           fmt::format("the 'name' of a store has 1 to 64 letters, digits, '.', '_' and '-', and no "
                       "'.' first; '{}' has not",

@@ -119,12 +119,12 @@ class AgentTest : public testing::Test {
     host_ = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
                          .open_store = [this](const std::string&) { return store_->attach(); }})
                 .value();
-    target_ = {.scheme = "tcp",
-               .host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
-               .store = "store"};
-    link_ = remote::Link::open(target_).value();
+    const remote::Target target{.scheme = "tcp",
+                                .host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
+                                .store = "store"};
+    link_ = remote::Link::open(target).value();
     stream_ = link_->join({}).value().stream;
-    fabric_ = remote::RemoteFabric::attach(target_).value();
+    fabric_ = remote::RemoteFabric::attach(target).value();
   }
 
   // That others are served.
@@ -140,7 +140,6 @@ class AgentTest : public testing::Test {
   std::shared_ptr<fake::MemoryStore> store_ =
       fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
   std::unique_ptr<Host> host_;
-  remote::Target target_;
   std::shared_ptr<remote::Link> link_;
   std::unique_ptr<net::Stream> stream_;
   std::shared_ptr<remote::RemoteFabric> fabric_;
@@ -350,69 +349,6 @@ TEST_F(AgentTest, WhoAlwaysHasWorkHoldsNobodyUp) {
   EXPECT_TRUE(base::fake::comes_true([&] { return answers > before; }));
   stop = true;
   busy.join();
-}
-
-// ---- links that do what they should not
-
-// A link to the store, greeted by hand.
-net::Messages link_to(const net::HostPort& host) {
-  auto socket = net::connect(host, {}, in_seconds(5)).value();
-  net::Messages messages(std::make_unique<net::Stream>(std::move(socket)));
-  const std::string mine(2 * remote::nonce_bytes, 'c');
-  const auto hello =
-      messages.ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5)).value();
-  const std::string proof =
-      net::proof(net::no_key(), {"open", net::text_of(hello, "nonce"), mine, "store", "change"});
-  const auto opened =
-      messages.ask({{"open", "store"}, {"read_only", false}, {"proof", proof}}, in_seconds(5)).value();
-  EXPECT_TRUE(opened.contains("link"));
-  return messages;
-}
-
-// Receive: questions without end, none of whose answers is taken. Expect: the host stops listening to who
-// asks them, serves others, and answers every one when the answers are taken after all.
-TEST_F(AgentTest, ALinkThatTakesNoAnswersIsNotListenedTo) {
-  auto link = link_to(target_.host);
-  const int small = 4'096;
-  for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
-    ASSERT_EQ(::setsockopt(link.stream().socket(), SOL_SOCKET, buffer, &small, sizeof small), 0);
-  constexpr int questions_max = 200'000;  // more than all buffers on the way hold
-  int asked = 0;
-  const auto is_stuck = [&] {
-    for (; asked < questions_max && !link.has_unsent(); ++asked) EXPECT_TRUE(link.say({{"do", "free"}}));
-    for (int waited_ms = 0; link.has_unsent() && waited_ms < 300; ++waited_ms) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      EXPECT_TRUE(link.flush());
-    }
-    return link.has_unsent();
-  };
-  while (asked < questions_max && !is_stuck()) {
-  }
-  EXPECT_LT(asked, questions_max);
-  EXPECT_TRUE(serves_others());
-  for (int answered = 0; answered < asked; ++answered) {
-    if (link.has_unsent()) EXPECT_TRUE(link.flush());
-    ASSERT_TRUE(link.wait_next(in_seconds(5)).has_value()) << answered << " of " << asked;
-  }
-}
-
-TEST_F(AgentTest, OnlyStoresOfTheDirectoryAreOpened) {
-  for (const std::string name : {"/dev/shm/other/store", "other/store", "..", ".hidden", ""}) {
-    remote::Target target = target_;
-    target.store = name;
-    const auto link = remote::Link::open(target);
-    ASSERT_FALSE(link.has_value()) << name;
-    EXPECT_EQ(link.error().code, Errc::invalid_argument) << name;
-  }
-}
-
-TEST_F(AgentTest, AClientNumberThatThereIsNotIsRefused) {
-  const std::uint64_t beyond = std::uint64_t{1} << client_number_bits;
-  for (const std::uint64_t client : {beyond, beyond << 16, ~std::uint64_t{0}}) {
-    const auto answer = link_->ask({{"do", "present"}, {"client", client}});
-    ASSERT_FALSE(answer.has_value()) << client;
-    EXPECT_EQ(answer.error().code, Errc::invalid_argument) << client;
-  }
 }
 
 // ---- a host that does what it should not

@@ -79,17 +79,15 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   co_return found;
 }
 
-// Whether no node that is reached knows another incarnation of this one; and of those that are not reached,
-// each has met it, so that it may not be the one that lost its memory.
+// Whether no node that is reached knows another incarnation of this one. What one says that is not reached
+// does not matter yet: nobody who goes by its words is attached to this one before the two agree.
 bool Attachment::is_known_by_all(std::uint32_t node,
                                  const std::vector<std::vector<std::uint64_t>>& words) const {
   if (words[node].empty()) return false;
   if (base::planted(base::Planted::dispute_ignored)) return true;
   for (std::uint32_t other = 0; other < words.size(); ++other) {
-    if (other == node || region_map().nodes[other].is_gone) continue;
-    const bool is_reached = !words[other].empty();
-    if (!is_reached && words[node][other] == 0) return false;
-    if (is_reached && words[other][node] != 0 && words[other][node] != words[node][node]) return false;
+    if (other == node || words[other].empty()) continue;
+    if (words[other][node] != 0 && words[other][node] != words[node][node]) return false;
   }
   return true;
 }

@@ -293,6 +293,25 @@ TEST_F(RebalancerTest, HostsJoinAndLeaveWhileClientsWork) {
   EXPECT_EQ(report->items_corrupt + report->slots_corrupt, 0U) << testing::PrintToString(report->findings);
 }
 
+// Receive: a host is added that nobody has met and that is not there. Expect: clients go on, and others come.
+TEST_F(RebalancerTest, AHostIsAddedThatIsNotThere) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
+  Workers workers([url = url(1)] { return open(url); }, 2);
+  EXPECT_TRUE(comes_true([&] { return workers.done() > 50 || !workers.trouble().empty(); }));
+  change(
+      [](const ClusterMap& map) { return cluster::with_node(map, "c", {.host = "127.0.0.1", .port = "1"}); });
+  EXPECT_TRUE(comes_true(
+      [&] { return std::ranges::all_of(nodes_, [](const auto& node) { return node->epoch() == 2; }); }));
+  std::this_thread::sleep_for(1s);  // clients learn of it four times a second
+  const std::uint64_t before = workers.done();
+  EXPECT_TRUE(comes_true([&] { return workers.done() > before + 200 || !workers.trouble().empty(); }));
+  const auto store = open(0);
+  EXPECT_TRUE(store.has_value()) << store.error().message();
+  workers.stop();
+  EXPECT_EQ(workers.trouble(), "");
+}
+
 // Receive: the only shard of the index is on a host that is down, and then a client puts items where no new
 // ones are to come. Expect: errors, and nothing there.
 TEST_F(RebalancerTest, AClientThatReachesOneHostAlone) {

@@ -160,8 +160,6 @@ void ClusterFabric::look_for_the_lost() {
   };
   for (std::size_t round = 0; !stop_; ++round) {
     changed_.wait(lock, [&] { return stop_ || std::ranges::any_of(nodes_, is_lost); });
-    // Those that are lost now have been tried just now.
-    changed_.wait_for(lock, std::chrono::nanoseconds(look_every_ns), [&] { return stop_; });
     std::vector<Host> living;
     bool any = false;
     for (std::uint32_t node = 0; node < nodes_.size() && !stop_; ++node) {
@@ -178,10 +176,14 @@ void ClusterFabric::look_for_the_lost() {
         any = true;
       }
     }
-    if (!any || living.empty() || stop_) continue;
-    lock.unlock();
-    ask_for_map(*living[round % living.size()]);
-    lock.lock();
+    if (!any || stop_) continue;
+    if (!living.empty()) {
+      lock.unlock();
+      ask_for_map(*living[round % living.size()]);
+      lock.lock();
+    }
+    // Or until another is lost: one that is about to join is there a moment later.
+    if (!stop_) changed_.wait_for(lock, std::chrono::nanoseconds(look_every_ns));
   }
 }
 

@@ -84,6 +84,8 @@ class Node {
   [[nodiscard]] const net::HostPort& address() const { return port_.at(); }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] fabric::Host& host() { return *host_; }
+  // Of the map that it goes by.
+  [[nodiscard]] std::uint64_t epoch() const { return member_->now().map.map.epoch; }
   base::Nanos silence_max_ns = 10 * base::second_ns;
   bool sees_its_neighbours = false;
   std::function<std::unique_ptr<cluster::Coordinator>()>

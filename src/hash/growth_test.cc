@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <list>
 #include <set>
-#include <thread>
 
 #include "base/random.h"
 #include "hash/table.h"
@@ -146,26 +145,6 @@ TEST(Growth, AStaleReaderLooksAgain) {
     }
     expect_all(client, keys);
   }
-}
-
-TEST(Growth, ThreadsGrowTogether) {
-  const auto store = make_store();
-  constexpr int each = 6'000;
-  const auto work = [&store](int first) {
-    Client client(*store, {.timeout_ns = 3600 * base::second_ns});
-    for (int i = first; i < first + each; ++i) {
-      const auto put = client.put(key_number(i), key_number(i));
-      ASSERT_TRUE(put.has_value()) << put.error().message();
-      store->advance(10 * base::microsecond_ns);
-      ASSERT_EQ(client.get(key_number(i)).value(), key_number(i));
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) threads.emplace_back(work, t * each);
-  for (std::thread& thread : threads) thread.join();
-  Client last(*store);
-  expect_all(last, 3 * each);
-  EXPECT_GE(directory_of(*store).level, first_level + 2);
 }
 
 // ---- without memory

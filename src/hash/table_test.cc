@@ -1,10 +1,9 @@
-// Table: pairs of operations interleaved at every step, deaths at every step, splits, threads.
+// Table: pairs of operations interleaved at every step, deaths at every step, splits.
 #include "hash/table.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <optional>
-#include <thread>
 
 #include "hash/testing/scenes.h"
 
@@ -270,59 +269,6 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
                      info.param.present ? "Present" : "Absent", info.param.growing ? "Growing" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Scenes, Interleaved, testing::ValuesIn(all_cases()), case_name);
-
-// ---- threads
-// -------------------------------------------------------------------------------------------------------
-
-// Several threads put, get, remove and walk the same few keys; a value tells its key, so that foreign bytes
-// are seen.
-TEST(Threads, SeeOnlyWhatWasPutUnderTheKey) {
-  const auto store = make_store({.expiry_ns = 50 * base::millisecond_ns, .hash_seed = 7});
-  const auto work = [&store](std::uint64_t seed) {
-    Client client(*store, {.timeout_ns = 3600 * base::second_ns});
-    base::Random random(seed);
-    for (int i = 0; i < 3'000; ++i) {
-      const std::string key = fmt::format("key{}", random.below(40));
-      switch (random.below(8)) {
-        case 0:
-        case 1:
-        case 2: {
-          std::string value = key + ":";
-          value.resize(value.size() + random.below(300), 'x');
-          const auto put = client.put(key, value);
-          ASSERT_TRUE(put.has_value()) << put.error().message();
-          break;
-        }
-        case 3: {
-          const auto removed = client.remove(key);
-          if (!removed) ASSERT_EQ(removed.error().code, Errc::not_found) << removed.error().message();
-          break;
-        }
-        case 4:
-          if (random.below(100) == 0) {
-            const auto walked = client.walk();
-            ASSERT_TRUE(walked.has_value());
-            for (const auto& [k, value] : *walked) ASSERT_TRUE(value.starts_with(k + ":")) << k;
-          }
-          break;
-        default: {
-          const auto got = client.get(key);
-          if (got) {
-            ASSERT_TRUE(got->starts_with(key + ":")) << key << " " << *got;
-          } else {
-            ASSERT_EQ(got.error().code, Errc::not_found) << got.error().message();
-          }
-        }
-      }
-      store->advance(base::millisecond_ns);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) threads.emplace_back(work, seed);
-  for (std::thread& thread : threads) thread.join();
-  Client last(*store);
-  expect_sound(last, last.count().value());
-}
 
 }  // namespace
 }  // namespace loch::hash

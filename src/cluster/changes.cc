@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/random.h"
+
 namespace loch::cluster {
 namespace {
 
@@ -152,6 +154,7 @@ Result<ClusterMap> first_map(const std::vector<NewNode>& nodes, std::uint32_t sh
   if (shards > fabric::shard_count_max)
     return wrong(fmt::format("an index has 1, 2, 4 ... {} shards, not {}", fabric::shard_count_max, shards));
   ClusterMap map;
+  map.hash_seed = base::system_seed() | 1;
   unsigned next_region = fabric::first_data_region;
   for (const NewNode& each : nodes) {
     if (const auto flaw = flaw_of_name(each.name)) return wrong(*flaw);

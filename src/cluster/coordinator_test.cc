@@ -1,5 +1,6 @@
 #include "cluster/coordinator.h"
 
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,6 +65,8 @@ TEST_F(FileCoordinatorTest, RegionsAndShardsGoToTheNodesInTurn) {
   EXPECT_EQ(map->node_of(fabric::index_region_of(4)), 1U);
   EXPECT_EQ(map->node_of(fabric::index_region_of(16)), std::nullopt);
   EXPECT_EQ(map->node_of(0), std::nullopt);
+  EXPECT_EQ(map->hash_seed, 0U);
+  EXPECT_EQ(read(std::string("hash_seed = 7\n") + three_nodes)->hash_seed, 7U);
 }
 
 TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
@@ -76,6 +79,8 @@ TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
   EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\n[[node]]\nname = \"a\"\naddress = \"y\"\n"),
               HasSubstr("two nodes are called 'a'"));
   EXPECT_THAT(error_of("[[node]\n"), HasSubstr(":1: "));
+  for (const char* seed : {"0", "-3", "\"7\"", "1.5"})
+    EXPECT_THAT(error_of(fmt::format("hash_seed = {}\n{}", seed, three_nodes)), HasSubstr(":1: 'hash_seed'"));
 }
 
 TEST(Coordinator, SaysWhatThereIs) {

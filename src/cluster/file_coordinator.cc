@@ -43,8 +43,9 @@ Result<fabric::ClusterMap::Node> node_of(const std::string& path, const toml::no
 }
 
 Result<fabric::ClusterMap> map_of(const std::string& path, const toml::table& file) {
-  if (const auto unknown = unknown_in(file, {"node", "shards"}))
-    return wrong(path, file, fmt::format("there is no setting '{}'; there are: node, shards", *unknown));
+  if (const auto unknown = unknown_in(file, {"node", "shards", "hash_seed"}))
+    return wrong(path, file,
+                 fmt::format("there is no setting '{}'; there are: node, shards, hash_seed", *unknown));
   std::vector<fabric::ClusterMap::Node> nodes;
   if (const toml::node* list = file.get("node"); list != nullptr) {
     if (list->as_array() == nullptr) return wrong(path, *list, "'node' is a list of tables: [[node]]");
@@ -64,6 +65,11 @@ Result<fabric::ClusterMap> map_of(const std::string& path, const toml::table& fi
   }
   auto map = fabric::ClusterMap::spread(std::move(nodes), shards);
   if (!map) return wrong(path, file, map.error().detail);
+  if (const toml::node* given = file.get("hash_seed"); given != nullptr) {
+    const auto number = given->value_exact<std::int64_t>();
+    if (!number || *number < 1) return wrong(path, *given, "'hash_seed' is a whole number from 1 on");
+    map->hash_seed = static_cast<std::uint64_t>(*number);
+  }
   return map;
 }
 

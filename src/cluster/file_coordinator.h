@@ -1,11 +1,13 @@
 // FileCoordinator: a cluster of a fixed list of hosts, in a TOML file that is the same on all of them:
 //
 //   shards = 16             # of the index; a power of two; unless told, some for each node
+//   hash_seed = 8152763     # any number that others can not guess; unless told, from the hosts' key
 //   [[node]]
 //   name = "a"
 //   address = "10.0.0.1:7457"
 //
-// Regions and shards go to the nodes in turn, in the order of the file.
+// Regions and shards go to the nodes in turn, in the order of the file. Without a seed the key can not be changed
+// while any host keeps its memory: another one that makes its part anew would not fit.
 #pragma once
 
 #include <string>

@@ -58,7 +58,7 @@ net::Message to_message(const ClusterMap& map) {
     shards.push_back({{"home", to_message(shard.home)}});
     if (shard.next) shards.back()["next"] = to_message(*shard.next);
   }
-  return {{"epoch", map.epoch}, {"nodes", nodes}, {"shards", shards}};
+  return {{"epoch", map.epoch}, {"hash_seed", map.hash_seed}, {"nodes", nodes}, {"shards", shards}};
 }
 
 Result<ClusterMap> map_of(const net::Message& message) {
@@ -69,6 +69,7 @@ Result<ClusterMap> map_of(const net::Message& message) {
   // What the parser throws stays here.
   try {
     map.epoch = message.at("epoch").get<std::uint64_t>();
+    map.hash_seed = message.value("hash_seed", std::uint64_t{0});
     for (const net::Message& each : message.at("nodes")) {
       auto node = node_of(each);
       if (!node) return lies(node.error().detail);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/random.h"
 #include "hash/handover.h"
 #include "hash/table.h"
@@ -22,8 +23,9 @@ using memory::StoreMemory;
 constexpr std::uint32_t usual_candidates = 3;
 constexpr std::chrono::milliseconds usual_expiry{1000};
 
-// The same on all hosts of the cluster, and nobody else's to know.
-std::uint64_t hash_seed_of(const std::string& store, const net::Secret& key) {
+// The same on all hosts of the cluster, also of a part that is made anew, and nobody else's to know.
+std::uint64_t hash_seed_of(const std::string& store, const ClusterMap& map, const net::Secret& key) {
+  if (map.hash_seed != 0) return base::hash_bytes(store.data(), store.size(), map.hash_seed);
   const net::Secret digest = net::digest(key, {"hash seed", store});
   std::uint64_t seed = 0;
   std::memcpy(&seed, digest.data(), sizeof seed);
@@ -145,7 +147,7 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
       .expiry_ns =
           static_cast<base::Nanos>(store.expiry.value_or(usual_expiry).count()) * base::millisecond_ns,
       .max_bytes = store.max_bytes.value_or(0),
-      .hash_seed = hash_seed_of(store.name, options_.key)};
+      .hash_seed = hash_seed_of(store.name, map, options_.key)};
   const RegionMap::Node& mine = regions.nodes[node];
   const std::vector<RegionMap::Shard> shards = shards_of(regions, node);
   fabric::Plan plan{

@@ -4,11 +4,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <fmt/format.h>
+#include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 #include "base/testing/comes_true.h"
 #include "cluster/changes.h"
@@ -334,6 +337,25 @@ TEST_F(RebalancerTest, AClientThatReachesOneHostAlone) {
     return !put && put.error().code == Errc::no_space;
   }));
   EXPECT_TRUE(store->get("key").has_value());
+}
+
+// Receive: a host has lost its memory, and comes back when the cluster's key is another. Expect: what it
+// makes anew fits what the others have.
+TEST_F(RebalancerTest, AHostComesBackUnderAnotherKey) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
+  auto store = open(1).value();
+  const std::string key_file = folder_ + "/key";
+  std::ofstream(key_file) << std::string(64, '7');
+  ::chmod(key_file.c_str(), 0600);
+  nodes_[0]->stop();
+  nodes_[0]->lose_memory();
+  nodes_[0]->config().key_file = key_file;
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  EXPECT_TRUE(comes_true([&] { return store.count().has_value(); }));
+  const auto opened = open(0);
+  EXPECT_TRUE(opened.has_value()) << opened.error().message();
+  ::unlink(key_file.c_str());
 }
 
 // Receive: a client does nothing while a host leaves, and comes back when nobody is left who knows that one.

@@ -32,6 +32,12 @@ constexpr RegionId index_region_of(std::uint32_t shard, unsigned turn = 0) {
 }
 static_assert(data_regions_end + node_count_max + 2 * shard_count_max == region_count_max);
 
+// Nodes by their numbers, a bit each.
+using NodeSet = std::uint64_t;
+inline constexpr NodeSet all_nodes = ~NodeSet{0};
+constexpr NodeSet node_bit(std::uint32_t node) { return NodeSet{1} << node; }
+static_assert(node_count_max <= 64);
+
 struct ClusterMap {
   enum class NodeState : std::uint8_t {
     serves,

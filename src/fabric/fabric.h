@@ -223,9 +223,9 @@ class Fabric {
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;
 
-  // Of a cluster, for its hosts: by what name the others know the session that has a client number (empty:
-  // nobody has it), and those that were noted, also by a host that ended since.
-  virtual void note_session(std::uint32_t /*client*/, const std::string& /*session*/) {}
+  // Of a cluster, for its hosts: what they have to know of the session that has a client number, in 63 bytes
+  // (empty: nobody has it), and what was noted, also by a host that ended since.
+  virtual void note_session(std::uint32_t /*client*/, const std::string& /*note*/) {}
   [[nodiscard]] virtual std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() { return {}; }
 
   // Where the store is, for people: "/dev/shm/loch.sessions".

@@ -480,6 +480,19 @@ TEST_F(Fencing, KeepsTheNumberWhileAHostCanNotBeAsked) {
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
 }
 
+// Receive: a session that began while a host could not be reached, and is silent. Expect: that host is not
+// waited for.
+TEST_F(Fencing, DoesNotWaitForAHostThatTheSessionDidNotReach) {
+  nodes_[1]->stop();
+  const auto fabric = fabric::attach(url(), {}).value();
+  const auto port = fabric->connect();
+  constexpr std::uint32_t client = 7;  // of the first node
+  ASSERT_TRUE(port->claim_presence(client).value());
+  const auto watcher = way_to(0).value();
+  EXPECT_TRUE(watcher->connect("watcher").value()->present(client));
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(client); }));
+}
+
 // A host that ends and comes back still sees to the sessions that it had.
 TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
   const auto b = way_to(1).value();
@@ -488,7 +501,7 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
   // As if it had been killed while it had the session.
   fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
       .value()
-      ->note_session(7, "0123456789abcdef");
+      ->note_session(7, "0123456789abcdef 3");
   ASSERT_TRUE(touch(*at_b, 1).has_value());
   nodes_[0]->start();
   const auto watcher = way_to(0).value();

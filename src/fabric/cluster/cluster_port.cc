@@ -56,9 +56,13 @@ ClusterPort::ClusterPort(const ClusterMap& map, std::vector<Way> ways)
     : map_(map), signs_(ways.size()), gave_signs_ns_(base::Clock().now()), ways_(std::move(ways)) {
   for (std::size_t region = 0; region < nodes_.size(); ++region)
     nodes_[region] = map_.node_of(static_cast<RegionId>(region)).value_or(no_node);
-  for (const Way& way : ways_) {
-    if (way.port != nullptr) ports_.push_back(way.port.get());
+  NodeSet reached = 0;
+  for (std::uint32_t node = 0; node < ways_.size(); ++node) {
+    if (ways_[node].port == nullptr) continue;
+    ports_.push_back(ways_[node].port.get());
+    reached |= node_bit(node);
   }
+  for (remote::RemotePort* port : ports_) port->tell_reached(reached);
 }
 
 // One host that can not be asked any more may have operations of this session under way still, which rely on

@@ -489,7 +489,7 @@ Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
     return lend(session, static_cast<RegionId>(region), asked);
   }
   if (what == "claim") {
-    auto claimed = sessions_.claim(session, client);
+    auto claimed = sessions_.claim(session, client, net::number_of(asked, "reached").value_or(all_nodes));
     if (!claimed) return std::unexpected(std::move(claimed.error()));
     return Message{{"claimed", *claimed}};
   }

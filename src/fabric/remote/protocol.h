@@ -38,8 +38,10 @@
 //   {"do": "present", "client": N}                  {"present": true}
 //   {"do": "leave", "port": P, "dead": false}       {}      dead: though it leaves, it is to be fenced
 //
-// and for a queue pair beside the data connection of P (verbs/), which the client makes by showing the token,
-// and for what it then may get at around the place `at` of a region:
+// Who claims a number of a cluster's store adds {"reached": S}, the nodes that the session has a way to, a
+// bit each: the others need not be asked to end it. And for a queue pair beside the data connection of P
+// (verbs/), which the client makes by showing the token, and for what it then may get at around the place
+// `at` of a region:
 //
 //   {"do": "queue_pair", "port": P}                 {"token": T, "device_changes": false}
 //   {"do": "key", "port": P, "region": R, "at": N}  {"from": N, "bytes": N, "address": A, "key": K}

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "fabric/cluster_map.h"
 #include "fabric/fabric.h"
 #include "fabric/remote/wait.h"
 
@@ -27,6 +28,9 @@ class RemotePort : public Port {
   [[nodiscard]] virtual bool is_severed() const = 0;
   // Of a session that has failed on another way: the host is to take it for dead, though it leaves.
   virtual void abandon() = 0;
+  // Of a session of a cluster: the nodes that it reaches, a bit each, for the hosts that give it a client
+  // number. Unless told, any.
+  virtual void tell_reached(NodeSet nodes) = 0;
 
  private:
   Wakefulness wakefulness_;

@@ -1,6 +1,7 @@
 #include "fabric/remote/sessions.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <fmt/format.h>
 #include <utility>
@@ -8,6 +9,22 @@
 #include "fabric/remote/protocol.h"
 
 namespace loch::fabric::remote {
+namespace {
+
+// What a host keeps of a session beyond its own end.
+std::string note_of(const std::string& name, NodeSet reached) {
+  return fmt::format("{} {:x}", name, reached);
+}
+
+std::pair<std::string, NodeSet> read_note(const std::string& note) {
+  const std::size_t space = note.rfind(' ');
+  NodeSet reached = all_nodes;
+  if (space == std::string::npos) return {note, reached};
+  std::from_chars(note.data() + space + 1, note.data() + note.size(), reached, 16);
+  return {note.substr(0, space), reached};
+}
+
+}  // namespace
 
 Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::function<void()> wake,
                    std::function<net::Credentials()> neighbour_credentials)
@@ -51,7 +68,7 @@ bool Sessions::has(Id link, Id id) const {
   return found != sessions_.end() && found->second.link == link;
 }
 
-Result<bool> Sessions::claim(Id id, std::uint32_t client) {
+Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
   Session& session = sessions_.at(id);
   OpenedStore& store = *session.store;
   // One, since it has one range to write to.
@@ -69,7 +86,8 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client) {
     agent_.set_range(id, **range);
   }
   session.clients.insert(client);
-  if (!session.name.empty()) store.fabric->note_session(client, session.name);
+  session.reached = reached;
+  if (!session.name.empty()) store.fabric->note_session(client, note_of(session.name, reached));
   return true;
 }
 
@@ -134,6 +152,7 @@ void Sessions::condemn(Session session) {
   const Host::Options::Cluster& of = *cluster_of(store);
   for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
     if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
+    if ((session.reached & node_bit(node)) == 0) continue;
     others.push_back(
         {.scheme = "tcp", .host = of.map.nodes[node].at, .store = store.name, .credentials = {}});
   }
@@ -144,9 +163,10 @@ void Sessions::condemn(Session session) {
 
 void Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& store) {
   if (!looked_for_those_of_before_.insert(store->name).second) return;
-  for (const auto& [client, name] : store->fabric->noted_sessions()) {
+  for (const auto& [client, note] : store->fabric->noted_sessions()) {
+    const auto [name, reached] = read_note(note);
     if (const auto claimed = store->way->claim_presence(client); claimed && *claimed)
-      condemn({.link = 0, .store = store, .reads_only = false, .name = name, .clients = {client}});
+      condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
   }
 }
 

@@ -58,8 +58,9 @@ class Sessions {
     return found == sessions_.end() ? nullptr : found->second.store.get();
   }
 
-  // Whether it has the number now. Errors: those of the fabric, permission.
-  Result<bool> claim(Id id, std::uint32_t client);
+  // Whether it has the number now. `reached`: the nodes of its cluster that it has a way to. Errors: those of
+  // the fabric, permission.
+  Result<bool> claim(Id id, std::uint32_t client, NodeSet reached);
   void release(Id id, std::uint32_t client);
 
   // It leaves, and nothing that it posted anywhere is under way; or it is taken for dead.
@@ -95,6 +96,7 @@ class Sessions {
     std::shared_ptr<OpenedStore> store;
     bool reads_only = false;            // for all that is known
     std::string name;                   // of a cluster
+    NodeSet reached = all_nodes;        // of it
     std::set<std::uint32_t> clients{};  // whose presence it holds
   };
   void end_these(const std::vector<Id>& sessions);

@@ -87,6 +87,7 @@ class OneAnswer final : public RemotePort {
   }
   [[nodiscard]] bool is_severed() const override { return false; }
   void abandon() override {}
+  void tell_reached(NodeSet /*nodes*/) override {}
   Result<Mapping> map(RegionId /*region*/) override { return fail(Errc::not_found, "test"); }
   void post(std::span<Operation> /*batch*/, base::Nanos /*deadline*/, Completion& /*done*/) override {}
   Result<bool> claim_presence(std::uint32_t /*client*/) override { return false; }

@@ -56,7 +56,7 @@ Result<std::uint64_t> TcpPort::length_bytes(RegionId region) {
 
 Result<bool> TcpPort::claim_presence(std::uint32_t client) {
   if (severed_) return std::unexpected(*severed_);
-  const auto answer = link_->ask({{"do", "claim"}, {"port", id_}, {"client", client}});
+  const auto answer = link_->ask({{"do", "claim"}, {"port", id_}, {"client", client}, {"reached", reached_}});
   if (!answer) return std::unexpected(answer.error());
   return net::flag_of(*answer, "claimed");
 }

@@ -42,6 +42,7 @@ class TcpPort final : public remote::RemotePort {
   bool await(std::vector<pollfd>& waits) override;
   [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
   void abandon() override { abandoned_ = true; }
+  void tell_reached(NodeSet nodes) override { reached_ = nodes; }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override;
   // Why the port is over, if it is.
   [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
@@ -85,6 +86,7 @@ class TcpPort final : public remote::RemotePort {
   std::uint64_t id_ = 0;
   std::optional<Error> severed_;
   bool abandoned_ = false;
+  NodeSet reached_ = all_nodes;
 
   remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded

@@ -42,6 +42,7 @@ class VerbsPort final : public remote::RemotePort {
   void awoken(std::span<const pollfd> waits) override;
   [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
   void abandon() override { agent_.abandon(); }
+  void tell_reached(NodeSet nodes) override { agent_.tell_reached(nodes); }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {
     foreseen_ = ExtendSoon{.region = region, .length_bytes = length_bytes};
   }

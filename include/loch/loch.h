@@ -77,7 +77,8 @@ struct Options {
   // files' mode decides.
   bool read_only = false;
 
-  // To a store on another host.
+  // To a store on another host. Keys and certificates are read again whenever a connection is made, so they
+  // may be replaced while the store is open.
   std::string source_address;  // of this host, to go from, which chooses the device; empty: as the routes say
   std::string key_file;        // has the key of that host's lochd; empty: it has none
   std::string tls_authority;   // PEM file of whom to trust: the connection is inside TLS; empty: it is not

@@ -35,7 +35,7 @@ Access with_directory(const Access& access, const Url& url) {
 
 // By whichever of the hosts answers first; of a cluster, that one says who the others are.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
-  auto credentials = net::Credentials::of_client(access.key_file, access.tls);
+  auto credentials = net::ClientCredentials::open(access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
   std::optional<Error> why;  // none of them will do
   for (const net::HostPort& host : url.hosts) {

@@ -44,4 +44,18 @@ Result<Credentials> Credentials::of_server(const std::string& key_file, const st
   return credentials;
 }
 
+Result<std::shared_ptr<ClientCredentials>> ClientCredentials::open(std::string key_file, TlsFiles tls) {
+  auto first = Credentials::of_client(key_file, tls);
+  if (!first) return std::unexpected(std::move(first.error()));
+  return std::shared_ptr<ClientCredentials>(
+      new ClientCredentials(std::move(key_file), std::move(tls), std::move(*first)));
+}
+
+Credentials ClientCredentials::now() {
+  auto read = Credentials::of_client(key_file_, tls_);
+  const std::scoped_lock lock(mutex_);
+  if (read) last_ = std::move(*read);
+  return last_;
+}
+
 }  // namespace loch::net

@@ -512,8 +512,14 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
 TEST_F(Fencing, IsNotForThoseWhoDoNotKnowTheKey) {
   const auto b = way_to(1).value();
   const auto at_b = b->connect("0123456789abcdef").value();
-  fabric::remote::Target target{.scheme = "tcp", .host = nodes_[1]->address(), .store = store_name};
-  target.credentials.key.fill(std::byte{1});
+  const std::string key_file = folder_ + "/key";
+  std::ofstream(key_file) << "none of the cluster's";
+  ::chmod(key_file.c_str(), 0600);
+  const fabric::remote::Target target{.scheme = "tcp",
+                                      .host = nodes_[1]->address(),
+                                      .store = store_name,
+                                      .credentials = net::ClientCredentials::open(key_file, {}).value()};
+  ::unlink(key_file.c_str());
   const auto fenced =
       fabric::remote::fence(target, "0123456789abcdef", base::Clock().now() + base::second_ns);
   ASSERT_FALSE(fenced.has_value());

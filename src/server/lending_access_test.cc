@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,30 @@ TEST_F(LendingAccessTest, OnlyThoseWhoKnowTheKeyGetIn) {
   EXPECT_THAT(host_->reload().error().message(), HasSubstr("5 bytes"));
   make_key("key", "abcdefabcdefabcdef", 0644);
   EXPECT_THAT(refused(knows).message(), HasSubstr("chmod"));
+}
+
+// Receive: the key of a host and of its client is replaced while both run, and their connection breaks; later
+// the client may not read its file any more. Expect: it goes on with the new key, and then with what it knew
+// last.
+TEST_F(LendingAccessTest, AClientGoesOnWhenTheKeyIsReplaced) {
+  near();
+  Options knows;
+  knows.key_file = make_key("key", "0123456789abcdef");
+  host_options_.key_file = knows.key_file;
+  start();
+  auto store = open_far(knows).value();
+  ASSERT_TRUE(store.put("key", "1").has_value());
+  for (const bool is_readable : {true, false}) {
+    stop();
+    if (is_readable) {
+      make_key("key", "abcdefabcdefabcdef");
+    } else {
+      host_options_.key_file = make_key("other-key", "abcdefabcdefabcdef");
+      ::unlink(knows.key_file.c_str());
+    }
+    start();
+    ASSERT_TRUE(comes_true([&] { return store.put("key", "2").has_value(); })) << is_readable;
+  }
 }
 
 template <class T>

@@ -59,10 +59,9 @@ void Fencer::run() {
 }
 
 void Fencer::ask_others(Job& job) const {
-  std::erase_if(job.others, [this, &job](Target& other) {
+  std::erase_if(job.others, [this, &job](const Target& other) {
     if (stop_) return false;
     if (is_gone_(other)) return true;
-    other.credentials = credentials_();  // they may have changed since it was last asked
     return remote::fence(other, job.session, base::Clock().now() + answer_within_ns).has_value();
   });
 }

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "fabric/remote/link.h"
-#include "net/credentials.h"
 
 namespace loch::fabric::remote {
 
@@ -23,15 +22,14 @@ class Fencer {
   using Id = std::uint64_t;
 
   // `fenced` is told of each that has ended everywhere; `is_gone` says whether a host need not be asked any
-  // more; `credentials` are those to ask with now. The fencer's thread calls them all.
-  Fencer(std::function<void(Id)> fenced, std::function<bool(const Target&)> is_gone,
-         std::function<net::Credentials()> credentials)
-      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)), credentials_(std::move(credentials)) {}
+  // more. The fencer's thread calls both.
+  Fencer(std::function<void(Id)> fenced, std::function<bool(const Target&)> is_gone)
+      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)) {}
   ~Fencer();
   Fencer(const Fencer&) = delete;
   Fencer& operator=(const Fencer&) = delete;
 
-  // `others` need no credentials. Any thread.
+  // Any thread.
   void fence(Id id, std::string session, std::vector<Target> others);
 
  private:
@@ -46,7 +44,6 @@ class Fencer {
 
   const std::function<void(Id)> fenced_;
   const std::function<bool(const Target&)> is_gone_;
-  const std::function<net::Credentials()> credentials_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -44,10 +44,10 @@ Message refusal(Errc code, std::string detail) {
 Result<net::Credentials> credentials_of(const Host::Options& options) {
   return net::Credentials::of_server(options.key_file, options.read_key_file, options.tls);
 }
-// As a client of other hosts of its cluster.
-Result<net::Credentials> neighbour_credentials_of(const Host::Options& options) {
-  if (!options.cluster_of) return net::Credentials{};
-  return net::Credentials::of_client(options.key_file, options.tls);
+// As a client of other hosts of its cluster; null if it has none.
+Result<std::shared_ptr<net::ClientCredentials>> neighbour_credentials_of(const Host::Options& options) {
+  if (!options.cluster_of) return nullptr;
+  return net::ClientCredentials::open(options.key_file, options.tls);
 }
 
 // A connection that speaks messages: a client that greets, or a link.
@@ -73,16 +73,15 @@ struct Peer {
 
 class HostThread final : public Host {
  public:
-  HostThread(Options options, net::Credentials credentials, net::Credentials neighbour_credentials,
+  HostThread(Options options, net::Credentials credentials,
+             std::shared_ptr<net::ClientCredentials> neighbour_credentials,
              std::vector<net::Listener> listeners, std::unique_ptr<verbs::Lender> lender)
       : options_(std::move(options)),
         credentials_(std::move(credentials)),
-        neighbour_credentials_(std::move(neighbour_credentials)),
         listeners_(std::move(listeners)),
         lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        sessions_(
-            options_, lender_.get(), [this] { wake(); }, [this] { return this->neighbour_credentials(); }) {
+        sessions_(options_, lender_.get(), [this] { wake(); }, std::move(neighbour_credentials)) {
     LOCH_CHECK(woken_.is_open());
     thread_ = std::thread([this] { run(); });
   }
@@ -124,11 +123,8 @@ class HostThread final : public Host {
   Result<void> reload() override {
     auto credentials = credentials_of(options_);
     if (!credentials) return std::unexpected(std::move(credentials.error()));
-    auto neighbour = neighbour_credentials_of(options_);
-    if (!neighbour) return std::unexpected(std::move(neighbour.error()));
     const std::scoped_lock lock(mutex_);
     credentials_ = std::move(*credentials);
-    neighbour_credentials_ = std::move(*neighbour);
     return {};
   }
 
@@ -144,10 +140,6 @@ class HostThread final : public Host {
   net::Credentials credentials() const {
     const std::scoped_lock lock(mutex_);
     return credentials_;
-  }
-  net::Credentials neighbour_credentials() const {
-    const std::scoped_lock lock(mutex_);
-    return neighbour_credentials_;
   }
 
   void accept_all(const net::Listener& listener);
@@ -172,7 +164,6 @@ class HostThread final : public Host {
   const Options options_;
   mutable std::mutex mutex_;
   net::Credentials credentials_;
-  net::Credentials neighbour_credentials_;
   const std::vector<net::Listener> listeners_;
   const std::unique_ptr<verbs::Lender> lender_;  // of the thread alone; null: no verbs
   const base::FileDescriptor woken_;

@@ -1,6 +1,7 @@
 #include "fabric/remote/link.h"
 
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/clock.h"
 #include "fabric/remote/protocol.h"
@@ -8,6 +9,10 @@
 namespace loch::fabric::remote {
 
 std::string Target::text() const { return fmt::format("{}://{}/{}", scheme, host.text(), store); }
+
+Link::Link(Target target)
+    : target_(std::move(target)),
+      credentials_(target_.credentials != nullptr ? target_.credentials->now() : net::Credentials{}) {}
 
 // The same, with the host and the step.
 Error Link::explained(Error error, const char* step) const {
@@ -24,8 +29,8 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
   }
   Greeting greeting;
   greeting.messages = std::make_unique<net::Messages>(
-      target_.credentials.tls ? target_.credentials.tls->connect(std::move(*socket), target_.host.host)
-                              : std::make_unique<net::Stream>(std::move(*socket)));
+      credentials_.tls ? credentials_.tls->connect(std::move(*socket), target_.host.host)
+                       : std::make_unique<net::Stream>(std::move(*socket)));
   if (auto done = greeting.messages->establish(deadline); !done)
     return std::unexpected(explained(std::move(done.error()), "TLS (does the host have a certificate?)"));
   greeting.mine = net::random_hex(nonce_bytes);
@@ -53,14 +58,14 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos withi
   const std::string_view mine = greeting->mine;
   const std::string_view theirs = greeting->theirs;
   const std::string proof =
-      net::proof(target.credentials.key, {"open", theirs, mine, target.store, access_text(target.read_only)});
+      net::proof(link->credentials_.key, {"open", theirs, mine, target.store, access_text(target.read_only)});
   auto answer = greeting->messages->ask(
       {{"open", target.store}, {"read_only", target.read_only}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link->explained(std::move(answer.error()), "opening"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link->explained(*error, "opening"));
   link->read_only_ = net::flag_of(*answer, "read_only");
   if (!net::same(net::text_of(*answer, "proof"),
-                 net::proof(target.credentials.key,
+                 net::proof(link->credentials_.key,
                             {"host", theirs, mine, target.store, access_text(link->read_only_)}))) {
     return fail(Errc::permission, "open",
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
@@ -73,7 +78,7 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos withi
   if (answer->contains("cluster")) link->cluster_ = answer->at("cluster");
   link->node_ = net::number_of(*answer, "node").value_or(0);
   link->id_ = net::text_of(*answer, "link");
-  link->secret_ = net::digest(target.credentials.key, {"link", theirs, mine});
+  link->secret_ = net::digest(link->credentials_.key, {"link", theirs, mine});
   link->messages_ = std::move(greeting->messages);
   return link;
 }
@@ -123,7 +128,7 @@ Result<void> fence(const Target& target, const std::string& session, base::Nanos
   auto greeting = link.greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string proof =
-      net::proof(target.credentials.key, {"fence", greeting->theirs, greeting->mine, session});
+      net::proof(link.credentials_.key, {"fence", greeting->theirs, greeting->mine, session});
   auto answer = greeting->messages->ask({{"fence", session}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link.explained(std::move(answer.error()), "fencing"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link.explained(*error, "fencing"));

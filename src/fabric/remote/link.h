@@ -21,8 +21,8 @@ struct Target {
   net::HostPort host;
   std::string store;
   bool read_only = false;
-  std::string source{};  // the address to go from; empty: as the routes say
-  net::Credentials credentials{};
+  std::string source{};                                   // the address to go from; empty: as the routes say
+  std::shared_ptr<net::ClientCredentials> credentials{};  // null: neither a key nor certificates
 
   [[nodiscard]] std::string text() const;  // "verbs://host:port/store"
 };
@@ -58,7 +58,7 @@ class Link {
   [[nodiscard]] std::uint64_t node() const { return node_; }
 
  private:
-  explicit Link(Target target) : target_(std::move(target)) {}
+  explicit Link(Target target);
   friend Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline);
   struct Greeting {
     std::unique_ptr<net::Messages> messages;
@@ -69,6 +69,7 @@ class Link {
   [[nodiscard]] Error explained(Error error, const char* step) const;
 
   const Target target_;
+  const net::Credentials credentials_;  // as they were when it began
   Atomics atomics_ = Atomics::processor;
   bool read_only_ = false;
   net::Message cluster_;

@@ -27,13 +27,14 @@ std::pair<std::string, NodeSet> read_note(const std::string& note) {
 }  // namespace
 
 Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::function<void()> wake,
-                   std::function<net::Credentials()> neighbour_credentials)
+                   std::shared_ptr<net::ClientCredentials> credentials)
     : options_(options),
       lender_(lender),
       wake_(std::move(wake)),
+      credentials_(std::move(credentials)),
       agent_({.gone = [this](Id id) { note(&gone_, id); }}),
       fencer_([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
-              [this](const Target& host) { return is_gone(host); }, std::move(neighbour_credentials)) {}
+              [this](const Target& host) { return is_gone(host); }) {}
 
 // Of the agent's thread, and of the fencer's.
 void Sessions::note(std::vector<Id>* list, Id id) {
@@ -154,7 +155,7 @@ void Sessions::condemn(Session session) {
     if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
     if ((session.reached & node_bit(node)) == 0) continue;
     others.push_back(
-        {.scheme = "tcp", .host = of.map.nodes[node].at, .store = store.name, .credentials = {}});
+        {.scheme = "tcp", .host = of.map.nodes[node].at, .store = store.name, .credentials = credentials_});
   }
   const std::string name = session.name;
   condemned_[id] = std::move(session);

@@ -37,10 +37,10 @@ class Sessions {
  public:
   using Id = tcp::Agent::Id;
 
-  // `lender` may be null. `wake` has the host's thread call `look` soon; any thread may call it, and
-  // `neighbour_credentials`.
+  // `lender` may be null. `wake` has the host's thread call `look` soon; any thread may call it. The other
+  // hosts of its clusters are shown `credentials`.
   Sessions(const Host::Options& options, verbs::Lender* lender, std::function<void()> wake,
-           std::function<net::Credentials()> neighbour_credentials);
+           std::shared_ptr<net::ClientCredentials> credentials);
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
@@ -113,6 +113,7 @@ class Sessions {
   const Host::Options& options_;
   verbs::Lender* const lender_;
   const std::function<void()> wake_;
+  const std::shared_ptr<net::ClientCredentials> credentials_;
 
   mutable std::mutex mutex_;
   std::vector<Id> gone_;                // whose connection ended

@@ -16,7 +16,7 @@ using fabric::ClusterMap;
 constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
 // A session that does nothing holds on to what it has seen. One that was silent for so long is ended, so that
 // nobody has to wait for it: its client has another one with its next call. One that is in the midst of an
-// operation gives signs more often than that (sign_every_ns in fabric/cluster/cluster_port.cc).
+// operation gives signs more often than that (sign_every_ns in fabric/remote/protocol.h).
 constexpr base::Nanos idle_ns = 600 * base::millisecond_ns;
 // For those that act, which say what is over four times a second. Meanwhile nobody changes what moves.
 constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;

@@ -5,13 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "fabric/remote/protocol.h"
+
 namespace loch::fabric::cluster {
 namespace {
 
 constexpr std::uint32_t no_node = std::numeric_limits<std::uint32_t>::max();
-// Lets a host see that a session is in the midst of something, also while all it asks is of others. More
-// often than a host that gives shards away calls a session idle (idle_ns in server/rebalancer.cc, 600 ms).
-constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
 // A host that does not answer a sign for so long ends the session.
 constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
 
@@ -147,7 +146,7 @@ void ClusterPort::poll(base::Nanos wait_ns) {
 
 void ClusterPort::give_signs() {
   const base::Nanos now = base::Clock().now();
-  if (now - gave_signs_ns_ < sign_every_ns) return;
+  if (now - gave_signs_ns_ < remote::sign_every_ns) return;
   gave_signs_ns_ = now;
   for (std::uint32_t node = 0; node < ways_.size(); ++node) {
     Sign& sign = signs_[node];

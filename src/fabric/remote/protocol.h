@@ -62,6 +62,10 @@ constexpr std::string_view access_text(bool read_only) { return read_only ? "rea
 // How long a greeting may take, and an answer.
 inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;
 inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
+// How often a session that is in the midst of something lets each of its hosts see that, also while all it
+// asks is of others, or goes by queue pairs. More often than a host that gives shards away calls a session
+// idle (idle_ns in server/rebalancer.cc, 600 ms).
+inline constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
 // How long a session of a cluster waits for a host that it may do without.
 inline constexpr base::Nanos joining_max_ns = base::second_ns;
 constexpr base::Nanos within_ns_of(std::string_view session) {

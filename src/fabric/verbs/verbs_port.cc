@@ -14,8 +14,6 @@ namespace loch::fabric::verbs {
 namespace {
 
 constexpr std::size_t piece_bytes_max = 65'536;
-// How often the host hears of a session that does something.
-constexpr base::Nanos beat_every_ns = base::second_ns;
 constexpr base::Nanos beat_answer_max_ns = remote::answer_max_ns;
 constexpr base::Nanos connect_max_ns = remote::greeting_max_ns;
 
@@ -101,6 +99,7 @@ void VerbsPort::post(std::span<Operation> batch, base::Nanos deadline, Completio
   const bool is_read = std::ranges::all_of(
       batch, [](const Operation& operation) { return operation.kind == Operation::Kind::read; });
   if (batch.empty() || (!is_read && !device_changes_)) return agent_.post(batch, deadline, done);
+  last_region_ = batch.front().at.region;
   flights_.post(batch, deadline, done);
 }
 
@@ -255,10 +254,10 @@ void VerbsPort::ring() {
 
 void VerbsPort::beat() {
   const base::Nanos now = base::Clock().now();
-  if (beat_.is_under_way || now - beaten_ns_ < beat_every_ns) return;
+  if (beat_.is_under_way || now - beaten_ns_ < remote::sign_every_ns) return;
   beaten_ns_ = now;
   beat_.is_under_way = true;
-  beat_.operation[0] = {};  // a read of nothing
+  beat_.operation[0] = {.at = {.region = last_region_}};  // a read of nothing
   agent_.post(beat_.operation, now + beat_answer_max_ns, beat_);
 }
 

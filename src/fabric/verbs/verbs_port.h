@@ -96,6 +96,7 @@ class VerbsPort final : public remote::RemotePort {
   std::optional<Error> trouble_;  // of asking the host for keys
   bool armed_ = false;            // the queue pair tells of completions by its descriptor
   bool device_changes_ = false;   // else the agent does
+  RegionId last_region_ = 0;      // that something was posted for
   Beat beat_;
   base::Nanos beaten_ns_ = 0;
 

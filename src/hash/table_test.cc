@@ -25,7 +25,6 @@ using fake::padded;
 using fake::perform;
 using fake::Scene;
 using fake::scenes;
-using fake::slot;
 using fake::Stage;
 using fake::Stepper;
 

@@ -26,10 +26,11 @@ class Host {
 
   struct Options {
     std::vector<net::HostPort> listen{};
-    std::string key_file{};       // empty: everybody may open every store, and change it
-    std::string read_key_file{};  // whoever knows this one may only read; empty: there is no such key
-    net::TlsFiles tls{};          // with a certificate: inside TLS
-    bool verbs = false;           // over RDMA too, at the same addresses and ports
+    std::string key_file{};        // empty: everybody may open every store, and change it
+    std::string other_key_file{};  // whoever knows this one may do the same; there need not be such a file
+    std::string read_key_file{};   // whoever knows this one may only read; empty: there is no such key
+    net::TlsFiles tls{};           // with a certificate: inside TLS
+    bool verbs = false;            // over RDMA too, at the same addresses and ports
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // The cluster that a store is of, and which node of it this host is; of none, if there is no such

@@ -28,17 +28,22 @@ Result<Credentials> Credentials::of_client(const std::string& key_file, const Tl
   return read(key_file, tls, TlsContext::client);
 }
 
-Result<Credentials> Credentials::of_server(const std::string& key_file, const std::string& read_key_file,
-                                           const TlsFiles& tls) {
-  auto credentials = read(key_file, tls, TlsContext::server);
-  if (!credentials || read_key_file.empty()) return credentials;
-  auto key = net::read_key_file(read_key_file);
+Result<Credentials> Credentials::of_server(const KeyFiles& keys, const TlsFiles& tls) {
+  auto credentials = read(keys.key, tls, TlsContext::server);
+  if (!credentials) return credentials;
+  if (!keys.other.empty()) {
+    auto other = read_key_file(keys.other);
+    if (other) credentials->other_key = *other;
+    if (!other && other.error().code != Errc::not_found) return std::unexpected(std::move(other.error()));
+  }
+  if (keys.read.empty()) return credentials;
+  auto key = read_key_file(keys.read);
   if (!key) return std::unexpected(std::move(key.error()));
-  if (*key == credentials->key) {
+  if (*key == credentials->key || *key == credentials->other_key) {
     return fail(Errc::invalid_argument, "key",
                 fmt::format("the key in {} lets clients change the stores; those that may only read need "
                             "another one",
-                            read_key_file));
+                            keys.read));
   }
   credentials->read_key = *key;
   return credentials;

@@ -15,15 +15,23 @@
 
 namespace loch::net {
 
+// Where the keys of a server are; empty names are of what there is not.
+struct KeyFiles {
+  std::string key{};
+  std::string other{};  // there need not be such a file
+  std::string read{};
+};
+
 struct Credentials {
   Secret key = no_key();
-  std::optional<Secret> read_key{};  // of a server: of those clients that may only read
-  std::optional<TlsContext> tls{};   // none: the connection is plain
+  std::optional<Secret> other_key{};  // of a server: counts as much, while the key is replaced
+  std::optional<Secret> read_key{};   // of a server: of those clients that may only read
+  std::optional<TlsContext> tls{};    // none: the connection is plain
 
-  // Empty names are of what there is not. Errors: as read_key_file and TlsContext; invalid_argument, if both
-  // keys are the same.
-  static Result<Credentials> of_server(const std::string& key_file, const std::string& read_key_file,
-                                       const TlsFiles& tls);
+  // Errors: as read_key_file and TlsContext; invalid_argument, if a key that is for reading lets clients
+  // change something.
+  static Result<Credentials> of_server(const KeyFiles& keys, const TlsFiles& tls);
+  // An empty name is of what there is not. Errors: as read_key_file and TlsContext.
   static Result<Credentials> of_client(const std::string& key_file, const TlsFiles& tls);
 };
 

@@ -154,6 +154,7 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   if (!listen.empty()) config.listen = std::move(listen);
   settings.text("directory", config.directory);
   settings.text("key_file", config.key_file);
+  settings.text("other_key_file", config.other_key_file);
   settings.text("read_key_file", config.read_key_file);
   settings.flag("open_to_all", config.open_to_all);
   settings.number("silence_s", 1, 3'600, [&](auto n) { config.silence_max = std::chrono::seconds(n); });
@@ -220,6 +221,8 @@ Result<void> check_config(const Config& config) {
     return wrong("TLS needs a certificate and its key, both or neither");
   if (!config.tls.authority.empty() && config.tls.certificate.empty())
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
+  if (!config.other_key_file.empty() && config.key_file.empty())
+    return wrong("other_key_file is for the time while a key is replaced; without a key_file there is none");
   if (!config.read_key_file.empty() && config.key_file.empty())
     return wrong("read_key_file is for those who may only read; without a key_file everybody may change all");
   if (config.cluster && !config.tls.certificate.empty() && config.tls.authority.empty())
@@ -265,6 +268,7 @@ std::vector<std::string> settings_for_a_restart(const Config& running, const Con
       {"listen", running.listen != now.listen},
       {"directory", running.directory != now.directory},
       {"key_file", running.key_file != now.key_file},
+      {"other_key_file", running.other_key_file != now.other_key_file},
       {"read_key_file", running.read_key_file != now.read_key_file},
       {"silence_s", running.silence_max != now.silence_max},
       {"connections_max", running.connections_max != now.connections_max},

@@ -20,6 +20,7 @@ struct Config {
   std::vector<net::HostPort> listen;
   std::string directory = "/dev/shm";
   std::string key_file;
+  std::string other_key_file;
   std::string read_key_file;
   bool open_to_all = false;  // listens beyond this host with neither key nor certificates
   std::chrono::seconds silence_max{10};

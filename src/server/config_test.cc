@@ -46,6 +46,7 @@ TEST_F(ConfigTest, TheDocumentedFileIsTheDefault) {
   EXPECT_EQ(config->listen.at(0).text(), defaults.listen.at(0).text());
   EXPECT_EQ(config->directory, defaults.directory);
   EXPECT_EQ(config->key_file, defaults.key_file);
+  EXPECT_EQ(config->other_key_file, defaults.other_key_file);
   EXPECT_EQ(config->read_key_file, defaults.read_key_file);
   EXPECT_EQ(config->open_to_all, defaults.open_to_all);
   EXPECT_EQ(config->silence_max, defaults.silence_max);
@@ -63,6 +64,7 @@ TEST_F(ConfigTest, EverySettingIsRead) {
 listen = ["127.0.0.1:1", "[::1]:2", "10.0.0.7"]
 directory = "/stores"
 key_file = "/etc/loch/key"
+other_key_file = "/etc/loch/other-key"
 read_key_file = "/etc/loch/read-key"
 silence_s = 30
 connections_max = 100
@@ -93,6 +95,7 @@ node = "a"
   EXPECT_EQ(config->listen.at(2).text(), "10.0.0.7:7457");
   EXPECT_EQ(config->directory, "/stores");
   EXPECT_EQ(config->key_file, "/etc/loch/key");
+  EXPECT_EQ(config->other_key_file, "/etc/loch/other-key");
   EXPECT_EQ(config->read_key_file, "/etc/loch/read-key");
   EXPECT_EQ(config->silence_max.count(), 30);
   EXPECT_EQ(config->connections_max, 100U);
@@ -141,6 +144,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
       {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
       {"listen = [\"0.0.0.0\"]", "everybody there could change every store"},
+      {"other_key_file = \"o\"", "without a key_file there is none"},
       {"read_key_file = \"r\"", "without a key_file everybody may change all"},
       {"this is no toml", ":1: "},
       {"[[store]]\nname = \"a/b\"", "'a/b' has not"},
@@ -172,11 +176,12 @@ TEST_F(ConfigTest, SaysWhatNeedsARestart) {
   now.stores.push_back({.name = "another"});
   EXPECT_TRUE(settings_for_a_restart(running, now).empty());
   now.key_file = "k";
+  now.other_key_file = "o";
   now.read_key_file = "r";
   now.tls = {.certificate = "c", .key = "k", .authority = "a"};
   now.cluster = {.coordinator = "file:f", .node = "a"};
-  const std::vector<std::string> differ{"key_file", "read_key_file", "tls.certificate",
-                                        "tls.key",  "tls.authority", "cluster"};
+  const std::vector<std::string> differ{"key_file", "other_key_file", "read_key_file", "tls.certificate",
+                                        "tls.key",  "tls.authority",  "cluster"};
   EXPECT_EQ(settings_for_a_restart(running, now), differ);
   now = running;
   now.stores.push_back({.name = "another", .of_cluster = true});

@@ -65,6 +65,40 @@ TEST_F(LendingAccessTest, OnlyThoseWhoKnowTheKeyGetIn) {
   EXPECT_THAT(refused(knows).message(), HasSubstr("chmod"));
 }
 
+// Receive: a key is replaced step by step. Expect: at no step is anybody refused who knows the key of now.
+TEST_F(LendingAccessTest, AKeyIsReplacedStepByStep) {
+  near();
+  const std::string before = "0123456789abcdef";
+  const std::string after = "abcdefabcdefabcdef";
+  Options former;
+  former.key_file = make_key("former-key", before);
+  Options next;
+  next.key_file = make_key("next-key", after);
+  host_options_.key_file = make_key("key", before);
+  host_options_.other_key_file = folder_ + "/other-key";
+  start();
+  EXPECT_TRUE(open_far(former).has_value());
+  EXPECT_EQ(refused(next).code, Errc::permission);
+  make_key("other-key", after);
+  ASSERT_TRUE(host_->reload().has_value());
+  EXPECT_TRUE(open_far(former).has_value());
+  EXPECT_TRUE(open_far(next).value().put("key", "value").has_value());
+  make_key("key", after);
+  make_key("other-key", before);
+  ASSERT_TRUE(host_->reload().has_value());
+  EXPECT_TRUE(open_far(former).value().put("key", "value").has_value());
+  EXPECT_TRUE(open_far(next).has_value());
+  ::unlink(host_options_.other_key_file.c_str());
+  ASSERT_TRUE(host_->reload().has_value());
+  EXPECT_EQ(refused(former).code, Errc::permission);
+  EXPECT_TRUE(open_far(next).has_value());
+  // What is for reading alone is no other key that counts as much.
+  host_options_.read_key_file = make_key("other-key", before);
+  stop();
+  EXPECT_EQ(fabric::Host::start(host_options_).error().code, Errc::invalid_argument);
+  for (const Options& options : {former, next}) ::unlink(options.key_file.c_str());
+}
+
 // Receive: the key of a host and of its client is replaced while both run, and their connection breaks; later
 // the client may not read its file any more. Expect: it goes on with the new key, and then with what it knew
 // last.

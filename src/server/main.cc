@@ -163,7 +163,9 @@ Exit run(const Arguments& arguments) {
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
   if (arguments.check_only) {
-    const auto files = net::Credentials::of_server(config->key_file, config->read_key_file, config->tls);
+    const auto files = net::Credentials::of_server(
+        {.key = config->key_file, .other = config->other_key_file, .read = config->read_key_file},
+        config->tls);
     if (!files) return complain(files.error(), usage);
     fmt::print("the configuration is sound\n");
     return ok;
@@ -183,6 +185,7 @@ Exit run(const Arguments& arguments) {
   auto host = fabric::Host::start(
       {.listen = config->listen,
        .key_file = config->key_file,
+       .other_key_file = config->other_key_file,
        .read_key_file = config->read_key_file,
        .tls = config->tls,
        .verbs = config->verbs,

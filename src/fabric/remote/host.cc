@@ -42,7 +42,8 @@ Message refusal(Errc code, std::string detail) {
 
 // Read anew when the host is told to.
 Result<net::Credentials> credentials_of(const Host::Options& options) {
-  return net::Credentials::of_server(options.key_file, options.read_key_file, options.tls);
+  return net::Credentials::of_server(
+      {.key = options.key_file, .other = options.other_key_file, .read = options.read_key_file}, options.tls);
 }
 // As a client of other hosts of its cluster; null if it has none.
 Result<std::shared_ptr<net::ClientCredentials>> neighbour_credentials_of(const Host::Options& options) {
@@ -363,8 +364,9 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   };
   const net::Credentials all = credentials();
   const bool is_reader = all.read_key && knows(*all.read_key);
-  const net::Secret& key = is_reader ? *all.read_key : all.key;
-  if (!is_reader && !knows(key)) {
+  const bool has_other = !is_reader && all.other_key && knows(*all.other_key);
+  const net::Secret& key = is_reader ? *all.read_key : has_other ? *all.other_key : all.key;
+  if (!is_reader && !has_other && !knows(key)) {
     return refuse(peer, Errc::permission,
                   options_.key_file.empty() ? "the client has a key, and this host has none"
                                             : "the client does not know this host's key");
@@ -404,8 +406,12 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
 // Another host takes a session for dead.
 Message HostThread::fence(Peer& peer, const Message& said) {
   const std::string session = net::text_of(said, "fence");
-  if (!net::same(net::text_of(said, "proof"),
-                 net::proof(credentials().key, {"fence", peer.mine, peer.theirs, session}))) {
+  const auto knows = [&](const net::Secret& key) {
+    return net::same(net::text_of(said, "proof"),
+                     net::proof(key, {"fence", peer.mine, peer.theirs, session}));
+  };
+  const net::Credentials all = credentials();
+  if (!knows(all.key) && !(all.other_key && knows(*all.other_key))) {
     return refuse(peer, Errc::permission, "it would fence, and does not know this host's key");
   }
   sessions_.fence(session);

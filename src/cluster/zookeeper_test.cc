@@ -27,7 +27,11 @@ using tests::ZooKeeperServer;
 using namespace std::chrono_literals;
 
 net::HostPort at(int number) { return {.host = fmt::format("10.0.0.{}", number), .port = "7457"}; }
-ClusterMap first() { return first_map({{.name = "a", .at = at(1)}, {.name = "b", .at = at(2)}}, 4).value(); }
+const ClusterMap& first() {
+  static const ClusterMap map =
+      first_map({{.name = "a", .at = at(1)}, {.name = "b", .at = at(2)}}, 4).value();
+  return map;
+}
 ClusterMap later(const ClusterMap& map) {
   return with_node(map, fmt::format("n{}", map.epoch), at(9)).value();
 }

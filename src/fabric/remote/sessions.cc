@@ -141,8 +141,8 @@ void Sessions::fence(const std::string& name) {
   for (const auto& [id, session] : sessions_) {
     if (!name.empty() && session.name == name) called_so.push_back(id);
   }
-  fenced_.fetch_add(called_so.size());
   end_these(called_so);
+  fenced_.fetch_add(called_so.size());
 }
 
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
@@ -217,10 +217,10 @@ void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store) 
     const base::Nanos heard = agent_.last_heard(id);
     if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
   }
+  end_these(silent);
   fenced_.fetch_add(silent.size());
   if (!silent.empty() && options_.log)
     options_.log(Host::Level::debug, fmt::format("{} sessions were silent for too long", silent.size()));
-  end_these(silent);
 }
 
 void Sessions::end_idle(const std::string& store, base::Nanos longer_than_ns) {

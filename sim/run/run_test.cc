@@ -43,7 +43,7 @@ TEST_P(Workload, ASeedGivesOneRun) {
 }
 
 TEST_P(Workload, IsCleanForAFixedSetOfSeeds) {
-  const std::uint64_t seeds = 20 / slower;
+  const std::uint64_t seeds = 100 / slower;
   for (std::uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) expect_clean(GetParam(), seed);
 }
 

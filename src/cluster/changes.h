@@ -23,7 +23,8 @@ bool is_wildcard(const net::HostPort& at);
 // no_space (64 hosts, or all regions are taken); invalid_argument.
 Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,
                              std::uint32_t regions = usual_regions);
-// The first map of a cluster, of hosts that have no shards yet to give away. Errors: as ClusterMap::flaw.
+// The first map of a cluster, of hosts that have no shards yet to give away, with a hash seed that is drawn
+// from the system. Errors: as ClusterMap::flaw.
 struct NewNode {
   std::string name;
   net::HostPort at;

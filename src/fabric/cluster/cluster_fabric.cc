@@ -8,12 +8,12 @@
 
 #include "fabric/cluster/cluster_port.h"
 #include "fabric/map_message.h"
+#include "fabric/remote/protocol.h"
 #include "net/proof.h"
 
 namespace loch::fabric::cluster {
 namespace {
 
-constexpr std::size_t session_name_bytes = 16;
 constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
 
 std::string location_of(const ClusterMap& map, const remote::Target& first) {
@@ -188,7 +188,7 @@ void ClusterFabric::look_for_the_lost() {
 }
 
 std::unique_ptr<Port> ClusterFabric::connect() {
-  const std::string session = net::random_hex(session_name_bytes);
+  const std::string session = net::random_hex(remote::session_name_bytes_max / 2);
   std::vector<ClusterPort::Way> ways(nodes_.size());
   for (std::uint32_t node = 0; node < ways.size(); ++node) {
     const auto host = host_of(control_region_of(node));

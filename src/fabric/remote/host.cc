@@ -439,6 +439,11 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
                   session.empty() ? "a session of a cluster says what its hosts know it by"
                                   : "the store is of no cluster");
   }
+  if (session.size() > remote::session_name_bytes_max) {
+    return refuse(
+        peer, Errc::invalid_argument,
+        fmt::format("what a session is known by has at most {} bytes", remote::session_name_bytes_max));
+  }
   if (sessions_.is_paused(store->name))
     return refusal(Errc::unavailable, "the host sees to what another one has lost; try again");
   const Id its_id = next_id_++;

@@ -56,6 +56,7 @@ namespace loch::fabric::remote {
 
 inline constexpr std::uint64_t protocol_version = 8;
 inline constexpr std::size_t nonce_bytes = 16;
+inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 
 constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }
 

@@ -33,7 +33,8 @@ class Lending : public testing::Test {
     const auto stores = Store::list(here());
     for (const std::string& name : stores ? *stores : std::vector<std::string>())
       std::ignore = Store::destroy("shm://" + name, here());
-    for (const char* file : {"/key", "/other-key"}) ::unlink((folder_ + file).c_str());
+    for (const char* file : {"/key", "/other-key", "/former-key", "/next-key"})
+      ::unlink((folder_ + file).c_str());
     ::rmdir(folder_.c_str());
   }
 

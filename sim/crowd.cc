@@ -1,27 +1,41 @@
 #include "sim/crowd.h"
 
-#include <fmt/format.h>
-
 #include "hash/index.h"
 
 namespace loch::sim {
+namespace {
 
-std::vector<std::string> crowded_keys(const memory::Geometry& geometry, std::string_view prefix,
-                                      std::uint64_t rows, std::size_t count) {
-  std::vector<std::string> keys;
-  std::string key(prefix);
-  for (std::uint64_t number = 0; keys.size() < count; ++number) {
-    const fmt::format_int digits(number);
-    key.resize(prefix.size());
-    key.append(digits.data(), digits.size());
-    const std::uint64_t hash = hash::Key::of(key, geometry.hash_seed).hash;
-    bool crowded = true;
-    for (std::uint32_t i = 0; i < geometry.candidates && crowded; ++i) {
-      crowded = hash::row_mix(hash, i) % (std::uint64_t{1} << hash::first_level) < rows;
-    }
-    if (crowded) keys.push_back(key);
+// Adds one to the decimal number that `text` ends in, which begins at `begin`.
+void count_up(std::string* text, std::size_t begin) {
+  std::size_t at = text->size();
+  while (at > begin && (*text)[at - 1] == '9') (*text)[--at] = '0';
+  if (at > begin) {
+    ++(*text)[at - 1];
+  } else {
+    text->insert(begin, 1, '1');
   }
-  return keys;
+}
+
+}  // namespace
+
+Crowd::Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows)
+    : geometry_(geometry), rows_(rows), prefix_length_(prefix.size()), next_(prefix) {
+  next_ += '0';
+}
+
+std::span<const std::string> Crowd::keys(std::size_t count) {
+  for (; found_.size() < count; count_up(&next_, prefix_length_)) {
+    if (is_crowded(next_)) found_.push_back(next_);
+  }
+  return std::span(found_).first(count);
+}
+
+bool Crowd::is_crowded(std::string_view key) const {
+  const std::uint64_t hash = hash::Key::of(key, geometry_.hash_seed).hash;
+  for (std::uint32_t i = 0; i < geometry_.candidates; ++i) {
+    if (hash::row_mix(hash, i) % (std::uint64_t{1} << hash::first_level) >= rows_) return false;
+  }
+  return true;
 }
 
 }  // namespace loch::sim

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,9 +13,23 @@
 
 namespace loch::sim {
 
-// `count` keys, all of whose candidates are in the first `rows` rows of the index, as long as it has not
-// grown. Takes about count * (1024 / rows)^3 tries with three candidates.
-std::vector<std::string> crowded_keys(const memory::Geometry& geometry, std::string_view prefix,
-                                      std::uint64_t rows, std::size_t count);
+class Crowd {
+ public:
+  // All candidates of its keys are in the first `rows` rows of the index, as long as it has not grown.
+  Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows);
+
+  // The first so many of them, until more are asked for. Each takes about (1024 / rows)^3 tries with three
+  // candidates.
+  std::span<const std::string> keys(std::size_t count);
+
+ private:
+  [[nodiscard]] bool is_crowded(std::string_view key) const;
+
+  memory::Geometry geometry_;
+  std::uint64_t rows_;
+  std::size_t prefix_length_;
+  std::string next_;  // to be tried: the prefix, and a number
+  std::vector<std::string> found_;
+};
 
 }  // namespace loch::sim

@@ -95,9 +95,8 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   if (spec.crowded && crowd_list_.empty()) {
     crowd_list_ = folder_ / "crowd";
     std::ofstream list(crowd_list_);
-    for (const std::string& key :
-         sim::crowded_keys(store().impl().memory()->geometry(), "crowd-", crowd_.rows, crowd_.keys))
-      list << key << '\n';
+    sim::Crowd crowd(store().impl().memory()->geometry(), "crowd-", crowd_.rows);
+    for (const std::string& key : crowd.keys(crowd_.keys)) list << key << '\n';
   }
   histories_.push_back(folder_ / fmt::format("history-{}", client));
   std::vector<std::string> arguments;

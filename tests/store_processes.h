@@ -62,7 +62,7 @@ struct WorkerReport {
   std::uint64_t killed = 0;
 };
 
-// Keys in each other's way: so many, in so many rows of the index. See crowded_keys.
+// Keys in each other's way: so many, in so many rows of the index. See sim::Crowd.
 struct Crowd {
   std::uint64_t rows = 32;
   std::size_t keys = 96;

@@ -70,12 +70,12 @@ constexpr std::uint64_t incarnation_offset(std::uint32_t node) {
 }
 
 // The key of an item whose bytes these are from `offset` on; empty if it has none.
-std::string key_of(const std::vector<std::byte>& region, std::uint64_t offset) {
+std::string key_of(const fabric::fake::MemoryStore::Taken& region, std::uint64_t offset) {
   memory::ItemHeader header;
-  if (offset + sizeof header > region.size()) return {};
-  std::memcpy(&header, region.data() + offset, sizeof header);
-  if (offset + sizeof header + header.key_bytes > region.size()) return {};
-  return {reinterpret_cast<const char*>(region.data()) + offset + sizeof header, header.key_bytes};
+  if (offset + sizeof header > region.length_bytes) return {};
+  std::memcpy(&header, region.base.get() + offset, sizeof header);
+  if (offset + sizeof header + header.key_bytes > region.length_bytes) return {};
+  return {reinterpret_cast<const char*>(region.base.get()) + offset + sizeof header, header.key_bytes};
 }
 
 }  // namespace
@@ -139,10 +139,10 @@ void Hosts::lose_memory(std::uint32_t node, base::Nanos away_ns) {
     const std::uint64_t bytes = store.memory().length_bytes(region);
     if (bytes == 0 || store.node_of(region) != node) continue;
     if (region < memory::data_regions_end) {
-      const std::byte* begin = store.memory().at({region, 0});
-      lost.data[region].assign(begin, begin + bytes);
+      lost.data[region] = store.memory().take(region);
+    } else {
+      store.memory().renew(region, 0);
     }
-    store.memory().renew(region, 0);
   }
   simulation().after(away_ns, [this, node] { come_back(node); });
   if (!std::exchange(looks_around_, true)) look_around();

@@ -34,7 +34,7 @@ class Hosts {
   // What a node had when it lost it.
   struct Lost {
     base::Nanos at_ns = 0;
-    std::map<fabric::RegionId, std::vector<std::byte>> data{};
+    std::map<fabric::RegionId, fabric::fake::MemoryStore::Taken> data{};
   };
   using Incarnation = std::pair<std::uint32_t, std::uint64_t>;  // of a node
 

@@ -71,14 +71,13 @@ void StoreSubject::make_control(std::byte* control, std::uint32_t node, std::uin
 std::vector<std::string> StoreSubject::keys() const {
   if (setup_.crowd_rows == 0) return numbered_keys("key", setup_.keys);
   static std::mutex mutex;
-  static std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> found;
+  static std::map<std::pair<std::uint32_t, std::uint32_t>, Crowd> crowds;
   const std::scoped_lock lock(mutex);
-  auto& crowd = found[{setup_.geometry.candidates, setup_.crowd_rows}];
-  if (crowd.size() < setup_.keys) {
-    crowd = crowded_keys(setup_.geometry, fmt::format("crowd{}-", setup_.crowd_rows), setup_.crowd_rows,
-                         setup_.keys);
-  }
-  return {crowd.begin(), crowd.begin() + setup_.keys};
+  const auto [crowd, added] =
+      crowds.try_emplace({setup_.geometry.candidates, setup_.crowd_rows}, setup_.geometry,
+                         fmt::format("crowd{}-", setup_.crowd_rows), setup_.crowd_rows);
+  const auto keys = crowd->second.keys(setup_.keys);
+  return {keys.begin(), keys.end()};
 }
 
 std::unique_ptr<Player> StoreSubject::make_player(Scene& scene, std::uint32_t number, std::uint32_t acts,

@@ -46,7 +46,7 @@ coro::Task<Result<void>> Table::look_around(std::span<Victim> victims) {
 // True if something was moved (or has changed), so that another look is worthwhile.
 coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
   std::vector<Victim> all;
-  all.reserve(looked_at_max + locations_max);
+  all.reserve(std::size_t{8} * locations_max);
   for (unsigned i = 0; i < full->at.candidates; ++i) {
     const unsigned j = open_location(*full, i);
     all.push_back({.slot = full->at.slot[j], .word = full->word[j]});

@@ -7,9 +7,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "base/clock.h"
 #include "hash/index.h"
@@ -35,8 +35,9 @@ class PointerCache {
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
-    if (places_.empty()) return std::nullopt;
-    const Place& place = places_[key_hash % places_max];
+    const auto& group = groups_[group_of(key_hash)];
+    if (group == nullptr) return std::nullopt;
+    const Place& place = (*group)[key_hash % places_in_group];
     for (std::size_t i = 0; i < entries_in_place; ++i) {
       if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) return place.entry[i].pointer;
     }
@@ -46,8 +47,9 @@ class PointerCache {
   // Of the keys that share its place, the one that was seen longest ago is forgotten.
   void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer) {
     if (key.size() > key_bytes_max) return;
-    if (places_.empty()) places_.resize(places_max);
-    Place& place = places_[key_hash % places_max];
+    auto& group = groups_[group_of(key_hash)];
+    if (group == nullptr) group = std::make_unique<Group>();
+    Place& place = (*group)[key_hash % places_in_group];
     std::size_t chosen = 0;
     for (std::size_t i = 0; i < entries_in_place; ++i) {
       if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) {
@@ -64,7 +66,8 @@ class PointerCache {
   }
 
  private:
-  static constexpr std::size_t places_max = std::size_t{1} << 12;
+  static constexpr std::size_t group_count = 512;
+  static constexpr std::size_t places_in_group = 8;
   static constexpr std::size_t entries_in_place = 4;
   struct Entry {
     Pointer pointer;
@@ -80,7 +83,11 @@ class PointerCache {
     std::array<std::uint64_t, entries_in_place> key_hash{};
     std::array<Entry, entries_in_place> entry{};
   };
-  std::vector<Place> places_;  // made when first needed
+  using Group = std::array<Place, places_in_group>;
+  static std::size_t group_of(std::uint64_t key_hash) { return key_hash / places_in_group % group_count; }
+
+  // Each is made when it is first needed: many sessions use few keys.
+  std::array<std::unique_ptr<Group>, group_count> groups_;
 };
 
 }  // namespace loch::hash

@@ -110,11 +110,18 @@ class SimPort final : public fake::MemoryPort {
   void poll(base::Nanos wait_ns) override {
     {
       const std::scoped_lock lock(simulation_.guard());
-      const base::Nanos until = simulation_.now() + wait_ns;
+      const base::Nanos until = simulation_.now() + until_it_ticks(wait_ns);
       while (landed_.empty() && simulation_.next_at() <= until) simulation_.run_one();
       if (landed_.empty()) simulation_.run_until(until);
     }
     deliver();
+  }
+
+  // Who sees a clock that ticks would ask for the same again and again until it does.
+  [[nodiscard]] base::Nanos until_it_ticks(base::Nanos wait_ns) const {
+    const base::Nanos to_tick = simulation_.next_tick() - simulation_.now();
+    if (fabric_.remote() || wait_ns == 0 || wait_ns >= to_tick) return wait_ns;
+    return (to_tick + wait_ns - 1) / wait_ns * wait_ns;
   }
 
   // Tells the owner of what has completed.
@@ -223,7 +230,7 @@ class SimPort final : public fake::MemoryPort {
     if (at == nullptr) return finish(flight, operation);
     switch (operation.kind) {
       case Operation::Kind::read:
-        std::memcpy(operation.local + from, at + from, to - from);
+        fake::MemoryStore::copy_out(operation.local + from, at + from, to - from);
         break;
       case Operation::Kind::write:
         std::memcpy(at + from, operation.local + from, to - from);

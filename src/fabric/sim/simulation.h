@@ -61,6 +61,7 @@ class Simulation {
   [[nodiscard]] base::Nanos now() const { return now_; }
   [[nodiscard]] base::Clock clock() const { return base::Clock(&clock_); }
   [[nodiscard]] base::Nanos tick_ns() const { return tick_ns_; }
+  [[nodiscard]] base::Nanos next_tick() const { return (now_ / tick_ns_ + 1) * tick_ns_; }
   [[nodiscard]] base::Random& random() { return random_; }
   [[nodiscard]] std::recursive_mutex& guard() { return guard_; }
 

@@ -1,13 +1,72 @@
 #include "fabric/testing/memory_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <vector>
 
 #include "base/check.h"
 
 namespace loch::fabric::fake {
 namespace {
+
+constexpr std::size_t page_bytes = 4'096;
+
+// Which of the pages from a boundary on have ever been touched: all others are zeros.
+class TouchedPages {
+ public:
+  TouchedPages(std::byte* from, std::uint64_t length_bytes)
+      : pages_((length_bytes + page_bytes - 1) / page_bytes) {
+    LOCH_CHECK(pages_.empty() || ::mincore(from, length_bytes, pages_.data()) == 0);
+  }
+  [[nodiscard]] std::size_t count() const { return pages_.size(); }
+  bool operator[](std::size_t page) const { return (pages_[page] & 1U) != 0; }
+
+ private:
+  std::vector<unsigned char> pages_;
+};
+
+// Memory for regions, which is full of zeros. What one store leaves the next one takes: a page that is
+// touched for the first time costs up to 15 us in a virtual machine, and a simulated run touches thousands.
+class SpareMemory {
+ public:
+  static SpareMemory& shared() {
+    static auto* const all = new SpareMemory;  // for ever: a store may outlive what is static
+    return *all;
+  }
+
+  std::byte* take(std::uint64_t bytes) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (auto& spare = spare_[bytes]; !spare.empty()) {
+        std::byte* base = spare.back();
+        spare.pop_back();
+        return base;
+      }
+    }
+    void* mapped =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    LOCH_CHECK(mapped != MAP_FAILED);
+    return static_cast<std::byte*>(mapped);
+  }
+  // Of which the first `used` bytes may have been written to.
+  void give_back(std::byte* base, std::uint64_t bytes, std::uint64_t used) {
+    clear(base, used);
+    const std::scoped_lock lock(mutex_);
+    spare_[bytes].push_back(base);
+  }
+  static void clear(std::byte* base, std::uint64_t used) {
+    const TouchedPages touched(base, used);
+    for (std::size_t page = 0; page < touched.count(); ++page) {
+      if (touched[page]) std::memset(base + page * page_bytes, 0, page_bytes);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::vector<std::byte*>> spare_;  // by how long they are
+};
 
 // All memory is mapped: nothing is ever posted but what has a bad address. Waiting lets the simulated time
 // pass.
@@ -40,7 +99,8 @@ std::shared_ptr<MemoryStore> MemoryStore::create(const Plan& plan, Limits limits
 
 MemoryStore::~MemoryStore() {
   for (const Region& region : regions_) {
-    if (region.base != nullptr) ::munmap(region.base, limits_.region_bytes);
+    if (region.base != nullptr)
+      SpareMemory::shared().give_back(region.base, limits_.region_bytes, region.length_bytes);
   }
 }
 
@@ -58,9 +118,40 @@ void MemoryStore::renew(RegionId id, std::uint64_t length_bytes) {
   Region& region = regions_[id];
   reserve(region);
   const std::uint64_t before = region.length_bytes.exchange(length_bytes);
-  LOCH_CHECK(before == 0 || ::madvise(region.base, before, MADV_DONTNEED) == 0);
+  SpareMemory::clear(region.base, before);
   const std::uint64_t free = free_bytes_ + before;
   free_bytes_ = free - std::min(free, length_bytes);
+}
+
+MemoryStore::Taken MemoryStore::take(RegionId id) {
+  const std::scoped_lock lock(mutex_);
+  Region& region = regions_[id];
+  const std::uint64_t length = region.length_bytes.exchange(0);
+  free_bytes_ += length;
+  const auto give_back = [reserved = limits_.region_bytes, length](std::byte* base) {
+    SpareMemory::shared().give_back(base, reserved, length);
+  };
+  return {.base = {std::exchange(region.base, nullptr), give_back}, .length_bytes = length};
+}
+
+void MemoryStore::copy_out(std::byte* into, std::byte* from, std::size_t length) {
+  constexpr std::size_t looked_at_min = 16 * page_bytes;  // to look costs as much as to touch a page
+  if (length < looked_at_min) {
+    std::memcpy(into, from, length);
+    return;
+  }
+  const std::size_t skew = reinterpret_cast<std::uintptr_t>(from) % page_bytes;
+  const TouchedPages touched(from - skew, skew + length);
+  std::size_t done = 0;
+  for (std::size_t page = 0; page < touched.count(); ++page) {
+    const std::size_t end = std::min((page + 1) * page_bytes - skew, length);
+    if (touched[page]) {
+      std::memcpy(into + done, from + done, end - done);
+    } else {
+      std::memset(into + done, 0, end - done);
+    }
+    done = end;
+  }
 }
 
 void MemoryStore::let_go(std::uint32_t first, std::uint32_t end) {
@@ -85,11 +176,7 @@ Result<void> MemoryStore::extend(RegionId id, std::uint64_t length_bytes) {
 }
 
 void MemoryStore::reserve(Region& region) const {
-  if (region.base != nullptr) return;
-  void* mapped = ::mmap(nullptr, limits_.region_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  LOCH_CHECK(mapped != MAP_FAILED);
-  region.base = static_cast<std::byte*>(mapped);
+  if (region.base == nullptr) region.base = SpareMemory::shared().take(limits_.region_bytes);
 }
 
 MemoryFabric::~MemoryFabric() { release_all_presence(); }

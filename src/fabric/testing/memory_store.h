@@ -46,8 +46,17 @@ class MemoryStore : public std::enable_shared_from_this<MemoryStore> {
   void set_free_bytes(std::uint64_t bytes) { free_bytes_ = bytes; }
   // What was in a region is lost: it is new, and so long, also if so much is not free.
   void renew(RegionId id, std::uint64_t length_bytes);
+  // What was in a region that nobody has mapped, and is not there any more.
+  struct Taken {
+    std::shared_ptr<const std::byte> base;
+    std::uint64_t length_bytes = 0;
+  };
+  Taken take(RegionId id);
   // Nobody holds a client number of [first, end) any more.
   void let_go(std::uint32_t first, std::uint32_t end);
+
+  // Copies bytes of a region, of which pages that nobody has touched stay so.
+  static void copy_out(std::byte* into, std::byte* from, std::size_t length);
 
   // For looking at the store, and for damaging it.
   [[nodiscard]] std::byte* at(Address address) const {

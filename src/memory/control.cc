@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace loch::memory {
 namespace {
@@ -18,8 +19,9 @@ void raise_here(std::uint64_t& word, std::uint64_t to) {
 Control::Control(fabric::Endpoint& endpoint, fabric::RegionId region)
     : endpoint_(endpoint), region_(region), bytes_(endpoint.mapped({region, 0}, control_bytes)) {
   if (bytes_ != nullptr) return;
-  copy_ = std::make_unique<std::uint64_t[]>(control_bytes / sizeof(std::uint64_t));
-  bytes_ = reinterpret_cast<std::byte*>(copy_.get());
+  copy_.reset(static_cast<std::byte*>(std::calloc(1, control_bytes)));
+  if (copy_ == nullptr) throw std::bad_alloc();
+  bytes_ = copy_.get();
 }
 
 std::uint32_t Control::clients_end() const {

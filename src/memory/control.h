@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include <loch/coro/task.h>
@@ -76,7 +77,11 @@ class Control {
 
   fabric::Endpoint& endpoint_;
   const fabric::RegionId region_;
-  std::unique_ptr<std::uint64_t[]> copy_;
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+  // Zeros at first. Of its pages, few clients need few, and a page that nobody touches costs nothing.
+  std::unique_ptr<std::byte, Free> copy_;
   std::byte* bytes_;
   base::Nanos newest_time_ns_ = 0;
 };

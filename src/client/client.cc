@@ -354,7 +354,11 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
     const Assignment& assignment = assignments[i];
     if (!is_valid(assignment)) continue;
     probes[i].key = key_of(assignment.key);
-    if (!here.step1_find_slots(probes[i])) continue;
+    done[i] = here.step1_find_slots(probes[i]);
+  }
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    if (!done[i]) continue;
+    const Assignment& assignment = assignments[i];
     places[i] =
         here_->prepare_item_here(hash::item_bytes(assignment.key.size(), assignment.value.size()), start);
     done[i] = places[i].at != nullptr;
@@ -372,6 +376,8 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     if (done[i]) {
       here_->retire_here(probes[i].word, unlinked);
+      // Now, since the memory is not busy with anything else until the next call.
+      here_->fetch_items_here(places[i].ref, i);
     } else if (places[i].at != nullptr) {
       here_->discard_here(places[i]);
     }

@@ -137,6 +137,10 @@ class Table final {
     attachment_.nodes().front().allocator->discard_here(place);
   }
   void retire_here(SlotWord unlinked, base::Nanos now);
+  // Asks for the memory of items that prepare_item_here will give out (Allocator::fetch_rested).
+  void fetch_items_here(memory::ItemRef like, std::size_t ahead) {
+    attachment_.nodes().front().allocator->fetch_rested(like.size_class, ahead);
+  }
 
   // Items that are committed, while nobody writes.
   coro::Task<Result<std::uint64_t>> count();

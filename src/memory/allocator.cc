@@ -10,8 +10,10 @@ namespace loch::memory {
 namespace {
 
 constexpr base::Nanos note_age_max_in_expiries = 16;
-constexpr std::size_t prefetch_distance = 32;
-constexpr std::uint64_t prefetched_bytes_max = 256;  // of each; the processor goes on by itself
+// How far ahead of their use what is noted is asked for.
+constexpr std::size_t item_fetch_distance = 32;
+constexpr std::size_t note_fetch_distance = 96;
+constexpr std::uint64_t fetched_bytes_max = 256;  // of each; the processor goes on by itself
 
 }  // namespace
 
@@ -167,14 +169,19 @@ bool Allocator::take_rested(std::uint8_t size_class, Note& note, base::Nanos now
   auto& notes = notes_[size_class];
   note = notes.front();
   notes.pop_front();
-  if (notes.size() > prefetch_distance) {
-    const std::uint64_t length = std::min<std::uint64_t>(class_bytes[size_class], prefetched_bytes_max);
-    if (std::byte* soon = endpoint_.mapped(notes[prefetch_distance].item.address(), length)) {
-      for (std::uint64_t line = 0; line < length; line += fabric::cache_line_bytes)
-        __builtin_prefetch(soon + line, 1);
-    }
-  }
   return true;
+}
+
+void Allocator::fetch_rested(std::uint8_t size_class, std::size_t ahead) {
+  if (size_class >= size_class_count) return;
+  const auto& notes = notes_[size_class];
+  // There are more notes than a cache holds: each is asked for before the item that it names.
+  if (notes.size() <= note_fetch_distance + ahead) return;
+  __builtin_prefetch(&notes[note_fetch_distance + ahead]);
+  const std::uint64_t length = std::min<std::uint64_t>(class_bytes[size_class], fetched_bytes_max);
+  std::byte* item = endpoint_.mapped(notes[item_fetch_distance + ahead].item.address(), length);
+  for (std::uint64_t line = 0; item != nullptr && line < length; line += fabric::cache_line_bytes)
+    __builtin_prefetch(item + line, 1);
 }
 
 // Makes a noted item this session's own, if it still rests as noted and may be used again.

@@ -65,6 +65,8 @@ class Allocator {
     std::byte* at = nullptr;
   };
   Place allocate_here(std::uint64_t bytes, base::Nanos now);
+  // Asks for the memory of what allocate_here will give out in a while; of a batch, `ahead` counts its calls.
+  void fetch_rested(std::uint8_t size_class, std::size_t ahead);
   // Gives back an item that was never linked. Errors: those of the fabric; then it is left to a collection.
   coro::Task<Result<void>> discard(ItemRef item);
   // The same of one that allocate_here gave.

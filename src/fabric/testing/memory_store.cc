@@ -2,29 +2,40 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include "base/check.h"
+#include "base/file_descriptor.h"
 
 namespace loch::fabric::fake {
 namespace {
 
 constexpr std::size_t page_bytes = 4'096;
 
-// Which of the pages from a boundary on have ever been touched: all others are zeros.
+// Which of the pages from a boundary on have ever been touched: all others are zeros. Where the kernel does
+// not tell, all of them may have been.
 class TouchedPages {
  public:
-  TouchedPages(std::byte* from, std::uint64_t length_bytes)
-      : pages_((length_bytes + page_bytes - 1) / page_bytes) {
-    LOCH_CHECK(pages_.empty() || ::mincore(from, length_bytes, pages_.data()) == 0);
+  TouchedPages(const std::byte* from, std::uint64_t length_bytes)
+      : pages_((length_bytes + page_bytes - 1) / page_bytes, touched_bits) {
+    static const base::FileDescriptor map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    const std::uint64_t first = reinterpret_cast<std::uintptr_t>(from) / page_bytes;
+    const std::size_t bytes = pages_.size() * sizeof(std::uint64_t);
+    const auto got =
+        ::pread(map.get(), pages_.data(), bytes, static_cast<off_t>(first * sizeof(std::uint64_t)));
+    if (got != static_cast<ssize_t>(bytes)) std::ranges::fill(pages_, touched_bits);
   }
   [[nodiscard]] std::size_t count() const { return pages_.size(); }
-  bool operator[](std::size_t page) const { return (pages_[page] & 1U) != 0; }
+  bool operator[](std::size_t page) const { return (pages_[page] & touched_bits) != 0; }
 
  private:
-  std::vector<unsigned char> pages_;
+  static constexpr std::uint64_t touched_bits = std::uint64_t{3} << 62;  // in memory, or swapped out
+
+  std::vector<std::uint64_t> pages_;  // as in proc_pid_pagemap(5)
 };
 
 // Memory for regions, which is full of zeros. What one store leaves the next one takes: a page that is

@@ -425,8 +425,9 @@ TEST_F(ShmTest, ListTellsTheStoresAlone) {
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "b", "c.d"}));
   ASSERT_TRUE(shm::destroy("b", access_).has_value());
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "c.d"}));
-  access_.directory += "/nowhere";
-  EXPECT_EQ(shm::list(access_).error().code, Errc::not_found);
+  Access nowhere = access_;
+  nowhere.directory += "/nowhere";
+  EXPECT_EQ(shm::list(nowhere).error().code, Errc::not_found);
 }
 
 TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {

@@ -88,7 +88,7 @@ Hosts::Hosts(Scene& scene, const Subject& subject, std::function<void(std::uint3
       incarnations_(first_map_.nodes.size()) {
   // Those of a cluster were started at other times.
   for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node)
-    ahead_ns_.push_back(node * 100 * second_ns);
+    ahead_ns_.push_back(100 * second_ns * node);
 }
 
 void Hosts::tell_time(std::uint32_t node) {

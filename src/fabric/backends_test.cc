@@ -99,6 +99,40 @@ INSTANTIATE_TEST_SUITE_P(Backends, ElsewhereConformance,
 // ---- what is posted
 // ------------------------------------------------------------------------------------------------
 
+// Receive: a store that takes the memory of one that is gone, or that lost what it had. Expect: it is zeros;
+// what was lost is as it was; and what is copied out, from anywhere on, is what was written and zeros
+// between.
+TEST(Memory, OfAStoreIsZerosWhateverWasThereBefore) {
+  constexpr std::uint64_t length = 1U << 20;
+  const auto holds = [](fake::MemoryStore& store, std::byte value) {
+    std::vector<std::byte> bytes(length - 24, std::byte{7});
+    fake::MemoryStore::copy_out(bytes.data(), store.at({1, 24}), bytes.size());
+    return std::ranges::count(bytes, value) == std::ranges::ssize(bytes);
+  };
+  for (int round = 0; round < 2; ++round) {
+    const auto store = fake::MemoryStore::create({.regions = {{1, length}}, .fill = {}});
+    EXPECT_TRUE(holds(*store, std::byte{0})) << round;
+    *store->at({1, length / 2}) = std::byte{1};
+    std::vector<std::byte> bytes(length - 24);
+    fake::MemoryStore::copy_out(bytes.data(), store->at({1, 24}), bytes.size());
+    EXPECT_EQ(bytes[length / 2 - 24], std::byte{1});
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{0}), std::ranges::ssize(bytes) - 1);
+
+    std::ranges::fill_n(store->at({1, 0}), length, std::byte{2});
+    EXPECT_TRUE(holds(*store, std::byte{2}));
+    const fake::MemoryStore::Taken taken = store->take(1);
+    EXPECT_EQ(store->length_bytes(1), 0U);
+    store->renew(1, length);
+    EXPECT_TRUE(holds(*store, std::byte{0}));
+    ASSERT_EQ(taken.length_bytes, length);
+    EXPECT_EQ(std::count(taken.base.get(), taken.base.get() + length, std::byte{2}), std::ptrdiff_t{length});
+    std::ranges::fill_n(store->at({1, 0}), length, std::byte{3});
+    store->renew(1, length);
+    EXPECT_TRUE(holds(*store, std::byte{0}));
+    std::ranges::fill_n(store->at({1, 0}), length, std::byte{4});
+  }
+}
+
 // Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
 // goes on when the network does.
 TEST(Posted, WhatIsHeldUpEndsAtItsDeadline) {

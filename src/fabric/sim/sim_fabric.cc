@@ -117,13 +117,6 @@ class SimPort final : public fake::MemoryPort {
     deliver();
   }
 
-  // Who sees a clock that ticks would ask for the same again and again until it does.
-  [[nodiscard]] base::Nanos until_it_ticks(base::Nanos wait_ns) const {
-    const base::Nanos to_tick = simulation_.next_tick() - simulation_.now();
-    if (fabric_.remote() || wait_ns == 0 || wait_ns >= to_tick) return wait_ns;
-    return (to_tick + wait_ns - 1) / wait_ns * wait_ns;
-  }
-
   // Tells the owner of what has completed.
   void deliver() {
     for (;;) {
@@ -158,6 +151,13 @@ class SimPort final : public fake::MemoryPort {
  private:
   static Result<void> severed() { return fail(Errc::unavailable, "fabric", "cut off for good"); }
   static std::unexpected<Error> unreached() { return fail(Errc::unavailable, "fabric", "a node is down"); }
+
+  // Who sees a clock that ticks would ask for the same again and again until it does.
+  [[nodiscard]] base::Nanos until_it_ticks(base::Nanos wait_ns) const {
+    const base::Nanos to_tick = simulation_.next_tick() - simulation_.now();
+    if (fabric_.remote() || wait_ns == 0 || wait_ns >= to_tick) return wait_ns;
+    return (to_tick + wait_ns - 1) / wait_ns * wait_ns;
+  }
 
   enum class Way : std::uint8_t { whole, broken, none };
   [[nodiscard]] Way way_to(std::uint32_t node) const {

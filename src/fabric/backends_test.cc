@@ -96,8 +96,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, ElsewhereConformance,
                          testing::ValuesIn(some({"Tcp", "Posting", "SimRemote"})),
                          [](const auto& info) { return info.param.name; });
 
-// ---- what is posted
-// ------------------------------------------------------------------------------------------------
+// ---- the memory of tests and simulations
+// ---------------------------------------------------------------------------
 
 // Receive: a store that takes the memory of one that is gone, or that lost what it had. Expect: it is zeros;
 // what was lost is as it was; and what is copied out, from anywhere on, is what was written and zeros
@@ -132,6 +132,9 @@ TEST(Memory, OfAStoreIsZerosWhateverWasThereBefore) {
     std::ranges::fill_n(store->at({1, 0}), length, std::byte{4});
   }
 }
+
+// ---- what is posted
+// ------------------------------------------------------------------------------------------------
 
 // Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
 // goes on when the network does.

@@ -38,16 +38,6 @@ TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
   }
 }
 
-TEST(Checksum, InPiecesIsThatOfTheWhole) {
-  std::string bytes(100'000, 'x');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
-  Checksum sum;
-  for (std::size_t at = 0; at < bytes.size(); at += 9'999)
-    sum.update(bytes.data() + at, std::min<std::size_t>(9'999, bytes.size() - at));
-  EXPECT_EQ(sum.digest(), checksum(bytes.data(), bytes.size()));
-  EXPECT_EQ(sum.digest(), XXH3_64bits(bytes.data(), bytes.size()));
-}
-
 // The check values of RFC 3720, B.4, whose CRC begins and ends inverted.
 TEST(Crc32c, OfWholeWordsIsTheStandardOne) {
   std::string bytes(32, '\0');
@@ -92,6 +82,41 @@ TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
     for (std::size_t i = 0; i < length; ++i) {
       bytes[i] ^= 0x10;
       EXPECT_NE(crc32c(5, bytes.data(), length, nullptr), sum) << "byte " << i;
+      bytes[i] ^= 0x10;
+    }
+  }
+}
+
+// As it is defined: lane by lane.
+std::uint32_t sum_of_lanes(std::uint32_t seed, std::string_view bytes) {
+  const std::size_t lines = bytes.size() / 64;
+  std::uint32_t sum = 0;
+  for (std::size_t lane = 0; lane < 4; ++lane) {
+    std::string of_lane;
+    for (std::size_t line = 0; line < lines; ++line) {
+      of_lane += bytes.substr(line * 64 + lane * 8, 8);
+      of_lane += bytes.substr(line * 64 + (lane + 4) * 8, 8);
+    }
+    const std::uint32_t whole = sum_of_words(lane == 0 ? seed : 0, of_lane);
+    sum = lane == 0 ? whole : static_cast<std::uint32_t>(_mm_crc32_u64(sum, whole));
+  }
+  return sum_of_words(sum, bytes.substr(lines * 64));
+}
+
+TEST(Crc32cInLanes, CopiesWhatItSumsUpAndSeesEveryByte) {
+  std::string bytes(10'000, 'x');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
+  for (const std::size_t length : {513UL, 576UL, 577UL, 583UL, 639UL, 4'096UL, 10'000UL}) {
+    SCOPED_TRACE(length);
+    std::string copy(length + 1, '\0');
+    const std::uint32_t sum = crc32c_in_lanes(5, bytes.data(), length, copy.data());
+    EXPECT_EQ(copy.substr(0, length), bytes.substr(0, length));
+    EXPECT_EQ(copy[length], '\0') << "nothing beyond";
+    EXPECT_EQ(crc32c_in_lanes(5, bytes.data(), length, nullptr), sum);
+    EXPECT_EQ(sum_of_lanes(5, std::string_view(bytes).substr(0, length)), sum);
+    for (std::size_t i = 0; i < length; ++i) {
+      bytes[i] ^= 0x10;
+      EXPECT_NE(crc32c_in_lanes(5, bytes.data(), length, nullptr), sum) << "byte " << i;
       bytes[i] ^= 0x10;
     }
   }

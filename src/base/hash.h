@@ -1,5 +1,5 @@
-// Hashing and checksums: XXH3, of xxHash, and for short inputs the processor's CRC32C. Small inputs are done
-// in line; long ones by the widest vector unit that the processor has.
+// Hashing, by XXH3, of xxHash, and checksums, by the processor's CRC32C. Small inputs are done in line; long
+// ones are hashed by the widest vector unit that the processor has.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -92,20 +92,16 @@ template <class To>
   }
   return static_cast<std::uint32_t>(crc);
 }
-inline constexpr std::size_t crc_bytes_max = 512;  // beyond, Checksum is quicker
+inline constexpr std::size_t crc_in_line_bytes_max = 512;  // beyond, in lanes
 
-// The checksum of a long input: XXH3.
-std::uint64_t checksum(const void* bytes, std::size_t length_bytes);
-// The same of one that comes in pieces.
-class Checksum {
- public:
-  Checksum() { XXH3_64bits_reset(&state_); }
-  void update(const void* bytes, std::size_t length_bytes);
-  [[nodiscard]] std::uint64_t digest() const { return XXH3_64bits_digest(&state_); }
-
- private:
-  XXH3_state_t state_;
-};
+// The checksum of a longer input, in four lanes: of each whole line of 64 bytes, word i goes into the CRC32C
+// of lane i mod 4, of which the first begins with `seed` and the others with 0. The CRC32C of the first lane
+// goes on over the others, and over what is left. A CRC is a chain of instructions that wait for each other:
+// four chains take no longer than one, and no longer than memory takes to come. Copies and sums up like
+// crc32c.
+std::uint32_t crc32c_in_lanes(std::uint32_t seed, const void* bytes, std::size_t length_bytes, char* to);
+std::uint32_t crc32c_in_lanes(std::uint32_t seed, const void* bytes, std::size_t length_bytes,
+                              std::nullptr_t);
 
 // A bijection of 64-bit words that spreads every bit of `x` over the result (the finalizer of splitmix64).
 constexpr std::uint64_t mix(std::uint64_t x) {

@@ -330,7 +330,7 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     const std::string_view key = lookups[i].key;
     std::string& into = lookups[i].value;
     hash::ItemView& item = probes[i].item;
-    if (into.size() <= base::crc_bytes_max && item.is_plain(key, into.size())) {
+    if (into.size() <= base::crc_in_line_bytes_max && item.is_plain(key, into.size())) {
       done[i] = item.copy_just_value_to(into.data());
     } else {
       done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);

@@ -44,10 +44,11 @@ class Client {
     const auto glance = here.begin_glance(key_of(key));
     const std::size_t value_bytes = into.size();
     memory::Session& session = *session_;
-    if (value_bytes > base::crc_bytes_max || !session.begin_glance()) [[unlikely]]
+    if (value_bytes > base::crc_in_line_bytes_max || !session.begin_glance()) [[unlikely]]
       return false;
     hash::ItemView item;
-    const std::byte* at = here.end_glance(glance, hash::item_bytes(key_bytes_max, base::crc_bytes_max));
+    const std::byte* at =
+        here.end_glance(glance, hash::item_bytes(key_bytes_max, base::crc_in_line_bytes_max));
     if (at != nullptr) [[likely]]
       item.begin(at, {});
     return session.end_glance(at != nullptr && item.is_plain(key, value_bytes) &&

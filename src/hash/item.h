@@ -32,19 +32,17 @@ constexpr std::uint64_t item_bytes(std::uint64_t key_bytes, std::uint64_t value_
   return base::crc32c(sum, key.data(), key.size(), nullptr);
 }
 
-// Copies the value to `to` and returns its value_sum. A long one is copied and summed up a piece at a time,
-// while it is in the nearest cache.
-std::uint32_t copy_long_value(std::uint32_t header_sum, std::string_view value, char* to);
+// Copies the value to `to`, unless that is nullptr, and returns its value_sum.
+template <class To>
 [[gnu::always_inline]] inline std::uint32_t copy_value(std::uint32_t header_sum, std::string_view value,
-                                                       char* to) {
-  if (value.size() > base::crc_bytes_max) [[unlikely]]
-    return copy_long_value(header_sum, value, to);
+                                                       To to) {
+  if (value.size() > base::crc_in_line_bytes_max) [[unlikely]]
+    return base::crc32c_in_lanes(header_sum, value.data(), value.size(), to);
   return base::crc32c(header_sum, value.data(), value.size(), to);
 }
 // The same of a value that stays where it is.
 inline std::uint32_t value_sum(std::uint32_t header_sum, std::string_view value) {
-  if (value.size() > base::crc_bytes_max) return copy_long_value(header_sum, value, nullptr);
-  return base::crc32c(header_sum, value.data(), value.size(), nullptr);
+  return copy_value(header_sum, value, nullptr);
 }
 
 // What tells an item from any other that its key has ever had: a client writes no two items at one time to

@@ -38,10 +38,13 @@ class PointerCache {
     const auto& group = groups_[group_of(key_hash)];
     if (group == nullptr) return std::nullopt;
     const Place& place = (*group)[key_hash % places_in_group];
-    for (std::size_t i = 0; i < entries_in_place; ++i) {
-      if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) return place.entry[i].pointer;
-    }
-    return std::nullopt;
+    const std::size_t i = place.index_of(key, key_hash);
+    if (i == entries_in_place) return std::nullopt;
+    const Entry& entry = place.entry[i];
+    return Pointer{.word = entry.word,
+                   .slot = entry.slot,
+                   .seen_at = place.seen_at[i],
+                   .length_bytes = entry.length_bytes};
   }
 
   // Of the keys that share its place, the one that was seen longest ago is forgotten.
@@ -50,19 +53,19 @@ class PointerCache {
     auto& group = groups_[group_of(key_hash)];
     if (group == nullptr) group = std::make_unique<Group>();
     Place& place = (*group)[key_hash % places_in_group];
-    std::size_t chosen = 0;
-    for (std::size_t i = 0; i < entries_in_place; ++i) {
-      if (place.key_hash[i] == key_hash && place.entry[i].is_of(key)) {
-        place.entry[i].pointer = pointer;
-        return;
-      }
-      if (place.entry[i].pointer.seen_at < place.entry[chosen].pointer.seen_at) chosen = i;
+    std::size_t i = place.index_of(key, key_hash);
+    const bool is_new = i == entries_in_place;
+    if (is_new) i = static_cast<std::size_t>(std::ranges::min_element(place.seen_at) - place.seen_at.begin());
+    Entry& entry = place.entry[i];
+    if (is_new) {
+      place.key_hash[i] = key_hash;
+      entry.key_length = static_cast<std::uint8_t>(key.size());
+      std::ranges::copy(key, entry.key.begin());
     }
-    place.key_hash[chosen] = key_hash;
-    Entry& entry = place.entry[chosen];
-    entry.pointer = pointer;
-    entry.key_length = static_cast<std::uint8_t>(key.size());
-    std::ranges::copy(key, entry.key.begin());
+    place.seen_at[i] = pointer.seen_at;
+    entry.word = pointer.word;
+    entry.slot = pointer.slot;
+    entry.length_bytes = pointer.length_bytes;
   }
 
  private:
@@ -70,7 +73,9 @@ class PointerCache {
   static constexpr std::size_t places_in_group = 8;
   static constexpr std::size_t entries_in_place = 4;
   struct Entry {
-    Pointer pointer;
+    SlotWord word{};
+    SlotNumber slot = 0;
+    std::uint64_t length_bytes = 0;
     std::uint8_t key_length = 0;  // no key is empty, so an entry that was never used is none's
     std::array<char, key_bytes_max> key{};
 
@@ -78,10 +83,18 @@ class PointerCache {
       return std::string_view(key.data(), key_length) == other;
     }
   };
-  // The hashes beside each other: whose entry it is can be told by one line of the cache.
-  struct Place {
+  // What tells whose the entries are, and which is the oldest, is one line of the processor's cache.
+  struct alignas(64) Place {
     std::array<std::uint64_t, entries_in_place> key_hash{};
+    std::array<base::Nanos, entries_in_place> seen_at{};
     std::array<Entry, entries_in_place> entry{};
+
+    // `entries_in_place`: none's.
+    [[nodiscard]] std::size_t index_of(std::string_view key, std::uint64_t hash) const {
+      std::size_t i = 0;
+      while (i < entries_in_place && !(key_hash[i] == hash && entry[i].is_of(key))) ++i;
+      return i;
+    }
   };
   using Group = std::array<Place, places_in_group>;
   static std::size_t group_of(std::uint64_t key_hash) { return key_hash / places_in_group % group_count; }

@@ -67,7 +67,7 @@ class Here {
     const std::uint64_t asked = asks == Asks::for_all ? all : item_bytes_wanted;
     for (std::uint64_t line = 0; line < std::min(asked, prefetched_bytes_max);
          line += fabric::cache_line_bytes)
-      __builtin_prefetch(item + line);
+      __builtin_prefetch(item + line, 0, 2);
     probe.item.begin(item, ref);
     return true;
   }
@@ -135,7 +135,7 @@ class Here {
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
       probe.slot[i] = index_ + slot_offset(probe.key, i, count);
-      __builtin_prefetch(probe.slot[i]);
+      __builtin_prefetch(probe.slot[i], 0, 2);
     }
   }
 

@@ -34,13 +34,13 @@ function(loch_module name)
   endif()
 endfunction()
 
-# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SERIAL] [SIM] [COMPUTES] [NO_TSAN reason])
+# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SIM] [COMPUTES] [NO_TSAN reason])
 #
-# A GoogleTest binary that sees all of src/ and links the whole library. SERIAL: its tests run with no other beside
-# them. SIM: it belongs to the simulator, and is built with it. COMPUTES: it has much to do itself, so it is optimised
-# under sanitizers, too. NO_TSAN: it is not built under the thread sanitizer, for the reason given.
+# A GoogleTest binary that sees all of src/ and links the whole library. SIM: it belongs to the simulator, and is built
+# with it. COMPUTES: it has much to do itself, so it is optimised under sanitizers, too. NO_TSAN: it is not built under
+# the thread sanitizer, for the reason given.
 function(loch_test name)
-  cmake_parse_arguments(arg "SERIAL;SIM;COMPUTES" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "SIM;COMPUTES" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
   if(NOT LOCH_BUILD_TESTS AND NOT (arg_SIM AND LOCH_BUILD_SIM))
     return()
   endif()
@@ -50,10 +50,6 @@ function(loch_test name)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
-  endif()
-  set(properties TIMEOUT ${arg_TIMEOUT})
-  if(arg_SERIAL)
-    list(APPEND properties RUN_SERIAL TRUE)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
@@ -66,7 +62,7 @@ function(loch_test name)
     loch_precompile(${name} quick_tests)
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    TEST_PREFIX "${LOCH_TEST_PREFIX}" PROPERTIES ${properties})
+    TEST_PREFIX "${LOCH_TEST_PREFIX}" PROPERTIES TIMEOUT ${arg_TIMEOUT})
   if(arg_LABELS)
     # Not by PROPERTIES, which can not hold a list.
     set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")

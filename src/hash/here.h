@@ -67,7 +67,7 @@ class Here {
     const std::uint64_t asked = asks == Asks::for_all ? all : item_bytes_wanted;
     for (std::uint64_t line = 0; line < std::min(asked, prefetched_bytes_max);
          line += fabric::cache_line_bytes)
-      __builtin_prefetch(item + line, 0, 2);
+      ask_for(item + line);
     probe.item.begin(item, ref);
     return true;
   }
@@ -118,6 +118,13 @@ class Here {
  private:
   static constexpr std::uint64_t prefetched_bytes_max = 1024;  // the processor goes on by itself
 
+  // Of memory that a whole batch is asked for before it is used: into the second cache, which can wait for
+  // more lines at once than the first.
+  [[gnu::always_inline]] static void ask_for(const std::byte* line) {
+    constexpr int into_second_cache = 2;
+    __builtin_prefetch(line, 0, into_second_cache);
+  }
+
   // Keeps what follows from a directory word, until there is another. False while the index grows.
   bool take_directory(std::uint64_t word);
 
@@ -135,7 +142,7 @@ class Here {
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
       probe.slot[i] = index_ + slot_offset(probe.key, i, count);
-      __builtin_prefetch(probe.slot[i], 0, 2);
+      ask_for(probe.slot[i]);
     }
   }
 

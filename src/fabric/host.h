@@ -53,7 +53,7 @@ class Host {
     std::uint64_t clients = 0;   // processes with a store open now
     std::uint64_t sessions = 0;  // of theirs
     std::uint64_t refused = 0;   // that did not know the key, or spoke something else
-    std::uint64_t fenced = 0;    // sessions that were taken for dead
+    std::uint64_t fenced = 0;    // sessions that were taken for dead: silent, or gone without a word
     std::uint64_t reads = 0;     // of the agent: one-sided operations
     std::uint64_t writes = 0;
     std::uint64_t atomics = 0;

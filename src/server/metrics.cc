@@ -39,8 +39,10 @@ class Collected final : public prometheus::Collectable {
     put(add("lochd_refused_total", "Connections that knew no key, or spoke something else.",
             MetricType::Counter),
         {}, counts.refused);
-    put(add("lochd_fenced_total", "Sessions that were taken for dead.", MetricType::Counter), {},
-        counts.fenced);
+    put(add("lochd_fenced_total",
+            "Sessions that were taken for dead: silent for too long, or gone without leaving.",
+            MetricType::Counter),
+        {}, counts.fenced);
     MetricFamily& operations = add("lochd_operations_total",
                                    "One-sided operations that the agent carried out.", MetricType::Counter);
     put(operations, {{"kind", "read"}}, counts.reads);

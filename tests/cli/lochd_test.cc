@@ -284,15 +284,29 @@ TEST_F(Lochd, TellsPrometheus) {
   const net::fake::ReservedPort port;
   const std::string file = write_file("lochd.toml", "[metrics]\nlisten = \"" + port.at().text() + "\"\n");
   start("127.0.0.1:0", {"--config", file});
+  ok({"get", url("sessions"), "a"});  // comes, and leaves
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();
-  const Outcome told = run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + port.at().port +
-                                      R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
-                           {.program = "/bin/bash"});
-  EXPECT_THAT(told.out, HasSubstr("lochd_clients 1"));
-  EXPECT_THAT(told.out, HasSubstr("lochd_sessions 1"));
-  EXPECT_THAT(told.out, HasSubstr("lochd_operations_total{kind=\"read\"}"));
-  EXPECT_THAT(told.out, HasSubstr("loch_events_total{store=\"sessions\",event=\"put_insert\"} 1"));
+  const auto told = [&] {
+    return run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + port.at().port +
+                          R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
+               {.program = "/bin/bash"})
+        .out;
+  };
+  const std::string before = told();
+  EXPECT_THAT(before, HasSubstr("lochd_clients 1"));
+  EXPECT_THAT(before, HasSubstr("lochd_sessions 1"));
+  EXPECT_THAT(before, HasSubstr("lochd_fenced_total 0"));
+  EXPECT_THAT(before, HasSubstr("lochd_operations_total{kind=\"read\"}"));
+  EXPECT_THAT(before, HasSubstr("loch_events_total{store=\"sessions\",event=\"put_insert\"} 1"));
+  watch.send_signal(SIGKILL);
+  watch.wait();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  std::string after = told();
+  while (!after.contains("lochd_fenced_total 1") && std::chrono::steady_clock::now() < deadline)
+    after = told();
+  EXPECT_THAT(after, HasSubstr("lochd_fenced_total 1"));
+  EXPECT_THAT(after, HasSubstr("lochd_sessions 0"));
 }
 
 // Receive: more connections than lochd may have descriptors. Expect: it says so now and then, is not kept

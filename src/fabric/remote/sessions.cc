@@ -119,13 +119,14 @@ void Sessions::end(Id id, End how) {
   count_.fetch_sub(1);
   if (stopping_ && session.store->cluster) return;
   // One that holds no number here has seen nothing here that it could rely on elsewhere.
-  if (how == End::is_dead && session.store->cluster && !session.clients.empty())
-    return condemn(std::move(session));
+  const bool held_others_up = !session.clients.empty();
+  if (how == End::is_dead && held_others_up) fenced_.fetch_add(1);
+  if (how != End::leaves && session.store->cluster && held_others_up) return condemn(std::move(session));
   for (const std::uint32_t client : session.clients) let_go(session, client);
 }
 
-void Sessions::end_these(const std::vector<Id>& sessions) {
-  for (const Id id : sessions) end(id, End::is_dead);
+void Sessions::end_these(const std::vector<Id>& sessions, End how) {
+  for (const Id id : sessions) end(id, how);
 }
 
 void Sessions::end_those_of(Id link) {
@@ -133,7 +134,7 @@ void Sessions::end_those_of(Id link) {
   for (const auto& [id, session] : sessions_) {
     if (session.link == link) its_own.push_back(id);
   }
-  end_these(its_own);
+  end_these(its_own, End::is_dead);
 }
 
 void Sessions::fence(const std::string& name) {
@@ -141,8 +142,7 @@ void Sessions::fence(const std::string& name) {
   for (const auto& [id, session] : sessions_) {
     if (!name.empty() && session.name == name) called_so.push_back(id);
   }
-  end_these(called_so);
-  fenced_.fetch_add(called_so.size());
+  end_these(called_so, End::is_dead);
 }
 
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
@@ -193,7 +193,7 @@ void Sessions::look() {
     gone = std::exchange(gone_, {});
     fenced_everywhere = std::exchange(fenced_everywhere_, {});
   }
-  end_these(gone);
+  end_these(gone, End::is_dead);
   for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
   end_silent();
   end_idle_now();
@@ -204,11 +204,11 @@ void Sessions::end_silent() {
   const base::Nanos now = base::Clock().now();
   if (now - looked_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
   looked_ns_ = now;
-  end_silent_for(options_.silence_max_ns, {});
+  end_silent_for(options_.silence_max_ns, {}, End::is_dead);
 }
 
 // Of one store, or of all if it is not named.
-void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store) {
+void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store, End how) {
   const base::Nanos now = base::Clock().now();
   std::vector<Id> silent;
   for (const auto& [id, session] : sessions_) {
@@ -217,8 +217,7 @@ void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store) 
     const base::Nanos heard = agent_.last_heard(id);
     if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
   }
-  end_these(silent);
-  fenced_.fetch_add(silent.size());
+  end_these(silent, how);
   if (!silent.empty() && options_.log)
     options_.log(Host::Level::debug, fmt::format("{} sessions were silent for too long", silent.size()));
 }
@@ -237,7 +236,7 @@ void Sessions::end_idle_now() {
     const std::scoped_lock lock(mutex_);
     asked = std::exchange(idle_max_ns_, {});
   }
-  for (const auto& [store, longest_ns] : asked) end_silent_for(longest_ns, store);
+  for (const auto& [store, longest_ns] : asked) end_silent_for(longest_ns, store, End::is_sent_away);
 }
 
 Result<void> Sessions::pause(const std::string& store) {
@@ -276,7 +275,7 @@ void Sessions::end_those_of_paused_stores() {
     for (const auto& [id, session] : sessions_) {
       if (session.store->name == store) its_own.push_back(id);
     }
-    end_these(its_own);
+    end_these(its_own, End::is_sent_away);
     const std::scoped_lock lock(mutex_);
     if (const auto found = paused_.find(store); found != paused_.end()) found->second = true;
   }

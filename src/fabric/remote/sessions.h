@@ -63,8 +63,9 @@ class Sessions {
   Result<bool> claim(Id id, std::uint32_t client, NodeSet reached);
   void release(Id id, std::uint32_t client);
 
-  // It leaves, and nothing that it posted anywhere is under way; or it is taken for dead.
-  enum class End : std::uint8_t { leaves, is_dead };
+  // It leaves, and nothing that it posted anywhere is under way; or it is taken for dead; or it lives, and
+  // has to begin anew, and what it posted may be under way still.
+  enum class End : std::uint8_t { leaves, is_dead, is_sent_away };
   void end(Id id, End how);
   void end_those_of(Id link);
   // As another host wants, which takes it for dead.
@@ -99,12 +100,12 @@ class Sessions {
     NodeSet reached = all_nodes;        // of it
     std::set<std::uint32_t> clients{};  // whose presence it holds
   };
-  void end_these(const std::vector<Id>& sessions);
+  void end_these(const std::vector<Id>& sessions, End how);
   void let_go(const Session& session, std::uint32_t client);
   void condemn(Session session);
   void pardon(Fencer::Id condemned);
   void end_silent();
-  void end_silent_for(base::Nanos longest_ns, const std::string& store);
+  void end_silent_for(base::Nanos longest_ns, const std::string& store, End how);
   void end_idle_now();
   void end_those_of_paused_stores();
   [[nodiscard]] bool is_gone(const Target& host) const;

@@ -30,9 +30,14 @@ TEST(Stats, EveryCounterHasANameOfItsOwn) {
   EXPECT_FALSE(names.contains(""));
 }
 
-TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
-  std::string bytes(100'000, 'x');
+std::string mixed_bytes(std::size_t length) {
+  std::string bytes(length, 'x');
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
+  return bytes;
+}
+
+TEST(Hash, LongAndShortInputsAgreeWithXxh3) {
+  const std::string bytes = mixed_bytes(100'000);
   for (const std::size_t length : {0UL, 1UL, 16UL, 240UL, 241UL, 4096UL, 100'000UL}) {
     EXPECT_EQ(hash_bytes(bytes.data(), length, 7), XXH3_64bits_withSeed(bytes.data(), length, 7)) << length;
   }
@@ -68,22 +73,29 @@ std::uint32_t sum_of_words(std::uint64_t sum, std::string_view bytes) {
   return static_cast<std::uint32_t>(sum);
 }
 
+// `sum` is of a seed and bytes, `copy` of where to besides; both from the seed 5.
+template <class Sum, class Copy>
+void expect_that_it_copies_and_sees_every_byte(std::string bytes, Sum sum, Copy copy,
+                                               std::uint32_t by_definition) {
+  SCOPED_TRACE(bytes.size());
+  std::string copied(bytes.size() + 1, '\0');
+  EXPECT_EQ(copy(5, bytes, copied.data()), by_definition);
+  EXPECT_EQ(copied, bytes + '\0') << "and nothing beyond";
+  EXPECT_EQ(sum(5, bytes), by_definition);
+  for (char& byte : bytes) {
+    byte ^= 0x10;
+    EXPECT_NE(sum(5, bytes), by_definition);
+    byte ^= 0x10;
+  }
+}
+
 TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
-  std::string bytes(200, 'x');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
-  for (std::size_t length = 0; length <= bytes.size(); ++length) {
-    SCOPED_TRACE(length);
-    std::string copy(length + 1, '\0');
-    const std::uint32_t sum = crc32c(5, bytes.data(), length, copy.data());
-    EXPECT_EQ(copy.substr(0, length), bytes.substr(0, length));
-    EXPECT_EQ(copy[length], '\0') << "nothing beyond";
-    EXPECT_EQ(crc32c(5, bytes.data(), length, nullptr), sum);
-    EXPECT_EQ(sum_of_words(5, std::string_view(bytes).substr(0, length)), sum);
-    for (std::size_t i = 0; i < length; ++i) {
-      bytes[i] ^= 0x10;
-      EXPECT_NE(crc32c(5, bytes.data(), length, nullptr), sum) << "byte " << i;
-      bytes[i] ^= 0x10;
-    }
+  for (std::size_t length = 0; length <= 200; ++length) {
+    const std::string bytes = mixed_bytes(length);
+    expect_that_it_copies_and_sees_every_byte(
+        bytes, [](auto seed, const auto& of) { return crc32c(seed, of.data(), of.size(), nullptr); },
+        [](auto seed, const auto& of, char* to) { return crc32c(seed, of.data(), of.size(), to); },
+        sum_of_words(5, bytes));
   }
 }
 
@@ -104,21 +116,12 @@ std::uint32_t sum_of_lanes(std::uint32_t seed, std::string_view bytes) {
 }
 
 TEST(Crc32cInLanes, CopiesWhatItSumsUpAndSeesEveryByte) {
-  std::string bytes(10'000, 'x');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(mix(i));
   for (const std::size_t length : {513UL, 576UL, 577UL, 583UL, 639UL, 4'096UL, 10'000UL}) {
-    SCOPED_TRACE(length);
-    std::string copy(length + 1, '\0');
-    const std::uint32_t sum = crc32c_in_lanes(5, bytes.data(), length, copy.data());
-    EXPECT_EQ(copy.substr(0, length), bytes.substr(0, length));
-    EXPECT_EQ(copy[length], '\0') << "nothing beyond";
-    EXPECT_EQ(crc32c_in_lanes(5, bytes.data(), length, nullptr), sum);
-    EXPECT_EQ(sum_of_lanes(5, std::string_view(bytes).substr(0, length)), sum);
-    for (std::size_t i = 0; i < length; ++i) {
-      bytes[i] ^= 0x10;
-      EXPECT_NE(crc32c_in_lanes(5, bytes.data(), length, nullptr), sum) << "byte " << i;
-      bytes[i] ^= 0x10;
-    }
+    const std::string bytes = mixed_bytes(length);
+    expect_that_it_copies_and_sees_every_byte(
+        bytes, [](auto seed, const auto& of) { return crc32c_in_lanes(seed, of.data(), of.size(), nullptr); },
+        [](auto seed, const auto& of, char* to) { return crc32c_in_lanes(seed, of.data(), of.size(), to); },
+        sum_of_lanes(5, bytes));
   }
 }
 

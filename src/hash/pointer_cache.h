@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "fabric/endpoint.h"
 #include "hash/index.h"
 #include "hash/slot.h"
 
@@ -84,10 +85,11 @@ class PointerCache {
     }
   };
   // What tells whose the entries are, and which is the oldest, is one line of the processor's cache.
-  struct alignas(64) Place {
+  struct alignas(fabric::cache_line_bytes) Place {
     std::array<std::uint64_t, entries_in_place> key_hash{};
     std::array<base::Nanos, entries_in_place> seen_at{};
     std::array<Entry, entries_in_place> entry{};
+    static_assert(sizeof key_hash + sizeof seen_at == fabric::cache_line_bytes);
 
     // `entries_in_place`: none's.
     [[nodiscard]] std::size_t index_of(std::string_view key, std::uint64_t hash) const {

@@ -91,6 +91,9 @@ class VerbsPort final : public remote::RemotePort {
   remote::RemoteFabric& fabric_;
   std::shared_ptr<remote::Link> link_;
   std::uint64_t id_ = 0;
+  // It ends after the data connection, by which the session leaves: a queue pair that ends before is that of
+  // a session that is gone.
+  std::unique_ptr<QueuePair> pair_;
   tcp::TcpPort agent_;
   std::optional<Error> severed_;  // then there is no queue pair
   std::optional<Error> trouble_;  // of asking the host for keys
@@ -110,7 +113,6 @@ class VerbsPort final : public remote::RemotePort {
   std::array<ibv_sge, QueuePair::depth> parts_{};
   std::size_t chained_ = 0;
   std::optional<ExtendSoon> foreseen_;  // goes with the next chain
-  std::unique_ptr<QueuePair> pair_;
 };
 
 }  // namespace loch::fabric::verbs

@@ -95,6 +95,19 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
   EXPECT_EQ(other->read_word(word_).value(), 1U);
 }
 
+// Receive: sessions that leave, one after the other. Expect: the host hears it before it sees their queue
+// pairs end.
+TEST_P(VerbsHost, ASessionThatLeavesIsNotTakenForDead) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 30 * base::second_ns);
+  for (int i = 0; i < 10; ++i) {
+    const auto leaving = session();
+    ASSERT_TRUE(leaving->write_word(word_, 1).has_value());
+    ASSERT_TRUE(leaving->endpoint.port().claim_presence(5).value());
+  }
+  EXPECT_EQ(host_->counts().sessions, 0U);
+  EXPECT_EQ(host_->counts().fenced, 0U);
+}
+
 // Whatever a client's program does with its queue pair.
 class RawQueuePair {
  public:

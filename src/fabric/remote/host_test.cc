@@ -4,6 +4,7 @@
 #include <chrono>
 #include <gtest/gtest.h>
 #include <memory>
+#include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
@@ -14,11 +15,25 @@
 #include "fabric/testing/memory_store.h"
 #include "net/message.h"
 #include "net/proof.h"
+#include "net/socket.h"
 
 namespace loch::fabric::remote {
 namespace {
 
 base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
+
+// The host's end of a connection from 127.0.0.1; it is of this process too.
+int host_end_of(int socket) {
+  sockaddr_in mine{};
+  socklen_t length = sizeof mine;
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &length), 0);
+  const std::string name = "127.0.0.1:" + std::to_string(ntohs(mine.sin_port));
+  int end = 0;
+  constexpr int descriptors_max = 1'024;
+  while (end < descriptors_max && net::peer_of(end) != name) ++end;
+  EXPECT_LT(end, descriptors_max);
+  return end;
+}
 
 class HostTest : public testing::Test {
  protected:
@@ -51,9 +66,14 @@ class HostTest : public testing::Test {
 // asks them, serves others, and answers every one when the answers are taken after all.
 TEST_F(HostTest, ALinkThatTakesNoAnswersIsNotListenedTo) {
   net::Messages link = greet_by_hand();
-  const int small = 4'096;
-  for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
-    ASSERT_EQ(::setsockopt(link.stream().socket(), SOL_SOCKET, buffer, &small, sizeof small), 0);
+  // The kernel would keep megabytes at either end, and break the connection off before they are full
+  // (TCP_USER_TIMEOUT). To receive, not less than what it promised the other end.
+  const int to_send = 4'096;
+  const int to_receive = 131'072;
+  for (const int socket : {link.stream().socket(), host_end_of(link.stream().socket())}) {
+    ASSERT_EQ(::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &to_send, sizeof to_send), 0);
+    ASSERT_EQ(::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &to_receive, sizeof to_receive), 0);
+  }
   constexpr int questions_max = 200'000;  // more than all buffers on the way hold
   int asked = 0;
   const auto is_stuck = [&] {

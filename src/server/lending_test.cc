@@ -152,6 +152,22 @@ TEST_F(LendingTest, ASessionThatAThreadLeftIsLookedAtBeforeItIsUsedAgain) {
   EXPECT_EQ(near().get("a").value(), "2");
 }
 
+// Receive: a session that is sent away because it is idle for as long as a host waits that gives shards away.
+// Expect: it begins anew when it is used, and was not taken for dead.
+TEST_F(LendingTest, AnIdleSessionThatIsSentAwayBeginsAnew) {
+  near();
+  start();
+  auto far = open_far().value();
+  ASSERT_TRUE(far.put("a", "1").has_value());
+  EXPECT_TRUE(comes_true([&] {
+    host_->end_idle("store", 600 * base::millisecond_ns);
+    return host_->counts().sessions == 0;
+  }));
+  ASSERT_TRUE(far.put("a", "2").has_value()) << "as if nothing had been";
+  EXPECT_EQ(near().get("a").value(), "2");
+  EXPECT_EQ(host_->counts().fenced, 0U);
+}
+
 TEST_F(LendingTest, AHostThatWasAwayServesAgain) {
   near();
   start();

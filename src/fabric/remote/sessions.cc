@@ -215,7 +215,7 @@ void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store, 
     if (session.clients.empty()) continue;  // it holds nobody up
     if (!store.empty() && session.store->name != store) continue;
     const base::Nanos heard = agent_.last_heard(id);
-    if (heard != 0 && now - heard > longest_ns) silent.push_back(id);
+    if (heard != 0 && heard + longest_ns < now) silent.push_back(id);  // it may be heard from just now
   }
   end_these(silent, how);
   if (!silent.empty() && options_.log)

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/fault.h"
+#include "base/planted.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -20,11 +21,12 @@ using fabric::sim::Network;
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
 // meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
 // before it with players that may only read, "idle" is "jam" with players on other hosts that do nothing for
-// long, and "any" is any of those before it.
-constexpr std::array<std::string_view, 16> names = {
-    "hot",      "churn",  "jam",     "crowded", "growth",  "large",   "mortal", "walk",
-    "shortage", "damage", "cluster", "moves",   "amnesia", "readers", "idle",   "any"};
-constexpr std::size_t plain_names = names.size() - 6;
+// long, "ordered" is any of those before it on a network that keeps the order of a batch, and "any" is any of
+// those before it.
+constexpr std::array<std::string_view, 17> names = {
+    "hot",    "churn",   "jam",   "crowded", "growth",  "large", "mortal",  "walk", "shortage",
+    "damage", "cluster", "moves", "amnesia", "readers", "idle",  "ordered", "any"};
+constexpr std::size_t plain_names = names.size() - 7;
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
@@ -241,6 +243,25 @@ void draw_idle(Setup& setup) {
   setup.value_bytes_max = 100'000;
 }
 
+// Players on other hosts go by where items were, half of them when that may have been used again meanwhile.
+void draw_ordered(Setup& setup) {
+  setup.network.keeps_order = !base::planted(base::Planted::location_without_order);
+  setup.remote_chance = Network::always;
+  setup.cache_bytes = 0;
+  if (setup.shards != 0) return;
+  setup.nodes = 1;  // a host keeps the order of all that it is asked
+  if (base::mix(setup.seed) % 2 == 0) return;
+  setup.geometry.expiry_ns = 20 * millisecond_ns;
+  setup.network.slow_chance = Network::always / 4;
+  setup.network.slow_max_ns = setup.geometry.expiry_ns;
+  setup.think_max_ns = 5 * setup.geometry.expiry_ns;
+  setup.keys = 1;
+  setup.acts = 100;
+  setup.mix = {50, 0, 50, 0, 0, 0, 0, 0, 0, 0};
+  setup.value_bytes_min = 50'000;
+  setup.value_bytes_max = 60'000;
+}
+
 void draw_amnesia(base::Random& random, Setup& setup) {
   const std::uint64_t times = 1 + random.below(3);
   for (std::uint64_t i = 0; i < times; ++i) {
@@ -330,7 +351,9 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   base::Random random(seed);
   Setup setup;
   setup.seed = seed;
-  const bool any = workload == "any" || workload == "readers";
+  const bool ordered =
+      workload == "ordered" || (workload == "any" && base::Random(base::mix(seed + 3)).below(13) == 0);
+  const bool any = workload == "any" || workload == "ordered" || workload == "readers";
   setup.workload = any ? names[random.below(plain_names + 2)] : workload;
   // Drawn apart: seeds of "any" that are kept are those of the others.
   const bool amnesia = workload == "amnesia" || (any && base::Random(base::mix(seed)).below(13) == 0);
@@ -351,6 +374,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
     setup.remote_chance = std::max(setup.remote_chance, Network::always / 2);
   }
   if (idle && !setup.paper) draw_idle(setup);
+  if (ordered) draw_ordered(setup);
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
@@ -374,7 +398,7 @@ std::string describe(const Setup& setup) {
       "drift by {} ppm at most\n"
       "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
-      "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536\n",
+      "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536{}\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
       setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
       setup.value_bytes_max, setup.nodes,
@@ -383,7 +407,7 @@ std::string describe(const Setup& setup) {
       g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
       setup.cache_bytes, g.max_bytes, std::popcount(setup.narrowing.filter_mask),
       setup.narrowing.classes_joined, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
-      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance);
+      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance, n.keeps_order ? "; in order" : "");
   if (setup.paper) text += fmt::format("  of a PUT that failed: {}\n", name(*setup.paper));
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;

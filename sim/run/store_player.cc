@@ -55,6 +55,7 @@ StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts,
   auto opened = client::Client::open(
       *memory, {.timeout_ns = scene.setup.timeout_ns,
                 .cache_bytes = scene.setup.cache_bytes,
+                .locations = &locations_,
                 .placement = {.policy = number % 2 == 0 ? memory::Placement::Policy::spread
                                                         : memory::Placement::Policy::local,
                               .node = number % scene.setup.nodes}});

@@ -50,6 +50,7 @@ class StorePlayer final : public Player {
   void judge_memory();
   void judge_keys();
 
+  hash::LocationCache locations_{std::size_t{1} << 16};
   std::unique_ptr<client::Client> client_;
   bool met_move_ = false;
 };

@@ -87,7 +87,9 @@ std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, b
 Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptions& options)
     : attachment_(std::move(attachment)),
       session_(attachment_->nodes().front().session.get()),
-      shards_(*attachment_, {.timeout_ns = options.timeout_ns, .cache_bytes = options.cache_bytes}),
+      shards_(*attachment_, {.timeout_ns = options.timeout_ns,
+                             .cache_bytes = options.cache_bytes,
+                             .locations = options.locations}),
       hash_seed_(session_->geometry().hash_seed),
       is_cached_(options.cache_bytes != 0),
       reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
@@ -427,6 +429,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   std::vector<hash::PlainGet> plain;
   plain.reserve(group.size());
   const bool may_be_together = !is_cached_ && !attachment_->refresh_due();
+  for (const Lookup& one : group) shards_.fetch_known(key_of(one.key));
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     Lookup& one = group[i];
@@ -485,6 +488,8 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   plain.reserve(group.size());
   const auto keys = keys_to_put(group, hash_seed_);
   const LastPuts last(std::span(keys).first(group.size()));
+  if (may_be_together)
+    std::ranges::for_each(std::span(keys).first(group.size()), [&](auto key) { only->fetch_known(key); });
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!last.is_last(i)) continue;

@@ -18,6 +18,7 @@ namespace loch::client {
 struct ClientOptions {
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;
+  hash::LocationCache* locations = nullptr;  // as of hash::TableOptions
   memory::Placement placement{};
   bool read_only = false;  // also where the store would let it change something
 };

@@ -19,8 +19,13 @@ namespace {
 
 class Far : public testing::Test {
  protected:
-  Far() {
+  explicit Far(bool keeps_order = false) : keeps_order_(keeps_order) {
     memory::fake::tell_time(*store_);
+    far_ = open();
+  }
+
+  // A session, all of which know where items were.
+  std::unique_ptr<Client> open() {
     const auto count = [this](const fabric::Operation& one) {
       ++total_.operations;
       total_.bytes += one.length_bytes;
@@ -37,11 +42,13 @@ class Far : public testing::Test {
     };
     auto fabric = std::make_shared<fabric::fake::PostingFabric>(
         store_, fabric::fake::PostingOptions{.seed = 5,
+                                             .keeps_order = keeps_order_,
                                              .mapped = {},
                                              .before = count,
                                              .round_trips = &total_.round_trips,
                                              .held = count_batch});
-    far_ = Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), {}).value();
+    return Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), {.locations = &locations_})
+        .value();
   }
 
   struct Cost {
@@ -145,6 +152,8 @@ class Far : public testing::Test {
     return absent;
   }
 
+  const bool keeps_order_;  // of a batch
+  hash::LocationCache locations_{std::size_t{1} << 16};
   Cost total_;
   std::function<void()> meanwhile_;  // called when a batch that links is about to happen
   std::shared_ptr<hash::fake::MemoryStore> store_ = hash::fake::make_store();
@@ -422,6 +431,79 @@ TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
   EXPECT_EQ(assignments[11].result.error().code, Errc::invalid_argument);
   assignments.erase(assignments.begin() + 11);
   expect_put(assignments);
+  EXPECT_EQ(near_.count().value(), 40U);
+}
+
+// ---- where the order of a batch is kept, and other sessions know where the items are
+
+class FarInOrder : public Far {
+ protected:
+  FarInOrder() : Far(true) {}
+  std::unique_ptr<Client> other_ = open();
+};
+
+TEST_F(FarInOrder, WhatOthersGotTakesOneRoundTripTogether) {
+  auto lookups = put_keys(40, 50);
+  other_->run(other_->multi_get(lookups));
+  const Cost known = multi_get(lookups);
+  EXPECT_EQ(known.round_trips, 1U);
+  EXPECT_EQ(known.operations, 80U) << "a slot and an item each";
+  expect_all(lookups);
+}
+
+// Receive: items that have been changed, removed and given a time to live since another session saw them.
+// Expect: what is there now, in the round trips that it takes without what is known, and not in more of them
+// ever after.
+TEST_F(FarInOrder, WhatIsNotWhereItWasIsFoundAllTheSame) {
+  auto lookups = put_keys(40, 50);
+  other_->run(other_->multi_get(lookups));
+  values_[3] = "another";
+  values_[7] = std::string(5'000, 'l');
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7]).has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  const base::Nanos in_an_hour = store_->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key9", values_[9], in_an_hour).has_value());
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  lookups.erase(lookups.begin() + 5);
+  values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+  std::vector<Lookup> mortal = {lookups[8]};
+  EXPECT_EQ(multi_get(mortal).round_trips, 4U) << "its slots, the item twice, and the time";
+}
+
+TEST_F(FarInOrder, PutsOfWhatOthersGotTakeTwoRoundTripsTogether) {
+  put_keys(40, 50);
+  warm_up();
+  for (std::string& key : keys_) {
+    key.insert(0, "other");
+    ASSERT_TRUE(near_.put(key, "old").has_value());
+  }
+  std::vector<Lookup> lookups(keys_.size());
+  for (std::size_t i = 0; i < keys_.size(); ++i) lookups[i].key = keys_[i];
+  other_->run(other_->multi_get(lookups));
+  auto updates = next_values();
+  const Cost update = multi_put(updates);
+  EXPECT_EQ(update.round_trips, 2U);
+  EXPECT_EQ(update.linking, 1U);
+  expect_put(updates);
+  EXPECT_EQ(near_.count().value(), 80U);
+}
+
+// Receive: puts together of keys that were put, removed and given a time to live since another session saw
+// them. Expect: all of them done.
+TEST_F(FarInOrder, PutsTogetherGoByWhatIsThereNow) {
+  auto lookups = put_keys(40, 50);
+  other_->run(other_->multi_get(lookups));
+  ASSERT_TRUE(near_.put("key3", "another").has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  ASSERT_TRUE(near_.put("key7", "mortal", store_->now() + 3'600 * base::second_ns).has_value());
+  for (int round = 0; round < 2; ++round) {
+    auto assignments = next_values();
+    multi_put(assignments);
+    expect_put(assignments);
+  }
   EXPECT_EQ(near_.count().value(), 40U);
 }
 

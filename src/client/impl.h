@@ -100,6 +100,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   const std::uint64_t id_;  // of no other Impl of this process
   const std::string url_;
   const Options asked_;
+  hash::LocationCache locations_;
   client::ClientOptions options_;
   std::mutex renewing_;  // before mutex_
   mutable std::mutex mutex_;

@@ -43,13 +43,14 @@ class MemoryWorld final : public World {
 
 class SimWorld final : public World {
  public:
-  SimWorld(const Plan& plan, sim::SimFabric::Place place)
+  SimWorld(const Plan& plan, sim::SimFabric::Place place, bool keeps_order = false)
       : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)),
         place_(place) {
     store_->network = {.slow_chance = 1'000,
                        .slow_max_ns = base::millisecond_ns,
                        .tear_chance = sim::Network::always / 2,
-                       .gap_chance = sim::Network::always / 2};
+                       .gap_chance = sim::Network::always / 2,
+                       .keeps_order = keeps_order};
   }
   std::shared_ptr<Fabric> attach() override { return make_way(); }
   std::shared_ptr<Fabric> attach_to_read() override {
@@ -77,6 +78,8 @@ const std::vector<Backend> backends = {
     {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::host); }},
     {"SimRemote",
      [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::remote); }},
+    {"SimOrdered",
+     [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::remote, true); }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(backends),
@@ -94,6 +97,9 @@ INSTANTIATE_TEST_SUITE_P(Backends, ReadOnlyConformance,
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Backends, ElsewhereConformance,
                          testing::ValuesIn(some({"Tcp", "Posting", "SimRemote"})),
+                         [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Backends, OrderedConformance, testing::ValuesIn(some({"Tcp", "SimOrdered"})),
                          [](const auto& info) { return info.param.name; });
 
 // ---- the memory of tests and simulations

@@ -1,9 +1,11 @@
 // What fabric.h promises of the order of operations, P3 (testing/conformance.h).
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fabric/testing/conformance.h"
 
@@ -53,8 +55,9 @@ TEST_P(Conformance, SoIsWhatWasWrittenByThePreviousOperationOfABatch) {
       });
 }
 
-TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
-  Session s(*world_);
+// A batch of which each operation goes by what those before it did.
+void expect_each_after_the_previous(World& world, bool after_previous) {
+  Session s(world);
   const std::string text(150'000, 'x');
   const Address place{large_region, 4'096};
   for (std::uint64_t round = 0; round < 100; ++round) {
@@ -69,7 +72,7 @@ TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
                              Operation::read({small_region, 0}, &second, sizeof second),
                              Operation::write(place, text.data(), text.size()),
                              Operation::read(place, got.data(), got.size())};
-    for (std::size_t i = 1; i < operations.size(); ++i) operations[i].after_previous = true;
+    for (std::size_t i = 1; i < operations.size(); ++i) operations[i].after_previous = after_previous;
     ASSERT_TRUE(s.write_word({small_region, 0}, round).has_value());
     ASSERT_TRUE(s.write(place, std::string(text.size(), '-')).has_value());
     ASSERT_TRUE(s.perform(operations).has_value());
@@ -79,6 +82,54 @@ TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
     ASSERT_EQ(second, written);
     ASSERT_EQ(got, text);
   }
+}
+
+TEST_P(Conformance, OperationsOfAllKindsExecuteAfterThePreviousOne) {
+  expect_each_after_the_previous(*world_, true);
+}
+
+TEST_P(OrderedConformance, OperationsOfAllKindsExecuteInTheirOrder) {
+  ASSERT_TRUE(Session(*world_).endpoint.keeps_order());
+  expect_each_after_the_previous(*world_, false);
+}
+
+// Receive: words that say what is there, and in the same batch settled reads of that, short ones and long
+// ones. Expect: what was there before a word was raised is read with whoever sees that.
+TEST_P(OrderedConformance, WhatIsReadBehindAWordIsWhatTheWordSaysOrLater) {
+  constexpr std::uint64_t rounds = 20;
+  constexpr std::size_t places = 4;
+  const std::array<std::size_t, places> length = {100, 1'000, 20'000, 40'000};
+  const auto word = [](std::size_t i) { return Address{small_region, i * 64}; };
+  const auto place = [](std::size_t i) { return Address{large_region, i * 65'536}; };
+  const auto bytes = [&](std::size_t i, std::uint64_t round) {
+    return std::string(length[i], static_cast<char>('a' + round));
+  };
+  std::thread writer([&] {
+    Session s(*world_);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      for (std::size_t i = 0; i < places; ++i) {
+        ASSERT_TRUE(s.write(place(i), bytes(i, round)).has_value());
+        ASSERT_TRUE(s.write_word(word(i), round).has_value());
+      }
+    }
+  });
+  Session s(*world_);
+  std::array<std::uint64_t, places> seen{};
+  while (*std::ranges::min_element(seen) < rounds) {
+    std::array<std::string, places> got;
+    std::vector<Operation> operations;
+    for (std::size_t i = 0; i < places; ++i)
+      operations.push_back(Operation::read(word(i), &seen[i], sizeof seen[i]));
+    for (std::size_t i = 0; i < places; ++i) {
+      got[i].resize(length[i]);
+      operations.push_back(Operation::read_settled(place(i), got[i].data(), length[i]));
+    }
+    ASSERT_TRUE(s.perform(operations).has_value());
+    for (std::size_t i = 0; i < places; ++i) {
+      if (seen[i] != 0) ASSERT_GE(*std::ranges::min_element(got[i]), 'a' + static_cast<int>(seen[i])) << i;
+    }
+  }
+  writer.join();
 }
 
 TEST_P(Conformance, WhatComesAfterAnOperationThatDidNothingDoesNothingEither) {

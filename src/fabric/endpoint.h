@@ -148,6 +148,8 @@ class Endpoint {
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] Port& port() { return *port_; }
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
+  // Whether the operations of a batch that are on one node execute in their order (P3).
+  [[nodiscard]] bool keeps_order() const { return port_->keeps_order(); }
   // Whether anything that was posted has failed, so that nobody knows whether it happened.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.

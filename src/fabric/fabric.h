@@ -11,7 +11,9 @@
 // P2 compare-swap and fetch-add are atomic against each other through the same fabric, and against the
 //    processor of the owner only if the store's `atomics` are the processor's.
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
-//    two, wait for the first to complete; or have them in one batch, the second `after_previous`.
+//    two, wait for the first to complete; or have them in one batch, the second `after_previous`. Where a
+//    port `keeps_order`, each also executes after those that stand before it in its batch and are on the same
+//    node, unless these are `settled` reads.
 // P4 A failed operation may or may not have happened. Once it has ended it does not happen any more.
 // P5 Every operation is bounded by a deadline and ends in success or an Error.
 #pragma once
@@ -150,6 +152,7 @@ class Port {
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
+  [[nodiscard]] virtual bool keeps_order() const { return false; }
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}

@@ -80,7 +80,7 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
   co_await coro::run_together(&attachment_.endpoint().queue(), std::span(rest));
 }
 
-// Step 1: of those that are known, the items and the slots that named them; of the others, the slots.
+// Step 1: of those that are known, the slots that named them and the items; of the others, the slots.
 coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<Looked> looked,
                                               std::vector<Candidate>* candidates) {
   auto next_looked = looked.begin();
@@ -101,15 +101,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
   operations.reserve(all.size() + words);
-  // The items first: words that are side by side are asked for together.
-  std::byte* into = items.get();
-  for (const Getting& one : all) {
-    if (one.is_over || !one.get->known) continue;
-    Known& known = *one.get->known;
-    known.item = std::exchange(into, into + known.pointer.length_bytes);
-    operations.push_back(Table::read_item(known));
-  }
-  const std::size_t words_begin = operations.size();
+  // The slots first (Table::read_slot); and words that are side by side are asked for together.
   for (const Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {
@@ -118,11 +110,18 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
     }
     one.looked->reading.ask(one.looked->words.word.data(), &operations);
   }
+  std::byte* into = items.get();
+  for (const Getting& one : all) {
+    if (one.is_over || !one.get->known) continue;
+    Known& known = *one.get->known;
+    known.item = std::exchange(into, into + known.pointer.length_bytes);
+    operations.push_back(Table::read_item(known));
+  }
   const auto done = co_await attachment_.endpoint().perform(operations);
   if (!done && attachment_.endpoint().has_failed()) co_return done;
 
-  const Operation* item = operations.data();
-  const Operation* word = operations.data() + words_begin;
+  const Operation* word = operations.data();
+  const Operation* item = operations.data() + words;
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {

@@ -9,7 +9,7 @@ namespace loch::hash {
 coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
   auto copy = std::make_unique_for_overwrite<std::byte[]>(known.pointer.length_bytes);
   known.item = copy.get();
-  std::array operations = {read_item(known), read_slot(known)};
+  std::array operations = {read_slot(known), read_item(known)};
   if (auto read = co_await endpoint_.perform(operations); !read) {
     if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
     co_return std::nullopt;
@@ -19,7 +19,8 @@ coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
   co_return co_await get_by_word(known);
 }
 
-// The item's memory has not been reused since it was known, so if the slot names it now, it is what was read.
+// The item's memory has not been reused since it was known, or since the slot was read; so if that names it,
+// it is what was read.
 std::optional<ItemView> Table::answer(const Known& known) {
   if (!known.is_as_known()) return std::nullopt;
   return item_of(known.key, known.word, known.pointer.slot, known.item, known.pointer.length_bytes);
@@ -41,9 +42,8 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   std::array<std::byte, item_bytes(PointerCache::key_bytes_max, 0)> head;
   into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
   std::array operations = {
-      fabric::Operation::read_settled(ref.address(), head.data(), before_value),
-      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
-      read_slot(*known)};
+      read_slot(*known), fabric::Operation::read_settled(ref.address(), head.data(), before_value),
+      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size())};
   if (!co_await endpoint_.perform(operations)) {
     known->word = {};
     co_return false;

@@ -31,6 +31,7 @@ class PointerCache {
     SlotNumber slot = 0;
     base::Nanos seen_at = 0;
     std::uint64_t length_bytes = 0;  // of the item
+    bool is_mortal = false;          // which has a time to live
 
     [[nodiscard]] memory::ItemRef item() const { return word.item(); }
   };
@@ -45,7 +46,8 @@ class PointerCache {
     return Pointer{.word = entry.word,
                    .slot = entry.slot,
                    .seen_at = place.seen_at[i],
-                   .length_bytes = entry.length_bytes};
+                   .length_bytes = entry.length_bytes,
+                   .is_mortal = entry.is_mortal};
   }
 
   // Of the keys that share its place, the one that was seen longest ago is forgotten.
@@ -67,6 +69,7 @@ class PointerCache {
     entry.word = pointer.word;
     entry.slot = pointer.slot;
     entry.length_bytes = pointer.length_bytes;
+    entry.is_mortal = pointer.is_mortal;
   }
 
  private:
@@ -77,6 +80,7 @@ class PointerCache {
     SlotWord word{};
     SlotNumber slot = 0;
     std::uint64_t length_bytes = 0;
+    bool is_mortal = false;
     std::uint8_t key_length = 0;  // no key is empty, so an entry that was never used is none's
     std::array<char, key_bytes_max> key{};
 

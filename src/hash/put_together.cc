@@ -26,8 +26,9 @@ constexpr std::uint64_t in_whole_words(std::uint64_t bytes) { return (bytes + 7)
 struct Table::Writing {
   enum class Stage : std::uint8_t {
     links,    // its item is about to take the place of `old`
-    looks,    // the key's slots are read, or one of them
-    matches,  // some words may be the key's: those of `asked`; of which the one at `location` is
+    looks,    // the key's slots are read; or one of them, and the item that it named lately
+    matches,  // some words may be the key's: those of `asked`
+    found,    // the one at `location` is
     // The key is nowhere:
     fills_home,  // its home is empty; `again` is to say that nothing has changed
     offers,      // its home is taken, and the slot at `location` empty: a pending word is about to go there,
@@ -47,7 +48,8 @@ struct Table::Writing {
   };
   std::unique_ptr<Again> again{};
   SlotWord old{};
-  std::uint8_t asked = 0;  // bit j: word j
+  std::optional<PointerCache::Pointer> lately{};  // of one that looks: where its item was
+  std::uint8_t asked = 0;                         // bit j: word j
   unsigned location = 0;
 
   [[nodiscard]] Key key() const { return put->request.key; }
@@ -96,22 +98,26 @@ coro::Task<void> Table::put_alone(Writing* one) {
 }
 
 // The items are written; those of known keys take the place of what is known right after that; of the
-// others, the slots are read.
+// others, the slots are read, and the items that were in them lately.
 coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::size_t length = 0;
+  std::size_t heads_length = 0;
   for (Writing& one : all) {
     length += in_whole_words(length_of(one.put->request));
     const auto pointer = pointer_of(one.key());
     one.stage = pointer ? Stage::links : Stage::looks;
-    if (!pointer) continue;
-    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, pointer->slot);
-    one.old = pointer->word;
+    if (pointer) {
+      begin_collect(one.key().hash, &one.seen, DirectoryToo::no, pointer->slot);
+      one.old = pointer->word;
+    } else if (one.lately = location_of(one.key()); one.lately) {
+      heads_length += head_bytes(one);
+    }
   }
   const bool in_time = attachment_.may_act();  // else what is known of the words may be void
   const auto copies = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
-  operations.reserve(all.size() * (1 + locations_max));
+  operations.reserve(all.size() * (2 + locations_max));
   std::byte* copy = copies.get();
   for (Writing& one : all) {
     const WriteRequest& request = one.put->request;
@@ -131,18 +137,29 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   const std::size_t slots_begin = operations.size();
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
-    begin_collect(one.key().hash, &one.seen, DirectoryToo::no).ask(one.seen.word.data(), &operations);
+    const auto only = one.lately ? std::optional(one.lately->slot) : std::nullopt;
+    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only).ask(one.seen.word.data(), &operations);
+  }
+  // After the slots (location_of).
+  const std::size_t heads_begin = operations.size();
+  const auto heads = std::make_unique_for_overwrite<std::byte[]>(heads_length);
+  std::byte* head = heads.get();
+  for (const Writing& one : all) {
+    if (one.lately) ask_for_head(one, one.lately->item(), &head, &operations);
   }
   const auto done = co_await endpoint_.perform(operations);
   if (!done && endpoint_.has_failed()) co_return done;
 
   const Operation* next = operations.data();
   const Operation* slot = operations.data() + slots_begin;
+  const Operation* head_read = operations.data() + heads_begin;
   for (Writing& one : all) {
     const Operation& write = *next++;
     const Operation* swap = one.stage == Stage::links ? next++ : nullptr;
     const std::span slots(slot, one.stage == Stage::looks ? one.seen.at.count : 0);
     slot += slots.size();
+    const bool has_head = one.lately.has_value();
+    const Operation* its_head = std::exchange(head_read, head_read + (has_head ? 1 : 0));
     if (write.bad_address) {
       one.end(std::unexpected(done.error()));
       continue;
@@ -152,6 +169,10 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
       co_await take_outcome(&one, swap);
     } else if (std::ranges::any_of(slots, &Operation::bad_address)) {
       one.stage = Stage::written;
+    } else if (const SlotWord word = one.seen.word[0];
+               has_head && word.is(SlotType::committed) && word.item() == one.lately->item()) {
+      one.asked = 1;
+      take_items(&one, its_head);
     }
   }
   co_return Result<void>{};
@@ -223,7 +244,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   for (Writing& one : all) {
     if (one.stage != Stage::looks) continue;
     choose_step(&one);
-    length += static_cast<std::size_t>(std::popcount(one.asked)) * item_bytes(one.key().bytes.size(), 0);
+    length += static_cast<std::size_t>(std::popcount(one.asked)) * head_bytes(one);
   }
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   const bool in_time = attachment_.may_act();
@@ -232,12 +253,9 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
   std::byte* into = items.get();
   for (Writing& one : all) {
     if (one.stage == Stage::matches) {
-      const std::uint64_t bytes = item_bytes(one.key().bytes.size(), 0);
-      for (std::uint8_t left = one.asked; left != 0; left &= left - 1) {
-        const memory::ItemRef item = one.seen.word[static_cast<unsigned>(std::countr_zero(left))].item();
-        operations.push_back(
-            Operation::read_settled(item.address(), std::exchange(into, into + bytes), bytes));
-      }
+      for (std::uint8_t left = one.asked; left != 0; left &= left - 1)
+        ask_for_head(one, one.seen.word[static_cast<unsigned>(std::countr_zero(left))].item(), &into,
+                     &operations);
     } else if (one.stage == Stage::fills_home) {
       ask_again(&one, &operations);
     } else if (one.stage == Stage::offers && in_time) {
@@ -277,6 +295,16 @@ bool Table::has_linked(Writing* one, const Operation& swap) {
   return false;
 }
 
+// How much of an item tells whether it is the key's.
+std::uint64_t Table::head_bytes(const Writing& one) { return item_bytes(one.key().bytes.size(), 0); }
+
+void Table::ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
+                         std::vector<Operation>* operations) {
+  const std::uint64_t bytes = head_bytes(one);
+  operations->push_back(Operation::read_settled(item.address(), *into, bytes));
+  *into += bytes;
+}
+
 // Takes the items that were asked for, of those that are left.
 void Table::take_items(Writing* one, const Operation*& next) {
   using Stage = Writing::Stage;
@@ -289,7 +317,7 @@ void Table::take_items(Writing* one, const Operation*& next) {
     is_plain = is_plain && !read.bad_address && (!is_mine || one->seen.header[j].expires_at_ns == 0);
     if (is_mine) one->location = j;
   }
-  if (!is_plain || std::popcount(one->seen.mine) != 1) one->stage = Stage::written;
+  one->stage = is_plain && std::popcount(one->seen.mine) == 1 ? Stage::found : Stage::written;
 }
 
 // Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.
@@ -308,7 +336,7 @@ std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
   return matches;
 }
 
-// Step 2 of those that match, 4 of those whose home is empty; and another look of those that stand as
+// Step 2 of those that are found, 4 of those whose home is empty; and another look of those that stand as
 // pending.
 coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
@@ -316,15 +344,15 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   std::vector<Operation> operations;
   for (Writing& one : all) {
     if (one.stage == Stage::pends) ask_again(&one, &operations);
-    const bool matches = one.stage == Stage::matches;
-    if (!matches && one.stage != Stage::fills_home) continue;
+    const bool is_found = one.stage == Stage::found;
+    if (!is_found && one.stage != Stage::fills_home) continue;
     if (!in_time) {
       one.stage = Stage::written;
       continue;
     }
-    if (matches) LOCH_FAULT_POINT("put.before_update");
-    if (!matches) LOCH_FAULT_POINT("put.before_home");
-    const unsigned at = matches ? one.location : home_location(one.seen);
+    if (is_found) LOCH_FAULT_POINT("put.before_update");
+    if (!is_found) LOCH_FAULT_POINT("put.before_home");
+    const unsigned at = is_found ? one.location : home_location(one.seen);
     one.old = one.seen.word[at];
     operations.push_back(
         link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
@@ -334,7 +362,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
     co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
-    if (one.stage == Stage::matches) {
+    if (one.stage == Stage::found) {
       co_await take_outcome(&one, next++);
     } else if (one.stage == Stage::fills_home) {
       if (!has_linked(&one, *next++)) continue;

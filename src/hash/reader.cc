@@ -38,6 +38,8 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       candidates_(home_.geometry().candidates),
       index_(IndexPlace::of(attachment.region_map().shards[shard], home_.regions())),
       works_here_(options.cache_bytes == 0 && !home_.remote() && attachment.nodes().size() == 1),
+      goes_by_locations_(options.locations != nullptr && home_.remote() &&
+                         (endpoint_.keeps_order() || base::planted(base::Planted::location_without_order))),
       directory_word_(directory_place()),
       here_(endpoint_, index_.slots, directory_word_, candidates_) {
   endpoint_.set_timeout(options.timeout_ns);
@@ -193,8 +195,10 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const auto left = co_await time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
-      if (words == Words::committed)
-        note_pointer(key, word, seen->at.slot[j], found->view.length_bytes() + tail_bytes());
+      if (words == Words::committed) {
+        note_pointer(key, word, seen->at.slot[j], found->view.length_bytes() + tail_bytes(),
+                     found->view.expires_at_ns() != 0);
+      }
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == TimeLeft::look_again;

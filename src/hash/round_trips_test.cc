@@ -22,9 +22,10 @@ class RoundTrips : public testing::Test {
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(warm_.put("warm" + std::to_string(i), value).has_value());
   }
 
-  std::shared_ptr<fabric::Fabric> counting() {
+  std::shared_ptr<fabric::Fabric> counting(bool keeps_order = false) {
     return std::make_shared<fabric::fake::PostingFabric>(
         store_, fabric::fake::PostingOptions{.seed = 3,
+                                             .keeps_order = keeps_order,
                                              .mapped = {},
                                              .before =
                                                  [this](const fabric::Operation& operation) {
@@ -79,6 +80,39 @@ TEST_F(RoundTrips, AGetTakesTwoAndOneWithAPointer) {
   ASSERT_TRUE(near_.put("key", value).has_value());
   EXPECT_EQ(cost(get).round_trips, 2U);
   EXPECT_EQ(cost(get).round_trips, 1U);
+}
+
+// Receive: keys that are no longer known, since their items might have been used again meanwhile, over a
+// network that keeps the order of a batch. Expect: where they were is known all the same, so that a get takes
+// one round trip, and an update two; and to a session that was not there, too.
+TEST_F(RoundTrips, WhereAnItemWasIsKnownForAsLongAsItIsThere) {
+  LocationCache locations(std::size_t{1} << 20);
+  Client first(*store_, counting(true), {.locations = &locations});
+  const auto key = [](int i) { return "key" + std::to_string(i); };
+  constexpr int keys = 20;
+  const auto pass_a_minute = [this](Client& client) {
+    for (int half = 0; half < 2; ++half) {
+      store_->advance(30 * base::second_ns);
+      tell_time(*store_);
+      ASSERT_TRUE(client.put("warm", value).has_value()) << "it learns of the time";
+    }
+  };
+  for (int i = 0; i < keys; ++i) ASSERT_TRUE(first.put(key(i), value).has_value());
+  Client second(*store_, counting(true), {.locations = &locations});
+  pass_a_minute(second);
+  for (int i = 0; i < keys; ++i) {
+    const Cost get = cost([&] { return second.get(key(i)) == value; });
+    EXPECT_EQ(get.round_trips, 1U);
+    EXPECT_EQ(get.slots_read, 1U);
+  }
+  pass_a_minute(second);
+  for (int i = 0; i < keys; ++i)
+    EXPECT_EQ(cost([&] { return second.put(key(i), value).has_value(); }).round_trips, 2U) << i;
+  // What is there instead is looked at next.
+  ASSERT_TRUE(near_.put(key(0), value).has_value());
+  pass_a_minute(second);
+  EXPECT_EQ(cost([&] { return second.get(key(0)) == value; }).round_trips, 2U);
+  EXPECT_EQ(cost([&] { return second.get(key(0)) == value; }).round_trips, 1U);
 }
 
 TEST_F(RoundTrips, AMissTakesTwo) {

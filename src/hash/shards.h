@@ -44,6 +44,10 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
   // As Table's.
   [[nodiscard]] std::optional<Known> known(Key key) const;
+  void fetch_known(Key key) const {
+    if (const Table* table = tables_[shard_of(key.hash, tables_.size())].get(); table != nullptr)
+      table->fetch_known(key);
+  }
   coro::Task<bool> read_value(Known* known, std::string* into) {
     return tables_[shard_of(known->key.hash, tables_.size())]->read_value(known, into);
   }

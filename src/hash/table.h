@@ -31,6 +31,7 @@
 #include "hash/item.h"
 #include "hash/item_cache.h"
 #include "hash/known.h"
+#include "hash/location_cache.h"
 #include "hash/pointer_cache.h"
 #include "hash/rules.h"
 #include "memory/attachment.h"
@@ -42,6 +43,7 @@ class Shards;
 struct TableOptions {
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;
+  LocationCache* locations = nullptr;  // of this session and others; null: none
 };
 
 // Of an item that can be neither read nor moved now, because it is damaged or on a node that can not be
@@ -91,16 +93,25 @@ class Table final {
   coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
   // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
   [[nodiscard]] std::optional<Known> known(Key key) const {
-    const auto pointer = cache_ ? std::nullopt : pointer_of(key);
-    return pointer ? std::optional(Known{.key = key, .pointer = *pointer}) : std::nullopt;
+    if (cache_) return std::nullopt;
+    auto pointer = pointer_of(key);
+    if (!pointer) pointer = location_of(key);
+    // Whether an item has time left takes more than a look at it.
+    if (!pointer || pointer->is_mortal) return std::nullopt;
+    return Known{.key = key, .pointer = *pointer};
   }
-  // Asks for it: the two operations of one batch. The key's item, if that is what was read.
+  // Before that, of many: asks for the memory that it looks at.
+  void fetch_known(Key key) const {
+    if (goes_by_locations_) options_.locations->fetch(key.hash);
+  }
+  // Asks for it: two operations of one batch, the slot first (location_of). The key's item, if that is what
+  // was read.
+  [[nodiscard]] fabric::Operation read_slot(Known& known) const {
+    return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
+  }
   [[nodiscard]] static fabric::Operation read_item(const Known& known) {
     return fabric::Operation::read_settled(known.pointer.item().address(), known.item,
                                            known.pointer.length_bytes);
-  }
-  [[nodiscard]] fabric::Operation read_slot(Known& known) const {
-    return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
   }
   std::optional<ItemView> answer(const Known& known);
   // Asks for it, and has the value read to where it is wanted; for long ones. False if that is not what was
@@ -292,6 +303,9 @@ class Table final {
   void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
   bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
   bool has_linked(Writing* one, const fabric::Operation& swap);
+  static std::uint64_t head_bytes(const Writing& one);
+  static void ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
+                           std::vector<fabric::Operation>* operations);
   void take_items(Writing* one, const fabric::Operation*& next);
   [[nodiscard]] std::optional<std::uint8_t> plain_matches(const Collect& seen) const;
 
@@ -320,6 +334,10 @@ class Table final {
                                                 Begun begun);
   // Whether the one slot that was read names the item that is known to be the key's.
   bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
+  // Whether it names the item of which `head` was read after it, and that is the key's, with no end to its
+  // time.
+  bool names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
+                           std::span<const std::byte> head, KeyCollect* seen);
   // The end of a collect whose words were read once: false if it takes another one.
   coro::Task<bool> identify_first(Key key, const Reading* reading, KeyCollect* seen);
   // What a remote session knows of where a key's item is.
@@ -330,11 +348,30 @@ class Table final {
     if (!is_kept && !base::planted(base::Planted::pointer_of_any_age)) return std::nullopt;
     return found;
   }
-  void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes) {
+  // Where the item was, however long ago, for who reads the slot first, and the item after that: what the
+  // slot names then was not used again before this operation is over. So of those alone whose operations keep
+  // their order, of an item that is on the slot's node.
+  [[nodiscard]] std::optional<PointerCache::Pointer> location_of(Key key) const {
+    if (!goes_by_locations_) return std::nullopt;
+    const auto found = options_.locations->find(key.hash);
+    if (!found || attachment_.find_node_of(found->word.item()) != attachment_.node(home_number_))
+      return std::nullopt;
+    return PointerCache::Pointer{
+        .word = found->word, .slot = found->slot, .length_bytes = found->length_bytes};
+  }
+  void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes,
+                    bool is_mortal = false) {
     if (!home_.remote()) return;
     const base::Nanos seen_at = attachment_.session_of(word.item()).oldest_operation();
     pointers_.note(key.bytes, key.hash,
-                   {.word = word, .slot = slot, .seen_at = seen_at, .length_bytes = length_bytes});
+                   {.word = word,
+                    .slot = slot,
+                    .seen_at = seen_at,
+                    .length_bytes = length_bytes,
+                    .is_mortal = is_mortal});
+    if (!goes_by_locations_) return;
+    if (is_mortal) return options_.locations->forget(key.hash);
+    options_.locations->note(key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes});
   }
   // Of an item that is to lie there.
   memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);
@@ -445,7 +482,8 @@ class Table final {
   TableOptions options_;
   unsigned candidates_;
   const IndexPlace index_;
-  const bool works_here_;  // the store is mapped, and nothing is cached
+  const bool works_here_;         // the store is mapped, and nothing is cached
+  const bool goes_by_locations_;  // of a remote client
   std::optional<ItemCache> cache_;
   PointerCache pointers_;             // of a remote client
   std::uint64_t directory_copy_ = 0;  // likewise; a directory that there was

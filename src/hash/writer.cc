@@ -56,26 +56,41 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
   write_copy(*request, &item, copy.get());
   const auto write = fabric::Operation::write(ref->address(), copy.get(), length);
-  const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(request->key);
+  const Key key = request->key;
+  const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(key);
   // Of a cluster the directory has to be looked at before anything changes (Handover).
   if (pointer && !attachment_.is_of_cluster() && attachment_.may_act()) {
-    if (auto done = co_await write_and_link(request->key, write, &*pointer, seen, &item, begun); !done)
+    if (auto done = co_await write_and_link(key, write, &*pointer, seen, &item, begun); !done)
       co_return std::unexpected(std::move(done.error()));
     co_return item;
   }
-  const Reading reading = begin_collect(request->key.hash, seen, DirectoryToo::no,
-                                        pointer ? std::optional(pointer->slot) : std::nullopt);
+  const auto location = pointer ? std::nullopt : location_of(key);
+  const auto& known = pointer ? pointer : location;
+  const Reading reading =
+      begin_collect(key.hash, seen, DirectoryToo::no, known ? std::optional(known->slot) : std::nullopt);
   std::vector<fabric::Operation> operations;
-  operations.reserve(1 + reading.count);
+  operations.reserve(2 + reading.count);
   operations.push_back(write);
   reading.ask(seen->word.data(), &operations);
+  std::vector<std::byte> head;
+  if (location) {
+    head.resize(item_bytes(key.bytes.size(), 0));
+    operations.push_back(
+        fabric::Operation::read_settled(location->item().address(), head.data(), head.size()));
+  }
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
   if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))
     co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put.item_written");
-  const bool is_collected = done && (pointer ? names_what_is_known(request->key, reading, seen)
-                                             : co_await identify_first(request->key, &reading, seen));
+  bool is_collected = false;
+  if (done && pointer) {
+    is_collected = names_what_is_known(key, reading, seen);
+  } else if (done && location) {
+    is_collected = names_what_was_read(key, reading, location->item(), head, seen);
+  } else if (done) {
+    is_collected = co_await identify_first(key, &reading, seen);
+  }
   *begun = is_collected ? Begun::collected : Begun::written;
   co_return item;
 }
@@ -114,6 +129,17 @@ bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* see
   seen->mine = 1;
   seen->header[0] = {};
   return true;
+}
+
+bool Table::names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
+                                std::span<const std::byte> head, KeyCollect* seen) {
+  const auto is_newest = end_collect(reading, *seen);
+  const SlotWord word = seen->word[0];
+  if (!is_newest || !*is_newest || !word.is(SlotType::committed) || word.item() != item) return false;
+  if (!take_if_mine(key, 0, head, *seen)) return false;
+  if (seen->header[0].expires_at_ns == 0) return true;
+  seen->mine = 0;
+  return false;
 }
 
 coro::Task<bool> Table::identify_first(Key key, const Reading* reading, KeyCollect* seen) {
@@ -164,7 +190,8 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
     }
     begun = Begun::written;
     if (step && *step == Outcome::done) {
-      note_pointer(key, item.word.with_type(SlotType::committed), item.slot, length_of(*request));
+      note_pointer(key, item.word.with_type(SlotType::committed), item.slot, length_of(*request),
+                   request->expires_at_ns != 0);
       co_return item.version;
     }
     Result<void> more{};

@@ -5,6 +5,7 @@
 // waits for one host it lets the others hear of it, or they would take it for dead. One thread.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -31,6 +32,10 @@ class ClusterPort final : public Port {
   void poll(base::Nanos wait_ns) override;
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {
     if (auto way = way_of(region)) (*way)->extend_soon(region, length_bytes);
+  }
+
+  [[nodiscard]] bool keeps_order() const override {
+    return std::ranges::all_of(ports_, &remote::RemotePort::keeps_order);
   }
 
   Result<bool> claim_presence(std::uint32_t client) override;

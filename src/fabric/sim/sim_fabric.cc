@@ -29,6 +29,7 @@ struct Flight {
   base::Nanos deadline = 0;
   std::size_t under_way = 0;                // pieces that have not taken effect
   std::vector<std::size_t> under_way_of{};  // of each operation, of those
+  std::vector<bool> waits{};                // whether it has not begun, and is to; if the order is kept
   bool answered = true;                     // a reply will come
   bool broken = false;                      // some of it goes to a node that was taken down
   bool expires = false;                     // its end at the deadline is among the events
@@ -79,6 +80,8 @@ class SimPort final : public fake::MemoryPort {
     [[maybe_unused]] const auto extended = fabric_.extend(region, length_bytes);
   }
 
+  [[nodiscard]] bool keeps_order() const override { return fabric_.sim().network.keeps_order; }
+
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
     const std::scoped_lock lock(simulation_.guard());
     if (fabric_.severed_) {
@@ -90,6 +93,7 @@ class SimPort final : public fake::MemoryPort {
     auto flight = std::make_shared<Flight>();
     flight->batch = batch;
     flight->under_way_of.resize(batch.size());
+    flight->waits.resize(batch.size());
     flight->done = &done;
     flight->deadline = std::max(fabric_.simulated(deadline), simulation_.now());
     flight->answered = !chance(random, sim.network.loss_chance);
@@ -101,8 +105,13 @@ class SimPort final : public fake::MemoryPort {
       if (way_to(operation.at.region) != Way::whole) continue;
       // What is not answered may have been lost on its way there, too.
       if (!flight->answered && random.below(2) == 0) continue;
-      if (!operation.after_previous) start(flight, operation);
+      if (sim.network.keeps_order) {
+        flight->waits[flight->index_of(operation)] = true;
+      } else if (!operation.after_previous) {
+        start(flight, operation);
+      }
     }
+    start_those_whose_turn_it_is(flight);
     if (!flight->answered) expire(flight);
     if (flight->under_way == 0 && flight->answered) reply(flight);
   }
@@ -220,6 +229,29 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
+  // Where the order is kept: those that nothing before them holds up.
+  void start_those_whose_turn_it_is(const std::shared_ptr<Flight>& flight) {
+    for (std::size_t i = 0; i < flight->batch.size(); ++i) {
+      if (!flight->waits[i] || is_held_up(*flight, i)) continue;
+      flight->waits[i] = false;
+      Operation& operation = flight->batch[i];
+      operation.bad_address = operation.after_previous && flight->batch[i - 1].bad_address;
+      if (!operation.bad_address) start(flight, operation);
+    }
+  }
+
+  bool is_held_up(const Flight& flight, std::size_t index) const {
+    const Operation& operation = flight.batch[index];
+    const std::uint32_t node = fabric_.sim().node_of(operation.at.region);
+    for (std::size_t i = 0; i < index; ++i) {
+      const bool is_over = !flight.waits[i] && flight.under_way_of[i] == 0;
+      const bool may_be_overtaken = flight.batch[i].settled && !(operation.after_previous && i + 1 == index);
+      if (!is_over && !may_be_overtaken && fabric_.sim().node_of(flight.batch[i].at.region) == node)
+        return true;
+    }
+    return false;
+  }
+
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
       return expire(flight);
@@ -286,7 +318,13 @@ class SimPort final : public fake::MemoryPort {
 
   void end_piece(const std::shared_ptr<Flight>& flight, const Operation& operation) {
     const std::size_t index = flight->index_of(operation);
-    if (--flight->under_way_of[index] == 0) start_next(flight, index + 1);
+    if (--flight->under_way_of[index] == 0) {
+      if (fabric_.sim().network.keeps_order) {
+        start_those_whose_turn_it_is(flight);
+      } else {
+        start_next(flight, index + 1);
+      }
+    }
     if (--flight->under_way == 0 && flight->answered) reply(flight);
   }
 

@@ -1,10 +1,10 @@
 // The simulated backend: what fabric.h promises, and no more, in virtual time.
 //
 // A batch is on its way for a while; each of its operations takes effect by itself at some moment in between,
-// in any order, and a long one a piece at a time with anything else in between. A compare-swap or fetch-add
-// is atomic against other atomics alone: a write may fall between its look and its change. What does not come
-// back in time ends as timed_out, and may or may not have happened; after its end nothing of it happens any
-// more.
+// in any order unless the network keeps it, and a long one a piece at a time with anything else in between. A
+// compare-swap or fetch-add is atomic against other atomics alone: a write may fall between its look and its
+// change. What does not come back in time ends as timed_out, and may or may not have happened; after its end
+// nothing of it happens any more.
 //
 // Regions are on several nodes, which may be taken down: the ways of all processes to it are broken for good
 // then, and those that begin meanwhile do not reach it. A process on the store's host has the control region
@@ -36,6 +36,7 @@ struct Network {
   std::uint32_t loss_chance = 0;  // that a batch does not come back
   std::uint32_t tear_chance = 0;  // that an operation of several words takes effect in pieces
   std::uint32_t gap_chance = 0;   // that an atomic looks some time before it changes
+  bool keeps_order = false;       // of the operations of a batch; not to be changed
   static constexpr std::uint32_t always = 65'536;
 };
 

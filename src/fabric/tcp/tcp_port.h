@@ -36,6 +36,7 @@ class TcpPort final : public remote::RemotePort {
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
+  [[nodiscard]] bool keeps_order() const override { return true; }
 
   bool progress() override;
   [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }

@@ -1,5 +1,7 @@
-// What goes over a data connection of `tcp`, in both directions: operations, and their answers in the same
-// order. Each is a head and what belongs to it, all of it filled up to whole words, least byte first.
+// What goes over a data connection of `tcp`, in both directions: operations, which are carried out in the
+// order in which they come, except that what is read as settled may be read as late as when it is sent; and
+// their answers in the same order. Each is a head and what belongs to it, all of it filled up to whole words,
+// least byte first.
 //
 //   operation  | kind 1 | region 1 | number 2 | length 4 | offset 8 |   and then, by kind (without its bits
 //   after_previous_bit, which says that it is not done if the one before it was not, and, of a read,

@@ -197,5 +197,7 @@ class Conformance : public testing::TestWithParam<Backend> {
 class ReadOnlyConformance : public Conformance {};
 // For backends whose memory is elsewhere.
 class ElsewhereConformance : public Conformance {};
+// For backends that keep the order of a batch.
+class OrderedConformance : public Conformance {};
 
 }  // namespace loch::fabric::conformance

@@ -29,6 +29,8 @@ class PostingPort final : public MemoryPort {
     [[maybe_unused]] const auto extended = fabric_.extend(region, length_bytes);
   }
 
+  [[nodiscard]] bool keeps_order() const override { return options_.keeps_order; }
+
   void poll(base::Nanos wait_ns) override {
     if (posted_.empty()) {
       fabric_.store().advance(wait_ns);
@@ -70,7 +72,8 @@ class PostingPort final : public MemoryPort {
     }
     std::vector<std::size_t> order(taken.batch.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    for (std::size_t i = order.size(); i > 1 && !options_.keeps_order; --i)
+      std::swap(order[i - 1], order[random_.below(i)]);
     for (const std::size_t i : order) {
       if (taken.batch[i].after_previous) continue;
       execute(taken.batch[i]);

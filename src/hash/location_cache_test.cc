@@ -1,0 +1,74 @@
+#include "hash/location_cache.h"
+
+#include <gtest/gtest.h>
+
+namespace loch::hash {
+namespace {
+
+using Location = LocationCache::Location;
+
+constexpr std::size_t one_set = 64;
+// Hashes so far apart share their set, and are told apart.
+constexpr std::uint64_t apart = std::uint64_t{1} << 50;
+
+Location location(std::uint64_t n) { return {.word = {1'000 + n}, .slot = n, .length_bytes = 100 + n}; }
+
+void expect_found(const LocationCache& cache, std::uint64_t key_hash, std::uint64_t n) {
+  const auto found = cache.find(key_hash);
+  ASSERT_TRUE(found.has_value()) << n;
+  EXPECT_EQ(found->word, location(n).word);
+  EXPECT_EQ(found->slot, location(n).slot);
+  EXPECT_EQ(found->length_bytes, location(n).length_bytes);
+}
+
+TEST(LocationCache, FindsWhatWasNotedLast) {
+  LocationCache cache(1'000'000);
+  EXPECT_FALSE(cache.find(7).has_value());
+  cache.note(7, location(1));
+  expect_found(cache, 7, 1);
+  cache.note(7, location(2));
+  expect_found(cache, 7, 2);
+  EXPECT_FALSE(cache.find(7 + apart).has_value());
+  cache.forget(7 + apart);
+  expect_found(cache, 7, 2);
+  cache.forget(7);
+  EXPECT_FALSE(cache.find(7).has_value());
+}
+
+TEST(LocationCache, KeepsTheLastAndThreeMoreOfThoseThatShareASet) {
+  LocationCache cache(one_set);
+  constexpr std::uint64_t keys = 20;
+  for (std::uint64_t n = 0; n < keys; ++n) {
+    cache.note(n * apart, location(n));
+    expect_found(cache, n * apart, n);
+    std::uint64_t kept = 0;
+    for (std::uint64_t other = 0; other <= n; ++other) kept += cache.find(other * apart).has_value() ? 1 : 0;
+    EXPECT_EQ(kept, std::min<std::uint64_t>(n + 1, 4));
+  }
+}
+
+TEST(LocationCache, KeepsTheLargestOfAllThatFits) {
+  LocationCache cache(one_set);
+  const Location largest{.word = {~std::uint64_t{0}},
+                         .slot = (std::uint64_t{1} << 34) - 1,
+                         .length_bytes = LocationCache::length_bytes_max};
+  cache.note(~std::uint64_t{0}, largest);
+  const auto found = cache.find(~std::uint64_t{0});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->slot, largest.slot);
+  EXPECT_EQ(found->length_bytes, largest.length_bytes);
+  cache.note(1, {.word = {1}, .slot = 1, .length_bytes = largest.length_bytes + 1});
+  cache.note(2, {.word = {1}, .slot = largest.slot + 1, .length_bytes = 1});
+  EXPECT_FALSE(cache.find(1).has_value());
+  EXPECT_FALSE(cache.find(2).has_value());
+}
+
+TEST(LocationCache, WithoutMemoryItKeepsNothing) {
+  LocationCache cache(one_set - 1);
+  cache.note(7, location(1));
+  cache.fetch(7);
+  EXPECT_FALSE(cache.find(7).has_value());
+}
+
+}  // namespace
+}  // namespace loch::hash

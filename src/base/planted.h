@@ -22,6 +22,7 @@ enum class Planted : std::uint8_t {
   pointer_of_any_age,      // where a remote session saw a key's item last is where it looks, however long ago
   copy_of_any_age,         // so is a copy of the item
   location_without_order,  // likewise, where the slot may be read after the item
+  mortal_without_time,     // a known item with a time to live is given out without a look at the time
   reader_unseen,           // a session that only reads is in no registry
   directory_by_copy,       // a remote session takes its copy of the directory for what it is now
   value_without_sum,       // the bytes of a value are taken as they come
@@ -48,6 +49,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::pointer_of_any_age, "pointer_of_any_age"},
     PlantedName{Planted::copy_of_any_age, "copy_of_any_age"},
     PlantedName{Planted::location_without_order, "location_without_order"},
+    PlantedName{Planted::mortal_without_time, "mortal_without_time"},
     PlantedName{Planted::reader_unseen, "reader_unseen"},
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},

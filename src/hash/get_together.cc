@@ -100,7 +100,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   }
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
-  operations.reserve(all.size() + words);
+  operations.reserve(2 * all.size() + words);
   // The slots first (Table::read_slot); and words that are side by side are asked for together.
   for (const Getting& one : all) {
     if (one.is_over) continue;
@@ -116,6 +116,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
     Known& known = *one.get->known;
     known.item = std::exchange(into, into + known.pointer.length_bytes);
     operations.push_back(Table::read_item(known));
+    if (known.pointer.is_mortal) operations.push_back(one.table->read_time(&known.time));
   }
   const auto done = co_await attachment_.endpoint().perform(operations);
   if (!done && attachment_.endpoint().has_failed()) co_return done;
@@ -125,7 +126,8 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {
-      const bool was_read = !(item++)->bad_address;
+      const bool was_read = !item->bad_address;
+      item += one.get->known->pointer.is_mortal ? 2 : 1;
       if (!(word++)->bad_address) take_known(&one, was_read, candidates);
     } else {
       const std::span slots(word, one.looked->reading.count);
@@ -182,9 +184,11 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
   const Operation* operation = operations.data();
   for (const Candidate& one : candidates) {
     const bool was_read = !(operation++)->bad_address;
-    const Key key = one.of->get->key;
-    const auto found =
-        was_read ? one.of->table->item_of(key, one.word, one.slot, one.item, one.length()) : std::nullopt;
+    const PlainGet& get = *one.of->get;
+    const base::Nanos time = get.known ? get.known->time : 0;
+    const auto found = was_read
+                           ? one.of->table->item_of(get.key, one.word, one.slot, one.item, one.length(), time)
+                           : std::nullopt;
     if (found) one.of->take(*found);
   }
   co_return Result<void>{};

@@ -9,8 +9,9 @@ namespace loch::hash {
 coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
   auto copy = std::make_unique_for_overwrite<std::byte[]>(known.pointer.length_bytes);
   known.item = copy.get();
-  std::array operations = {read_slot(known), read_item(known)};
-  if (auto read = co_await endpoint_.perform(operations); !read) {
+  std::array operations = {read_slot(known), read_item(known), read_time(&known.time)};
+  const std::size_t count = operations.size() - (known.pointer.is_mortal ? 0 : 1);
+  if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {
     if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
     co_return std::nullopt;
   }
@@ -23,14 +24,17 @@ coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
 // it is what was read.
 std::optional<ItemView> Table::answer(const Known& known) {
   if (!known.is_as_known()) return std::nullopt;
-  return item_of(known.key, known.word, known.pointer.slot, known.item, known.pointer.length_bytes);
+  home_.control().learn_time(known.time);
+  return item_of(known.key, known.word, known.pointer.slot, known.item, known.pointer.length_bytes,
+                 known.time);
 }
 
 std::optional<ItemView> Table::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
-                                       std::uint64_t length) {
+                                       std::uint64_t length, base::Nanos time) {
   const auto found = take_apart(word.item(), bytes, length);
-  if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) return std::nullopt;
-  note_pointer(key, word, slot, found->view.length_bytes() + tail_bytes());
+  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), time))
+    return std::nullopt;
+  note_pointer(key, word, slot, found->view.length_bytes() + tail_bytes(), found->view.expires_at_ns() != 0);
   return found->view;
 }
 
@@ -43,17 +47,22 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
   std::array operations = {
       read_slot(*known), fabric::Operation::read_settled(ref.address(), head.data(), before_value),
-      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size())};
-  if (!co_await endpoint_.perform(operations)) {
+      fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
+      read_time(&known->time)};
+  const std::size_t count = operations.size() - (known->pointer.is_mortal ? 0 : 1);
+  if (!co_await endpoint_.perform(std::span(operations).first(count))) {
     known->word = {};
     co_return false;
   }
+  home_.control().learn_time(known->time);
   ItemView item;
   item.begin(head.data(), ref);
   const bool fits = item.key_bytes() == key.size() && item.take_lengths(length) &&
-                    item.length_bytes() == length && item.key() == key && item.expires_at_ns() == 0;
+                    item.length_bytes() == length && item.key() == key &&
+                    has_time_left(item.expires_at_ns(), known->time);
   if (!known->is_as_known() || !fits || !item.is_intact_with(*into)) co_return false;
-  note_pointer(known->key, known->word, known->pointer.slot, known->pointer.length_bytes);
+  note_pointer(known->key, known->word, known->pointer.slot, known->pointer.length_bytes,
+               item.expires_at_ns() != 0);
   co_return true;
 }
 
@@ -62,8 +71,10 @@ coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
   const Key key = known.key;
   const SlotWord word = known.word;
   auto found = co_await fetch_item(word.item());
-  if (!found || found->view.key() != key.bytes || found->view.expires_at_ns() != 0) co_return std::nullopt;
-  note_pointer(key, word, known.pointer.slot, found->view.length_bytes() + tail_bytes());
+  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), known.time))
+    co_return std::nullopt;
+  note_pointer(key, word, known.pointer.slot, found->view.length_bytes() + tail_bytes(),
+               found->view.expires_at_ns() != 0);
   co_return found;
 }
 

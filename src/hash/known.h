@@ -1,5 +1,5 @@
-// Known: what a remote session asks for when it knows where a key's item was lately: the item there and the
-// slot that named it, both at once (nessie.txt 4.1.3).
+// Known: what a remote session asks for when it knows where a key's item was lately: the item there, the slot
+// that named it and, if it has a time to live, the time, all at once (nessie.txt 4.1.3).
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@ struct Known {
   PointerCache::Pointer pointer;
   std::byte* item = nullptr;  // where the item is read to: pointer.length_bytes
   SlotWord word{};            // what the slot holds, once it was read; of no type until then
+  base::Nanos time = 0;       // of the home node, of an item that has a time to live; likewise
 
   // Whether the slot names the item still; or another one, which is probably the key's, then.
   [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }

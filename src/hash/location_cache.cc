@@ -42,25 +42,18 @@ LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash,
 }
 
 void LocationCache::note(std::uint64_t key_hash, const Location& location) {
-  if (keeps_nothing_ || location.length_bytes > length_bytes_max ||
-      location.slot >> (64 - check_bits - length_bits) != 0) {
-    return;
-  }
+  if (keeps_nothing_ || location.length_bytes > length_bytes_max || location.slot > slot_max) return;
   Set* all = sets();
   if (all == nullptr) all = make_sets();
   if (all == nullptr) return;
-  const std::uint64_t rest =
-      location.slot << (check_bits + length_bits) | location.length_bytes << check_bits | check_of(key_hash);
+  const std::uint64_t rest = location.slot << slot_at | location.length_bytes << length_at |
+                             std::uint64_t{location.is_mortal} << mortal_at | check_of(key_hash);
   Entry* at = entry_of(all, key_hash);
   if (at == nullptr) at = &entry_for(all, key_hash, location.word);
   // What others read is written only if it changes.
   if (at->word.load(std::memory_order_relaxed) != location.word.raw)
     at->word.store(location.word.raw, std::memory_order_relaxed);
   if (at->rest.load(std::memory_order_relaxed) != rest) at->rest.store(rest, std::memory_order_relaxed);
-}
-
-void LocationCache::forget(std::uint64_t key_hash) {
-  if (Entry* at = entry_of(sets(), key_hash); at != nullptr) at->rest.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace loch::hash

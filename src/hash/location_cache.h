@@ -23,6 +23,7 @@ class LocationCache {
     SlotWord word{};
     SlotNumber slot = 0;
     std::uint64_t length_bytes = 0;  // of the item
+    bool is_mortal = false;          // which has a time to live
   };
 
   // At most so many bytes, of which the pages are taken that are used; with less than a line it keeps
@@ -37,12 +38,12 @@ class LocationCache {
     if (entry == nullptr) return std::nullopt;
     const std::uint64_t rest = entry->rest.load(std::memory_order_relaxed);
     return Location{.word = {entry->word.load(std::memory_order_relaxed)},
-                    .slot = rest >> (check_bits + length_bits),
-                    .length_bytes = rest >> check_bits & length_bytes_max};
+                    .slot = rest >> slot_at,
+                    .length_bytes = rest >> length_at & length_bytes_max,
+                    .is_mortal = (rest >> mortal_at & 1) != 0};
   }
-  // What is longer than length_bytes_max is not noted.
+  // One that is longer than length_bytes_max is not noted.
   void note(std::uint64_t key_hash, const Location& location);
-  void forget(std::uint64_t key_hash);
   // Asks for what `find` looks at first.
   void fetch(std::uint64_t key_hash) const {
     if (const Set* all = sets(); all != nullptr) __builtin_prefetch(all + first_of(key_hash));
@@ -52,10 +53,14 @@ class LocationCache {
   // The two words of an entry may be of two keys, if two threads wrote them at once.
   struct Entry {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint64_t> rest;  // slot, length, and bits of the key's hash; 0: nobody's
+    std::atomic<std::uint64_t> rest;  // bits of the key's hash, mortal 1, length 16, slot 33; 0: nobody's
   };
   static constexpr unsigned check_bits = 14;
-  static constexpr unsigned length_bits = 16;
+  static constexpr unsigned mortal_at = check_bits;
+  static constexpr unsigned length_at = mortal_at + 1;
+  static constexpr unsigned slot_at = length_at + 16;
+  static constexpr SlotNumber slot_max = fabric::region_bytes_max / sizeof(std::uint64_t) - 1;
+  static_assert(slot_max >> (64 - slot_at) == 0);
   static constexpr std::size_t entries_in_set = 4;
   struct alignas(fabric::cache_line_bytes) Set {
     std::array<Entry, entries_in_set> entry;

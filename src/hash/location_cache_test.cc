@@ -29,13 +29,12 @@ TEST(LocationCache, FindsWhatWasNotedLast) {
   cache.note(7, location(2));
   expect_found(cache, 7, 2);
   EXPECT_FALSE(cache.find(7 + apart).has_value());
-  cache.forget(7 + apart);
-  expect_found(cache, 7, 2);
-  cache.forget(7);
-  EXPECT_FALSE(cache.find(7).has_value());
+  EXPECT_FALSE(cache.find(7)->is_mortal);
+  cache.note(7, {.word = {1}, .slot = 1, .length_bytes = 1, .is_mortal = true});
+  EXPECT_TRUE(cache.find(7)->is_mortal);
 }
 
-TEST(LocationCache, KeepsTheLastAndThreeMoreOfThoseThatShareASet) {
+TEST(LocationCache, KeepsTheLastAndThreeMoreWhereThereIsRoomForFour) {
   LocationCache cache(one_set);
   constexpr std::uint64_t keys = 20;
   for (std::uint64_t n = 0; n < keys; ++n) {
@@ -50,8 +49,9 @@ TEST(LocationCache, KeepsTheLastAndThreeMoreOfThoseThatShareASet) {
 TEST(LocationCache, KeepsTheLargestOfAllThatFits) {
   LocationCache cache(one_set);
   const Location largest{.word = {~std::uint64_t{0}},
-                         .slot = (std::uint64_t{1} << 34) - 1,
-                         .length_bytes = LocationCache::length_bytes_max};
+                         .slot = (std::uint64_t{1} << 33) - 1,
+                         .length_bytes = LocationCache::length_bytes_max,
+                         .is_mortal = false};
   cache.note(~std::uint64_t{0}, largest);
   const auto found = cache.find(~std::uint64_t{0});
   ASSERT_TRUE(found.has_value());

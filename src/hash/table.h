@@ -96,22 +96,23 @@ class Table final {
     if (cache_) return std::nullopt;
     auto pointer = pointer_of(key);
     if (!pointer) pointer = location_of(key);
-    // Whether an item has time left takes more than a look at it.
-    if (!pointer || pointer->is_mortal) return std::nullopt;
-    return Known{.key = key, .pointer = *pointer};
+    return pointer ? std::optional(Known{.key = key, .pointer = *pointer}) : std::nullopt;
   }
   // Before that, of many: asks for the memory that it looks at.
   void fetch_known(Key key) const {
     if (goes_by_locations_) options_.locations->fetch(key.hash);
   }
-  // Asks for it: two operations of one batch, the slot first (location_of). The key's item, if that is what
-  // was read.
+  // Asks for it: operations of one batch, the slot before the item (location_of), and the time if that is
+  // mortal. The key's item, if that is what was read, and has time left.
   [[nodiscard]] fabric::Operation read_slot(Known& known) const {
     return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
   }
   [[nodiscard]] static fabric::Operation read_item(const Known& known) {
     return fabric::Operation::read_settled(known.pointer.item().address(), known.item,
                                            known.pointer.length_bytes);
+  }
+  [[nodiscard]] fabric::Operation read_time(base::Nanos* into) const {
+    return home_.control().time_reading(into);
   }
   std::optional<ItemView> answer(const Known& known);
   // Asks for it, and has the value read to where it is wanted; for long ones. False if that is not what was
@@ -284,9 +285,15 @@ class Table final {
   static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
 
   // ---- known.cc
-  // What was read where the slot named an item by the word: if it is the key's, with no end to its time.
+  // What was read where the slot named an item by the word: if it is the key's, and has time left at `time`,
+  // which was read during this operation (0: was not read).
   std::optional<ItemView> item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
-                                  std::uint64_t length);
+                                  std::uint64_t length, base::Nanos time);
+  // Since the time was read, nothing of it can have run out that anybody else has seen run out.
+  [[nodiscard]] bool has_time_left(base::Nanos expires_at_ns, base::Nanos time) const {
+    if (base::planted(base::Planted::mortal_without_time) && time == 0) return true;
+    return expires_at_ns == 0 || (time != 0 && !expired(expires_at_ns, time + time_ahead_ns_));
+  }
   coro::Task<std::optional<Result<Found>>> get_known(Known known);
   coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
 
@@ -334,8 +341,8 @@ class Table final {
                                                 Begun begun);
   // Whether the one slot that was read names the item that is known to be the key's.
   bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
-  // Whether it names the item of which `head` was read after it, and that is the key's, with no end to its
-  // time.
+  // Whether it names the item of which `head` was read after it, and that is the key's, and may be replaced
+  // without a look at the time.
   bool names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
                            std::span<const std::byte> head, KeyCollect* seen);
   // The end of a collect whose words were read once: false if it takes another one.
@@ -356,8 +363,10 @@ class Table final {
     const auto found = options_.locations->find(key.hash);
     if (!found || attachment_.find_node_of(found->word.item()) != attachment_.node(home_number_))
       return std::nullopt;
-    return PointerCache::Pointer{
-        .word = found->word, .slot = found->slot, .length_bytes = found->length_bytes};
+    return PointerCache::Pointer{.word = found->word,
+                                 .slot = found->slot,
+                                 .length_bytes = found->length_bytes,
+                                 .is_mortal = found->is_mortal};
   }
   void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes,
                     bool is_mortal = false) {
@@ -370,8 +379,8 @@ class Table final {
                     .length_bytes = length_bytes,
                     .is_mortal = is_mortal});
     if (!goes_by_locations_) return;
-    if (is_mortal) return options_.locations->forget(key.hash);
-    options_.locations->note(key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes});
+    options_.locations->note(
+        key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
   }
   // Of an item that is to lie there.
   memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);

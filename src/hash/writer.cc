@@ -137,7 +137,8 @@ bool Table::names_what_was_read(Key key, const Reading& reading, memory::ItemRef
   const SlotWord word = seen->word[0];
   if (!is_newest || !*is_newest || !word.is(SlotType::committed) || word.item() != item) return false;
   if (!take_if_mine(key, 0, head, *seen)) return false;
-  if (seen->header[0].expires_at_ns == 0) return true;
+  // Where there is no condition, it does not matter whether the item has time left.
+  if (seen->header[0].expires_at_ns == 0 || !seen->headers_wanted) return true;
   seen->mine = 0;
   return false;
 }

@@ -75,10 +75,10 @@ coro::Task<Result<void>> Control::raise(std::uint64_t* word, std::uint64_t to) {
 coro::Task<Result<base::Nanos>> Control::read_time(fabric::Urgency urgency) {
   if (!is_copy()) co_return endpoint_.now();
   base::Nanos time = 0;
-  fabric::Operation reading = fabric::Operation::read({region_, latest_offset}, &time, sizeof time);
+  fabric::Operation reading = time_reading(&time);
   if (auto read = co_await endpoint_.perform({&reading, 1}, urgency); !read)
     co_return std::unexpected(std::move(read.error()));
-  newest_time_ns_ = std::max(newest_time_ns_, time);
+  learn_time(time);
   co_return time;
 }
 

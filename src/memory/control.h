@@ -59,6 +59,11 @@ class Control {
 
   // The store's time as it is between the call and the answer.
   coro::Task<Result<base::Nanos>> read_time(fabric::Urgency urgency = fabric::Urgency::awaited);
+  // The two halves of it, of a copy: the operation, and what it read.
+  [[nodiscard]] fabric::Operation time_reading(base::Nanos* into) const {
+    return fabric::Operation::read({region_, latest_offset}, into, sizeof *into);
+  }
+  void learn_time(base::Nanos time) { newest_time_ns_ = std::max(newest_time_ns_, time); }
   // The newest of those, or of the clock here.
   [[nodiscard]] base::Nanos newest_time() const { return is_copy() ? newest_time_ns_ : endpoint_.now(); }
 

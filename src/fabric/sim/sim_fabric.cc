@@ -98,15 +98,18 @@ class SimPort final : public fake::MemoryPort {
     flight->deadline = std::max(fabric_.simulated(deadline), simulation_.now());
     flight->answered = !chance(random, sim.network.loss_chance);
     flights_.push_back(flight);
+    bool some_are_lost = false;
     for (Operation& operation : batch) {
       ++sim.operations_;
       operation.unreachable = way_to(operation.at.region) == Way::none;
       flight->broken = flight->broken || way_to(operation.at.region) == Way::broken;
       if (way_to(operation.at.region) != Way::whole) continue;
-      // What is not answered may have been lost on its way there, too.
-      if (!flight->answered && random.below(2) == 0) continue;
+      // What is not answered may have been lost on its way there, too; and what is to come behind it.
+      const bool is_lost = !flight->answered && random.below(2) == 0;
+      some_are_lost = some_are_lost || is_lost;
+      if (is_lost) continue;
       if (sim.network.keeps_order) {
-        flight->waits[flight->index_of(operation)] = true;
+        flight->waits[flight->index_of(operation)] = !some_are_lost;
       } else if (!operation.after_previous) {
         start(flight, operation);
       }

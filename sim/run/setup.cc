@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "base/fault.h"
-#include "base/planted.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -245,7 +244,7 @@ void draw_idle(Setup& setup) {
 
 // Players on other hosts go by where items were, half of them when that may have been used again meanwhile.
 void draw_ordered(Setup& setup) {
-  setup.network.keeps_order = !base::planted(base::Planted::location_without_order);
+  setup.network.keeps_order = true;
   setup.remote_chance = Network::always;
   setup.cache_bytes = 0;
   if (setup.shards != 0) return;

@@ -31,7 +31,6 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::pointer_of_any_age, "idle", 500},
     Tooth{Planted::copy_of_any_age, "hot", 200},
-    Tooth{Planted::location_without_order, "ordered", 2'500},
     Tooth{Planted::mortal_without_time, "mortal", 500},
     Tooth{Planted::reader_unseen, "readers", 2'000},
     // what a remote session knows, and items that are not whole

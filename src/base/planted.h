@@ -11,26 +11,25 @@ namespace loch::base {
 
 enum class Planted : std::uint8_t {
   nothing,
-  empty_without_nonce,     // an EMPTY word comes back
-  miss_by_one_collect,     // "not found" is answered after one look at the slots
-  insert_without_look,     // a pending insert is committed without a second look at the other slots
-  move_without_tag,        // a moved item's words carry the tag that it had
-  wrong_roll_back,         // an insert that another client committed is taken for lost, and cleared
-  stale_helper,            // what is half done is brought on from one look at the slots
-  reuse_before_expiry,     // unlinked memory does not rest
-  lease_without_fence,     // blocks are taken from a client that has not ended
-  pointer_of_any_age,      // where a remote session saw a key's item last is where it looks, however long ago
-  copy_of_any_age,         // so is a copy of the item
-  location_without_order,  // likewise, where the slot may be read after the item
-  mortal_without_time,     // a known item with a time to live is given out without a look at the time
-  reader_unseen,           // a session that only reads is in no registry
-  directory_by_copy,       // a remote session takes its copy of the directory for what it is now
-  value_without_sum,       // the bytes of a value are taken as they come
-  link_beside_item,        // a put of a known key names its item while that is on its way
-  versions_at_ends,        // an item is taken as whole if its head and its tail are of one version
-  handover_at_once,        // a shard is copied while operations run that began before it was closed
-  handover_keeps_slots,    // a shard's slots stay as they are where it was
-  dispute_ignored          // clients go to a node whose memory is not what the others know it by
+  empty_without_nonce,   // an EMPTY word comes back
+  miss_by_one_collect,   // "not found" is answered after one look at the slots
+  insert_without_look,   // a pending insert is committed without a second look at the other slots
+  move_without_tag,      // a moved item's words carry the tag that it had
+  wrong_roll_back,       // an insert that another client committed is taken for lost, and cleared
+  stale_helper,          // what is half done is brought on from one look at the slots
+  reuse_before_expiry,   // unlinked memory does not rest
+  lease_without_fence,   // blocks are taken from a client that has not ended
+  pointer_of_any_age,    // where a remote session saw a key's item last is where it looks, however long ago
+  copy_of_any_age,       // so is a copy of the item
+  mortal_without_time,   // a known item with a time to live is given out without a look at the time
+  reader_unseen,         // a session that only reads is in no registry
+  directory_by_copy,     // a remote session takes its copy of the directory for what it is now
+  value_without_sum,     // the bytes of a value are taken as they come
+  link_beside_item,      // a put of a known key names its item while that is on its way
+  versions_at_ends,      // an item is taken as whole if its head and its tail are of one version
+  handover_at_once,      // a shard is copied while operations run that began before it was closed
+  handover_keeps_slots,  // a shard's slots stay as they are where it was
+  dispute_ignored        // clients go to a node whose memory is not what the others know it by
 };
 
 struct PlantedName {
@@ -48,7 +47,6 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},
     PlantedName{Planted::pointer_of_any_age, "pointer_of_any_age"},
     PlantedName{Planted::copy_of_any_age, "copy_of_any_age"},
-    PlantedName{Planted::location_without_order, "location_without_order"},
     PlantedName{Planted::mortal_without_time, "mortal_without_time"},
     PlantedName{Planted::reader_unseen, "reader_unseen"},
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},

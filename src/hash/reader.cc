@@ -38,8 +38,7 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       candidates_(home_.geometry().candidates),
       index_(IndexPlace::of(attachment.region_map().shards[shard], home_.regions())),
       works_here_(options.cache_bytes == 0 && !home_.remote() && attachment.nodes().size() == 1),
-      goes_by_locations_(options.locations != nullptr && home_.remote() &&
-                         (endpoint_.keeps_order() || base::planted(base::Planted::location_without_order))),
+      goes_by_locations_(options.locations != nullptr && home_.remote() && endpoint_.keeps_order()),
       directory_word_(directory_place()),
       here_(endpoint_, index_.slots, directory_word_, candidates_) {
   endpoint_.set_timeout(options.timeout_ns);

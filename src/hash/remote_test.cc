@@ -1,5 +1,8 @@
 // A client on another host: it goes by copies of the directory and of the clock.
+#include <functional>
 #include <gtest/gtest.h>
+#include <memory>
+#include <utility>
 
 #include "hash/testing/scenes.h"
 #include "hash/testing/test_table.h"
@@ -138,6 +141,39 @@ TEST_P(RemoteClient, APointerIsGoodForAsLongAsItsItemCanNotHaveBeenReused) {
   ASSERT_TRUE(far_.put(key, "again").has_value());
   EXPECT_EQ(near_.get(other).value(), another);
   EXPECT_EQ(far_.get(key).value(), "again");
+}
+
+// Receive: an item where a key's was earlier, whose memory another client uses again for the key's next value
+// between the two reads of a get. Expect: the value that was there when the get began, or the next one; not
+// the one that the memory had before.
+TEST(InOrder, ALocationIsReadBehindItsSlot) {
+  const auto store = make_store();
+  tell_time(*store);
+  Client near(*store);
+  LocationCache locations(std::size_t{1} << 16);
+  std::function<void()> meanwhile;
+  int operations = 0;
+  const auto before = [&](const fabric::Operation& /*operation*/) {
+    if (meanwhile && ++operations == 2) std::exchange(meanwhile, nullptr)();
+  };
+  Client far(*store,
+             std::make_shared<fabric::fake::PostingFabric>(
+                 store, fabric::fake::PostingOptions{.keeps_order = true, .mapped = {}, .before = before}),
+             {.locations = &locations});
+  ASSERT_TRUE(near.put("key", "value 1").has_value());
+  ASSERT_EQ(far.get("key").value(), "value 1");
+  const Locations at = fake::locations(near, "key");
+  const memory::ItemRef place = slot(*store, at.slot[0]).item();
+  ASSERT_TRUE(near.put("key", "value 2").has_value());
+  for (int half = 0; half < 2; ++half) {
+    store->advance(2 * base::second_ns);
+    tell_time(*store);
+    ASSERT_FALSE(far.get("none").has_value()) << "it learns of the time";
+  }
+  meanwhile = [&] { ASSERT_TRUE(near.put("key", "value 3").has_value()); };
+  const auto got = far.get("key").value();
+  ASSERT_EQ(slot(*store, at.slot[0]).item(), place) << "it was used again";
+  EXPECT_TRUE(got == "value 2" || got == "value 3") << got;
 }
 
 INSTANTIATE_TEST_SUITE_P(CacheBytes, RemoteClient, testing::Values(0, 100'000));

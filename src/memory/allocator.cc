@@ -124,11 +124,8 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     }
     // What one operation of this session finds or adds is enough for many.
     const auto turn = co_await getting_blocks_.lock();
-    if (can_carve(size_class) || has_rested(size_class, session_.now())) continue;
-    auto leased = co_await lease_free_block(size_class);
-    if (!leased) co_return std::unexpected(std::move(leased.error()));
-    if (*leased) continue;
-    auto found = co_await find_released(size_class);
+    if (is_at_hand(size_class)) continue;
+    auto found = co_await find_block(size_class);
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
     if (!freed) co_return std::unexpected(std::move(freed.error()));

@@ -157,12 +157,17 @@ class Allocator {
   [[nodiscard]] bool can_carve(std::uint8_t size_class) const {
     return carvings_[size_class] != nullptr && carvings_[size_class]->any();
   }
+  [[nodiscard]] bool is_at_hand(std::uint8_t size_class) const {
+    return can_carve(size_class) || has_rested(size_class, session_.now());
+  }
   coro::Task<Result<ItemRef>> carve(std::uint8_t size_class);
   Place carve_here(std::uint8_t size_class, std::uint64_t bytes, base::Nanos now);
   // What lease_of reads, of mapped memory; else that of a block that does not exist.
   LeaseWord lease_here(BlockNumber block);
   [[nodiscard]] bool exists(BlockNumber block);
 
+  // One to cut items off, or one in which others left items. One operation of the session at a time.
+  coro::Task<Result<bool>> find_block(std::uint8_t size_class);
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> lease_known_block(std::uint8_t size_class, std::uint64_t frees);
   coro::Task<Result<bool>> take_block(BlockNumber block, LeaseWord seen, std::uint8_t size_class);

@@ -73,6 +73,12 @@ coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, std::uint64_
   co_return *before == from;
 }
 
+coro::Task<Result<bool>> Allocator::find_block(std::uint8_t size_class) {
+  auto leased = co_await lease_free_block(size_class);
+  if (!leased || *leased) co_return leased;
+  co_return co_await find_released(size_class);
+}
+
 // Leases a free block for `size_class`, or one of that class that is open; false if none is found.
 coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   std::uint64_t frees = 0;

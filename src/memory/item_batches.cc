@@ -12,10 +12,11 @@ namespace loch::memory {
 namespace {
 
 // How many items of a class a remote session claims before it needs them: few at first, and at most as many
-// as two batches of puts take (Client::multi_put), of few bytes together.
+// as eight batches of puts take (Client::multi_put), of few bytes together. While half of them are left, the
+// next block is found.
 constexpr std::size_t spares_at_first = 8;
 constexpr std::size_t spares_most(std::uint8_t size_class) {
-  constexpr std::size_t items_max = 128;
+  constexpr std::size_t items_max = 512;
   constexpr std::size_t bytes_max = 65'536;
   return std::min<std::size_t>(items_max, bytes_max / class_bytes[size_class]);
 }
@@ -158,7 +159,8 @@ void Allocator::refill_soon(std::uint8_t size_class) {
   background_.start(refill(size_class));
 }
 
-// Of what is at hand; what else there is takes longer, and is for those who need it.
+// Of what is at hand, and of the next block that has some; to add or to free blocks takes longer, and is for
+// those who need it.
 coro::Task<void> Allocator::refill(std::uint8_t size_class) {
   const base::Nanos start = session_.begin_operation();
   auto& spares = spares_[size_class];
@@ -177,6 +179,10 @@ coro::Task<void> Allocator::refill(std::uint8_t size_class) {
       std::vector<ItemRef> items(std::min<std::size_t>(missing - claimed, carving.count - carving.next));
       more = (co_await carve_all(size_class, items, fabric::Urgency::background)).has_value();
       if (more) spares.insert(spares.end(), items.begin(), items.end());
+    }
+    if (!more && !endpoint_.has_failed()) {
+      const auto turn = co_await getting_blocks_.lock();
+      more = is_at_hand(size_class) || (co_await find_block(size_class)).value_or(false);
     }
   }
   session_.end_operation(start);

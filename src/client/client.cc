@@ -429,11 +429,15 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   std::vector<hash::PlainGet> plain;
   plain.reserve(group.size());
   const bool may_be_together = !is_cached_ && !attachment_->refresh_due();
-  for (const Lookup& one : group) shards_.fetch_known(key_of(one.key));
+  std::array<hash::Key, group_max> keys;
+  for (std::size_t i = 0; i < group.size() && may_be_together; ++i) {
+    keys[i] = key_of(group[i].key);
+    shards_.fetch_known(keys[i]);
+  }
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     Lookup& one = group[i];
-    const auto get = may_be_together && key_fits(one.key) ? plain_get(&one) : std::nullopt;
+    const auto get = may_be_together && key_fits(one.key) ? plain_get(keys[i], &one) : std::nullopt;
     is_alone[i] = !get;
     if (get) {
       plain.push_back(*get);
@@ -458,8 +462,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   session_->count(Counter::get_miss, plain.size() - hits);
 }
 
-std::optional<hash::PlainGet> Client::plain_get(Lookup* lookup) const {
-  const hash::Key key = key_of(lookup->key);
+std::optional<hash::PlainGet> Client::plain_get(hash::Key key, Lookup* lookup) const {
   auto known = shards_.known(key);
   if (known && is_long(*known)) return std::nullopt;
   return hash::PlainGet{.key = key, .known = std::move(known), .into = &lookup->value};
@@ -488,8 +491,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   plain.reserve(group.size());
   const auto keys = keys_to_put(group, hash_seed_);
   const LastPuts last(std::span(keys).first(group.size()));
-  if (may_be_together)
-    std::ranges::for_each(std::span(keys).first(group.size()), [&](auto key) { only->fetch_known(key); });
+  for (std::size_t i = 0; i < group.size() && may_be_together; ++i) only->fetch_known(keys[i]);
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!last.is_last(i)) continue;

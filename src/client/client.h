@@ -116,7 +116,7 @@ class Client {
   coro::Task<void> multi_get_far(std::span<Lookup> lookups);
   coro::Task<void> get_group(std::span<Lookup> group);
   // Nothing if it is not one for several at once.
-  [[nodiscard]] std::optional<hash::PlainGet> plain_get(Lookup* lookup) const;
+  [[nodiscard]] std::optional<hash::PlainGet> plain_get(hash::Key key, Lookup* lookup) const;
   coro::Task<void> multi_put_far(std::span<Assignment> assignments);
   coro::Task<void> put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);

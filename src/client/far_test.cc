@@ -504,6 +504,37 @@ TEST_F(FarInOrder, WhatIsNotWhereItWasIsFoundAllTheSame) {
   expect_all(lookups);
 }
 
+// Receive: a long value of a key that is longer than what a session itself remembers. Expect: one round trip.
+TEST_F(FarInOrder, ALongValueOfALongKeyTakesOneRoundTrip) {
+  const std::string key(4'000, 'k');
+  const std::string value(5'000, 'v');
+  ASSERT_TRUE(near_.put(key, value).has_value());
+  Result<void> result;
+  std::string into;
+  get(key, into, result);
+  into.clear();
+  EXPECT_EQ(get(key, into, result).round_trips, 1U);
+  EXPECT_TRUE(result.has_value());
+  EXPECT_TRUE(into == value);
+}
+
+// Receive: of a long key, the location of another one's item, which is shorter than the key. Expect: its own.
+TEST_F(FarInOrder, ALocationOfAnotherKeyIsNoneOfIts) {
+  const std::string key(4'000, 'k');
+  const std::string value(5'000, 'v');
+  ASSERT_TRUE(near_.put(key, value).has_value());
+  ASSERT_TRUE(near_.put("other", std::string(1'500, 'o')).has_value());
+  Result<void> result;
+  std::string into;
+  get("other", into, result);
+  const auto other = locations_.find(near_.key_of("other").hash);
+  ASSERT_TRUE(other.has_value());
+  locations_.note(near_.key_of(key).hash, *other);
+  get(key, into, result);
+  EXPECT_TRUE(result.has_value());
+  EXPECT_TRUE(into == value);
+}
+
 TEST_F(FarInOrder, PutsOfWhatOthersGotTakeTwoRoundTripsTogether) {
   put_keys(40, 50);
   warm_up();

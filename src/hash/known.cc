@@ -1,5 +1,7 @@
 // GET of keys of which a remote session knows where their items were lately (known.h).
 #include <array>
+#include <memory>
+#include <span>
 
 #include "hash/shards.h"
 
@@ -43,10 +45,11 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   const memory::ItemRef ref = known->pointer.item();
   const std::uint64_t before_value = item_bytes(key.size(), 0);
   const std::uint64_t length = known->pointer.length_bytes - tail_bytes();
-  std::array<std::byte, item_bytes(PointerCache::key_bytes_max, 0)> head;
+  if (length < before_value) co_return false;  // a location of another key's item
+  const auto head = std::make_unique_for_overwrite<std::byte[]>(before_value);
   into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
   std::array operations = {
-      read_slot(*known), fabric::Operation::read_settled(ref.address(), head.data(), before_value),
+      read_slot(*known), fabric::Operation::read_settled(ref.address(), head.get(), before_value),
       fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
       read_time(&known->time)};
   const std::size_t count = operations.size() - (known->pointer.is_mortal ? 0 : 1);
@@ -56,7 +59,7 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   }
   home_.control().learn_time(known->time);
   ItemView item;
-  item.begin(head.data(), ref);
+  item.begin(head.get(), ref);
   const bool fits = item.key_bytes() == key.size() && item.take_lengths(length) &&
                     item.length_bytes() == length && item.key() == key &&
                     has_time_left(item.expires_at_ns(), known->time);

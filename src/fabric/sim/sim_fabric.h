@@ -36,7 +36,7 @@ struct Network {
   std::uint32_t loss_chance = 0;  // that a batch does not come back
   std::uint32_t tear_chance = 0;  // that an operation of several words takes effect in pieces
   std::uint32_t gap_chance = 0;   // that an atomic looks some time before it changes
-  bool keeps_order = false;       // of the operations of a batch; not to be changed
+  bool keeps_order = false;       // of the operations of a batch; stays so while a session goes by it
   static constexpr std::uint32_t always = 65'536;
 };
 

@@ -569,6 +569,25 @@ TEST_F(FarInOrder, PutsTogetherGoByWhatIsThereNow) {
   EXPECT_EQ(near_.count().value(), 40U);
 }
 
+// Receive: puts together, again and again, which use up several blocks, where there are free ones. Expect:
+// none of them waits for the next one.
+TEST_F(Far, PutsTogetherDoNotWaitForTheNextBlock) {
+  ASSERT_TRUE(near_.put("large", std::string(8 * memory::block_bytes, 'x')).has_value());
+  ASSERT_TRUE(near_.remove("large").has_value());
+  store_->advance(3 * base::second_ns);
+  memory::fake::tell_time(*store_);
+  ASSERT_TRUE(near_.collect().has_value());
+  put_keys(32, 1);
+  warm_up();
+  const std::uint64_t leased_before = far_->totals()[Counter::blocks_leased];
+  for (int round = 0; round < 1'200; ++round) {
+    auto assignments = next_values();
+    for (Assignment& one : assignments) one.value = "short";
+    EXPECT_EQ(multi_put(assignments).round_trips, 1U) << round;
+  }
+  EXPECT_GE(far_->totals()[Counter::blocks_leased] - leased_before, 2U);
+}
+
 // Receive: puts together of more keys than are done in one group, again and again, and gets of them.
 TEST_F(Far, ManyPutsAndGetsGoGroupByGroup) {
   auto lookups = put_keys(200, 20);

@@ -80,6 +80,37 @@ TEST_F(LendingTest, ManyItemsOfManySizes) {
   EXPECT_EQ(report.items_unaccounted + report.items_corrupt + report.slots_corrupt, 0U);
 }
 
+// Receive: keys that another thread used. Expect: the host carries out two reads for a get, of the slot and
+// the item; and one of each slot where nothing is kept of where items are.
+TEST_F(LendingTest, ThreadsLearnFromEachOtherWhereItemsAre) {
+  constexpr std::uint64_t keys = 200;
+  const auto key = [](std::uint64_t i) { return fmt::format("key{}", i); };
+  for (std::uint64_t i = 0; i < keys; ++i) ASSERT_TRUE(near().put(key(i), "value").has_value());
+  start();
+  for (const bool keeps_them : {true, false}) {
+    Options options;
+    if (!keeps_them) options.location_cache_bytes = 0;
+    auto far = open_far(options).value();
+    const auto get_all = [&] {
+      for (std::uint64_t i = 0; i < keys; ++i) ASSERT_EQ(far.get(key(i)).value(), "value");
+    };
+    std::uint64_t reads = 0;
+    std::thread first([&] {
+      get_all();
+      // While this one is there, the other has a session of its own.
+      std::thread([&] {
+        ASSERT_FALSE(far.get("none").has_value()) << "its session has begun";
+        reads = host_->counts().reads;
+        get_all();
+        reads = host_->counts().reads - reads;
+      }).join();
+    });
+    first.join();
+    EXPECT_GE(reads, (keeps_them ? 2 : 4) * keys);
+    EXPECT_LT(reads, (keeps_them ? 3 : 5) * keys);
+  }
+}
+
 TEST_F(LendingTest, ATimeToLiveEndsByTheStoresTime) {
   near();
   start();

@@ -176,10 +176,6 @@ class Allocator {
   enum class Sweep : std::uint8_t { takes_notes, frees };
   coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
   coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
-  coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
-  coro::Task<Result<bool>> free_own_large();
-  coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
-  coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
   coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
   void take_known_blocks();
@@ -199,6 +195,12 @@ class Allocator {
   coro::Task<bool> leave_old_notes(std::uint8_t size_class);
   coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
   coro::Task<Result<void>> close_carving(std::uint8_t size_class);
+
+  // ---- large_items.cc
+  coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
+  coro::Task<Result<bool>> free_own_large();
+  coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
+  coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
 
   // ---- item_batches.cc
   coro::Task<std::size_t> claim_all(std::span<Note> notes, fabric::Urgency urgency);

@@ -1,0 +1,98 @@
+// Large items, in simulated time.
+#include <gtest/gtest.h>
+
+#include "memory/allocator.h"
+#include "memory/testing/test_memory.h"
+
+namespace loch::memory {
+namespace {
+
+using fake::expiry_ns;
+using fake::geometry;
+using fake::make_item;
+using fake::make_memory;
+using fake::Process;
+using fake::retire;
+
+TEST(Large, RunsOfBlocksAreTakenAndGivenBack) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  const ItemRef large = make_item(*store, a, 3 * block_bytes + 1);
+  EXPECT_EQ(large.size_class, large_class);
+  const BlockNumber head = block_of(large);
+  const LeaseWord word = a.lease_of(head);
+  EXPECT_EQ(word.state, BlockState::large_head);
+  EXPECT_EQ(word.block_count, 4);
+  for (BlockNumber i = 1; i < 4; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::large_part);
+  retire(a, large);
+  store->advance(2 * expiry_ns);
+  const ItemRef again = make_item(*store, a, 3 * block_bytes + 1);
+  EXPECT_EQ(again, large);
+  retire(a, again);
+  store->advance(2 * expiry_ns);
+  EXPECT_EQ(a.run(a.allocator->sweep_all()).value(), 1U);
+  for (BlockNumber i = 0; i < 4; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::free);
+  EXPECT_EQ(block_of(make_item(*store, a, 64)) < head + 4, true);
+}
+
+// Receive: a session that unlinks a large item, and needs none any more. Expect: others have its memory.
+TEST(Large, WhatOneSessionUnlinksOthersUse) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process b(*store);
+  const ItemRef large = make_item(*store, a, 3 * block_bytes);
+  const ItemRef small = make_item(*store, a, 64);
+  retire(a, large);
+  store->advance(2 * expiry_ns);
+  retire(a, small);
+  EXPECT_EQ(b.allocate(3 * block_bytes).value(), large);
+}
+
+TEST(Large, TheLargestValueFits) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  constexpr std::uint64_t bytes = sizeof(ItemHeader) + 4096 + (std::uint64_t{128} << 20);
+  const ItemRef item = make_item(*store, a, bytes);
+  const ItemRef next = make_item(*store, a, bytes);
+  EXPECT_GE(next.address().offset_bytes, item.address().offset_bytes + blocks_of_large(bytes) * block_bytes);
+}
+
+TEST(Large, ADiscardedOneIsFreeAtOnce) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  const ItemRef item = a.allocate(2 * block_bytes).value();
+  a.discard(item);
+  EXPECT_EQ(a.allocate(2 * block_bytes).value(), item);
+}
+
+// Receive: a client died at each step of taking or freeing a run. Expect: its blocks are free after a sweep.
+TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
+  for (int step = 0; step < 4; ++step) {
+    SCOPED_TRACE(step);
+    const auto store = make_memory(geometry);
+    Process a(*store);
+    Process dead(*store);
+    const ItemRef item = dead.allocate(3 * block_bytes).value();
+    const BlockNumber head = block_of(item);
+    const auto set = [&](BlockNumber block, BlockState state, std::uint8_t count) {
+      const LeaseWord now = a.lease_of(block);
+      fabric::store_word(store->at(lease_address(block)),
+                         now.next(state, large_class, dead.session->client(), count).encode());
+    };
+    if (step == 0) set(head, BlockState::leased, 0);  // while taking: the head is not one yet
+    if (step == 1) {                                  // while taking: half of them
+      set(head, BlockState::leased, 0);
+      set(head + 2, BlockState::free, 0);
+    }
+    if (step == 2) set(head + 1, BlockState::free, 0);  // while freeing: a part is free, the head claimed
+    // step 3: the item was claimed and never written
+    store->kill(dead.session->client());
+    store->advance(10 * expiry_ns);
+    ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+    ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+    for (BlockNumber i = 0; i < 3; ++i) EXPECT_EQ(a.lease_of(head + i).state, BlockState::free) << i;
+  }
+}
+
+}  // namespace
+}  // namespace loch::memory

@@ -196,6 +196,12 @@ void Bench::stop(std::uint32_t subject) {
   subjects_[subject]->stop();
 }
 
+Result<Lap> Bench::run_once(const Task& task) {
+  const auto outcomes = pool_.run(task);
+  if (!outcomes) return std::unexpected(outcomes.error());
+  return outcomes->front().lap;
+}
+
 Result<MemoryUse> Bench::memory(std::uint32_t subject) {
   const auto outcomes = pool_.run(task(Act::memory, subject));
   if (!outcomes) return std::unexpected(outcomes.error());

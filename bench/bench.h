@@ -82,6 +82,8 @@ class Bench {
   // A task of the settings' length on a subject.
   [[nodiscard]] Task task(Act act, std::uint32_t subject = no_subject) const;
 
+  // One run by the first worker, for what is done once.
+  Result<Lap> run_once(const Task& task);
   // `settings().rounds` alternating rounds of all that is planned; the result is in the same order.
   Result<std::vector<Series>> alternate(std::span<const Planned> planned);
 

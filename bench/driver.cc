@@ -23,7 +23,8 @@ constexpr std::size_t gets_bytes_max = std::size_t{16} << 10;
 std::uint64_t seed_of(const Task& task) { return base::mix(task.seed) + base::mix(task.worker + 1); }
 
 std::size_t slots_of(const Task& task, const Dataset& dataset) {
-  if (task.act == Act::multi_gets || task.act == Act::multi_puts) return task.batch;
+  if (task.act == Act::multi_gets || task.act == Act::multi_puts || task.act == Act::read_back)
+    return task.batch;
   if (task.act == Act::gets)
     return std::clamp<std::size_t>(gets_bytes_max / (1 + dataset.value_bytes()), 1, steps_between_clocks_max);
   if (task.act != Act::load) return 1;
@@ -52,6 +53,8 @@ Result<void> Driver::run() {
   switch (task_.act) {
     case Act::load:
       return load();
+    case Act::read_back:
+      return read_back();
     case Act::gets:
       return gets();
     case Act::dependent_gets:
@@ -90,10 +93,14 @@ Result<void> Driver::repeat(std::uint64_t operations_a_step, Step step) {
   return {};
 }
 
-Result<void> Driver::load() {
+Driver::Share Driver::share() const {
   const std::uint64_t count = task_.last - task_.first;
-  std::uint64_t id = task_.first + count * task_.worker / task_.workers;
-  const std::uint64_t end = task_.first + count * (task_.worker + 1) / task_.workers;
+  return {.begin = task_.first + count * task_.worker / task_.workers,
+          .end = task_.first + count * (task_.worker + 1) / task_.workers};
+}
+
+Result<void> Driver::load() {
+  auto [id, end] = share();
   const std::size_t batch = slots_of(task_, dataset_);
   const std::uint64_t start = now_ns();
   outcome_.lap.operations = end - id;
@@ -108,6 +115,25 @@ Result<void> Driver::load() {
     for (std::size_t slot = 0; slot < assignments.size(); ++slot) {
       if (!note(first + slot, assignments[slot].result)) return std::unexpected(std::move(failure_));
     }
+  }
+  outcome_.lap.elapsed_ns = now_ns() - start;
+  return {};
+}
+
+Result<void> Driver::read_back() {
+  auto [id, end] = share();
+  std::vector<Lookup> lookups(task_.batch);
+  std::vector<std::uint64_t> ids(task_.batch);
+  const std::uint64_t start = now_ns();
+  outcome_.lap.operations = end - id;
+  while (id < end) {
+    const std::size_t count = std::min<std::uint64_t>(task_.batch, end - id);
+    for (std::size_t slot = 0; slot < count; ++slot) {
+      ids[slot] = id++;
+      lookups[slot].key = room_.key(slot, ids[slot]);
+    }
+    session_.multi_get(std::span(lookups).first(count));
+    if (!note_values(std::span(lookups).first(count), ids)) return std::unexpected(std::move(failure_));
   }
   outcome_.lap.elapsed_ns = now_ns() - start;
   return {};

@@ -29,6 +29,7 @@ class Driver {
 
  private:
   Result<void> load();
+  Result<void> read_back();
   Result<void> gets();
   Result<void> dependent_gets();
   Result<void> multi_gets();
@@ -51,6 +52,13 @@ class Driver {
   void draw_keys(std::span<Lookup> lookups, std::span<std::uint64_t> ids);
   std::uint64_t draw() { return chooser_.draw(random_, inserted_); }
   void learn_of_inserts();
+
+  // This worker's of the items from `first` to `last`: from one, and before the other.
+  struct Share {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  [[nodiscard]] Share share() const;
 
   Session& session_;
   const Dataset& dataset_;

@@ -80,12 +80,23 @@ TEST_F(DriverTest, LoadPutsEveryItemOnce) {
 
 TEST_F(DriverTest, WorkersShareALoadWithoutGapOrOverlap) {
   OneWorker gathering;
-  for (std::uint32_t worker = 0; worker < 3; ++worker) {
-    const Task task{.act = Act::load, .last = items, .worker = worker, .workers = 3};
-    ASSERT_TRUE(Driver(session_, dataset_, task, gathering, *outcome_).run());
+  for (const Act act : {Act::load, Act::read_back}) {
+    for (std::uint32_t worker = 0; worker < 3; ++worker) {
+      const Task task{.act = act, .last = items, .worker = worker, .workers = 3};
+      ASSERT_TRUE(Driver(session_, dataset_, task, gathering, *outcome_).run());
+    }
   }
   EXPECT_EQ(session_.items.size(), items);
   EXPECT_EQ(session_.puts, items);
+  EXPECT_EQ(session_.gets, items);
+}
+
+TEST_F(DriverTest, ReadingBackFindsWhatIsMissing) {
+  load();
+  ASSERT_TRUE(run({.act = Act::read_back, .last = items}));
+  EXPECT_EQ(outcome_->lap.operations, items);
+  session_.items.erase(session_.items.find(std::string(Room(dataset_, 1).key(0, items - 1))));
+  EXPECT_FALSE(run({.act = Act::read_back, .last = items}));
 }
 
 TEST_F(DriverTest, CountsEveryKeyOfEveryAct) {

@@ -53,6 +53,8 @@ constexpr std::array<Measured, 8> with_small_values = {{
     {.name = "32 puts, known keys", .act = Act::multi_puts, .rate_min = twice_as_fast},
     {.name = "32 puts, any keys", .act = Act::multi_puts, .keys = 0, .rate_min = twice_as_fast},
 }};
+// What each client does first, as one that has run for long has done: it gets all items once.
+constexpr Measured first_gets{.name = "32 gets, new keys", .act = Act::read_back};
 // While others compute on the same cores.
 constexpr std::array<Measured, 2> with_busy_cores = {{
     {.name = "get, busy cores", .act = Act::mix, .mix = gets},
@@ -137,6 +139,20 @@ Result<void> compare(Bench& bench, std::span<const Measured> rows, const std::ve
       report_rate(bench.report(), row, member, own, compared);
       report_processor(bench.report(), row, member, own, compared);
     }
+  }
+  return {};
+}
+
+Result<void> get_all_once(Bench& bench, const std::vector<Member>& members) {
+  std::vector<Series> series;
+  for (const Member& member : members) {
+    Task task = task_of(bench, first_gets, member);
+    task.last = bench.at(member.subject).dataset().items();
+    const auto lap = bench.run_once(task);
+    if (!lap) return std::unexpected(lap.error());
+    series.push_back({.rates = {1e9 / lap->ns_per_operation()}});
+    report_rate(bench.report(), first_gets, member, series.back(),
+                series.size() > 1 && members.front().kind == "loch" ? &series.front() : nullptr);
   }
   return {};
 }
@@ -250,6 +266,9 @@ Result<void> run_network(Bench& bench) {
     const bool with_loch = taking_part.front().kind == "loch";
     if (with_loch && !large) {
       if (auto done = measure_raw_reads(bench, taking_part.front().subject); !done) return done;
+    }
+    if (!large) {
+      if (auto done = get_all_once(bench, taking_part); !done) return done;
     }
     const auto rows = large ? std::span<const Measured>(with_large_values) : with_small_values;
     if (auto done = compare(bench, rows, taking_part); !done) return done;

@@ -20,6 +20,7 @@ inline constexpr std::size_t workers_max = 64;
 enum class Act : std::uint8_t {
   // On a subject.
   load,            // puts the items from `first` to `last`, its share of them
+  read_back,       // gets them, each once, `batch` at a time
   gets,            // single gets, each key known in advance
   dependent_gets,  // single gets, each key taken from the value before
   multi_gets,

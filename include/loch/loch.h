@@ -69,7 +69,10 @@ struct Options {
   std::string directory = "/dev/shm";       // where the files are; shm:///some/folder/name says the same
   std::chrono::milliseconds timeout{1000};  // of one call, 1 ms to 1 h
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
-  std::size_t cache_bytes = 0;              // recently read items kept in this process; useful over a network
+  // Of a store on another host: for copies of items that a thread read more than once lately, so that a get
+  // of them reads no more than whether they are the key's still. Of each thread; none of an item is kept that
+  // is longer than a sixteenth of it; 0: none.
+  std::size_t cache_bytes = std::size_t{4} << 20;
   // Of a store that is reached over TCP: for where items were lately, shared by all threads, so that a get
   // takes one round trip and not two. 16 B a key, taken as it is needed; 0: none.
   std::size_t location_cache_bytes = std::size_t{16} << 20;

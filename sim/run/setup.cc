@@ -118,13 +118,15 @@ Fault draw_stop(base::Random& random, const Setup& setup) {
   return fault;
 }
 
+constexpr std::size_t cache_bytes_usual = 4'000'000;
+
 void draw_common(base::Random& random, Setup& setup) {
   setup.geometry.candidates = one_of(random, {2U, 3U, 3U, 4U});
   setup.geometry.expiry_ns = one_of(random, {20 * millisecond_ns, 200 * millisecond_ns, second_ns});
   setup.tick_ns = one_of(random, {base::Nanos{1}, millisecond_ns, 4 * millisecond_ns});
   setup.network = draw_network(random);
   setup.timeout_ns = one_of(random, {300 * millisecond_ns, second_ns, 10 * second_ns});
-  setup.cache_bytes = one_of(random, {0UL, 0UL, 100'000UL});
+  setup.cache_bytes = one_of(random, {0UL, 0UL, cache_bytes_usual});
   setup.players = 2 + static_cast<std::uint32_t>(random.below(5));
   setup.remote_chance = one_of(random, {0U, 0U, Network::always / 2, Network::always});
   setup.nodes = 1 + static_cast<std::uint32_t>(random.below(4));
@@ -231,6 +233,19 @@ void draw_moves(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, 10 * millisecond_ns);
 }
 
+// In half of the runs, what a reader keeps is over soon, and its memory is used again.
+void draw_readers(Setup& setup) {
+  setup.reader_chance = Network::always / 2;
+  setup.remote_chance = std::max(setup.remote_chance, Network::always / 2);
+  setup.cache_bytes = cache_bytes_usual;
+  if (base::mix(setup.seed) % 2 == 0) return;
+  setup.geometry.expiry_ns = 20 * millisecond_ns;
+  setup.think_max_ns = setup.geometry.expiry_ns / 2;
+  setup.keeper_ns = millisecond_ns;
+  setup.acts = 100;
+  setup.keys = std::min(setup.keys, 3U);
+}
+
 // Sessions that come back to what they knew for longer than anything is kept for them: its memory is other
 // keys' then, and their words differ from those that were there in nothing.
 void draw_idle(Setup& setup) {
@@ -246,7 +261,6 @@ void draw_idle(Setup& setup) {
 void draw_ordered(Setup& setup) {
   setup.network.keeps_order = true;
   setup.remote_chance = Network::always;
-  setup.cache_bytes = 0;
   if (setup.shards != 0) return;
   setup.nodes = 1;  // a host keeps the order of all that it is asked
   if (base::mix(setup.seed) % 2 == 0) return;
@@ -368,10 +382,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);
   if (moves) draw_moves(random, setup);
-  if (readers && !setup.paper) {
-    setup.reader_chance = Network::always / 2;
-    setup.remote_chance = std::max(setup.remote_chance, Network::always / 2);
-  }
+  if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);

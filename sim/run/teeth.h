@@ -27,12 +27,12 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::wrong_roll_back, "jam", 500},
     Tooth{Planted::stale_helper, "jam", 8'000},
     // memory that is used again
-    Tooth{Planted::reuse_before_expiry, "hot", 50},
+    Tooth{Planted::reuse_before_expiry, "hot", 1'000},
     Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::pointer_of_any_age, "idle", 500},
-    Tooth{Planted::copy_of_any_age, "hot", 200},
+    Tooth{Planted::copy_of_any_age, "idle", 2'000},
     Tooth{Planted::mortal_without_time, "mortal", 500},
-    Tooth{Planted::reader_unseen, "readers", 2'000},
+    Tooth{Planted::reader_unseen, "readers", 4'000},
     // what a remote session knows, and items that are not whole
     Tooth{Planted::directory_by_copy, "moves", 500},
     Tooth{Planted::link_beside_item, "hot", 200},

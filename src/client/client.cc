@@ -20,7 +20,10 @@ static_assert(turns_max <= LastPuts::puts_max && group_max <= LastPuts::puts_max
 // Known items that are longer are asked for each by itself: the value of the first can be looked at while the
 // last are on their way, and it is not copied.
 constexpr std::size_t short_bytes_max = 1'024;
-bool is_long(const hash::Known& known) { return known.pointer.length_bytes > short_bytes_max; }
+// Whether an item is read whose value is long.
+bool reads_long(const hash::Known& known) {
+  return !known.has_copy() && known.pointer.length_bytes > short_bytes_max;
+}
 
 bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
 bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
@@ -91,7 +94,6 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
                              .cache_bytes = options.cache_bytes,
                              .locations = options.locations}),
       hash_seed_(session_->geometry().hash_seed),
-      is_cached_(options.cache_bytes != 0),
       reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
@@ -156,7 +158,7 @@ coro::Task<Result<void>> Client::find_value(std::string_view key, std::string* i
 coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into) {
   const DuringOperation during(*attachment_);
   auto known = key_fits(key) && !attachment_->refresh_due() ? shards_.known(key_of(key)) : std::nullopt;
-  if (!known || !is_long(*known)) co_return co_await find_value(key, into, nullptr);
+  if (!known || !reads_long(*known)) co_return co_await find_value(key, into, nullptr);
   const bool found = co_await shards_.read_value(&*known, into);
   const bool in_time = attachment_->may_act();
   if (found && in_time) {
@@ -428,7 +430,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   std::array<bool, group_max> is_alone{};
   std::vector<hash::PlainGet> plain;
   plain.reserve(group.size());
-  const bool may_be_together = !is_cached_ && !attachment_->refresh_due();
+  const bool may_be_together = !attachment_->refresh_due();
   std::array<hash::Key, group_max> keys;
   for (std::size_t i = 0; i < group.size() && may_be_together; ++i) {
     keys[i] = key_of(group[i].key);
@@ -464,7 +466,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
 
 std::optional<hash::PlainGet> Client::plain_get(hash::Key key, Lookup* lookup) const {
   auto known = shards_.known(key);
-  if (known && is_long(*known)) return std::nullopt;
+  if (known && reads_long(*known)) return std::nullopt;
   return hash::PlainGet{.key = key, .known = std::move(known), .into = &lookup->value};
 }
 

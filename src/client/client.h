@@ -135,7 +135,6 @@ class Client {
   hash::Shards shards_;
   hash::Table* here_ = nullptr;  // of a store all of which is mapped here
   const std::uint64_t hash_seed_;
-  const bool is_cached_;
   const bool reads_only_;
 };
 

@@ -25,7 +25,7 @@ class Far : public testing::Test {
   }
 
   // A session, all of which know where items were.
-  std::unique_ptr<Client> open() {
+  std::unique_ptr<Client> open(std::size_t cache_bytes = 0) {
     const auto count = [this](const fabric::Operation& one) {
       ++total_.operations;
       total_.bytes += one.length_bytes;
@@ -47,7 +47,8 @@ class Far : public testing::Test {
                                              .before = count,
                                              .round_trips = &total_.round_trips,
                                              .held = count_batch});
-    return Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), {.locations = &locations_})
+    return Client::open(memory::StoreMemory::attach(std::move(fabric)).value(),
+                        {.cache_bytes = cache_bytes, .locations = &locations_})
         .value();
   }
 
@@ -463,6 +464,54 @@ TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
   assignments.erase(assignments.begin() + 11);
   expect_put(assignments);
   EXPECT_EQ(near_.count().value(), 40U);
+}
+
+// ---- copies of what is read again
+
+// Receive: items that are got again. Expect: the second time they are read once more, then their slots alone;
+// and again what has been changed.
+TEST_F(Far, OfWhatIsKeptTheSlotsAreReadTogether) {
+  far_ = open(std::size_t{1} << 20);
+  auto lookups = put_keys(40, 50);
+  multi_get(lookups);
+  EXPECT_EQ(multi_get(lookups).operations, 80U);
+  const Cost kept = multi_get(lookups);
+  EXPECT_EQ(kept.round_trips, 1U);
+  EXPECT_EQ(kept.operations, 40U);
+  EXPECT_EQ(kept.bytes, 40U * 8);
+  expect_all(lookups);
+  values_[3] = "another";
+  values_[7] = std::string(300, '7');
+  const base::Nanos in_an_hour = store_->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7], in_an_hour).has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  lookups.erase(lookups.begin() + 5);
+  values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+  multi_get(lookups);
+  expect_all(lookups);
+  EXPECT_EQ(multi_get(lookups).operations, 40U) << "with the time of one that has one to live";
+  expect_all(lookups);
+}
+
+// Receive: a long value, got again. Expect: the same, also together with others.
+TEST_F(Far, OfALongValueThatIsKeptTheSlotIsRead) {
+  far_ = open(std::size_t{4} << 20);
+  auto lookups = put_keys(2, 100'000);
+  Result<void> result;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      get(keys_[i], lookups[i].value, result);
+      EXPECT_TRUE(result.has_value());
+    }
+  }
+  EXPECT_EQ(get(keys_[0], lookups[0].value, result).bytes, 8U);
+  EXPECT_TRUE(lookups[0].value == values_[0]);
+  EXPECT_EQ(multi_get(lookups).bytes, 16U);
+  expect_all(lookups);
 }
 
 // ---- where the order of a batch is kept, and other sessions know where the items are

@@ -80,7 +80,8 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
   co_await coro::run_together(&attachment_.endpoint().queue(), std::span(rest));
 }
 
-// Step 1: of those that are known, the slots that named them and the items; of the others, the slots.
+// Step 1: of those that are known, the slots that named them, and the items of which there is no copy; of the
+// others, the slots.
 coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<Looked> looked,
                                               std::vector<Candidate>* candidates) {
   auto next_looked = looked.begin();
@@ -89,7 +90,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {
-      length += one.get->known->pointer.length_bytes;
+      if (!one.get->known->has_copy()) length += one.get->known->pointer.length_bytes;
       ++words;
     } else {
       one.looked = &*next_looked++;
@@ -114,8 +115,10 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (const Getting& one : all) {
     if (one.is_over || !one.get->known) continue;
     Known& known = *one.get->known;
-    known.item = std::exchange(into, into + known.pointer.length_bytes);
-    operations.push_back(Table::read_item(known));
+    if (!known.has_copy()) {
+      known.item = std::exchange(into, into + known.pointer.length_bytes);
+      operations.push_back(Table::read_item(known));
+    }
     if (known.pointer.is_mortal) operations.push_back(one.table->read_time(&known.time));
   }
   const auto done = co_await attachment_.endpoint().perform(operations);
@@ -126,9 +129,9 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (one.get->known) {
-      const bool was_read = !item->bad_address;
-      item += one.get->known->pointer.is_mortal ? 2 : 1;
-      if (!(word++)->bad_address) take_known(&one, was_read, candidates);
+      const bool has_item = one.get->known->has_copy() || !(item++)->bad_address;
+      if (one.get->known->pointer.is_mortal) ++item;
+      if (!(word++)->bad_address) take_known(&one, has_item, candidates);
     } else {
       const std::span slots(word, one.looked->reading.count);
       word += slots.size();
@@ -138,9 +141,9 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   co_return Result<void>{};
 }
 
-void Shards::take_known(Getting* one, bool item_was_read, std::vector<Candidate>* candidates) {
+void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* candidates) {
   const Known& known = *one->get->known;
-  if (const auto item = item_was_read ? one->table->answer(known) : std::nullopt) {
+  if (const auto item = has_item ? one->table->answer(known) : std::nullopt) {
     one->take(*item);
   } else if (known.is_of_another_item()) {
     add_candidate(one, known.word, known.pointer.slot, candidates);

@@ -1,5 +1,7 @@
 // GET of keys of which a remote session knows where their items were lately (known.h).
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -7,12 +9,28 @@
 
 namespace loch::hash {
 
+std::optional<Known> Table::known(Key key) const {
+  if (!home_.remote()) return std::nullopt;
+  auto pointer = pointers_.find(key.bytes, key.hash);
+  const bool is_good =
+      pointer &&
+      (is_kept(*pointer) || (pointer->copy != nullptr && base::planted(base::Planted::copy_of_any_age)));
+  if (!is_good) pointer = location_of(key);
+  return pointer ? std::optional(Known{.key = key, .pointer = std::move(*pointer)}) : std::nullopt;
+}
+
 // One round trip, if the slot still names the item. What is not found so is nothing yet.
 coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(known.pointer.length_bytes);
-  known.item = copy.get();
-  std::array operations = {read_slot(known), read_item(known), read_time(&known.time)};
-  const std::size_t count = operations.size() - (known.pointer.is_mortal ? 0 : 1);
+  PointerCache::Copy copy = known.pointer.copy;
+  std::array<fabric::Operation, 3> operations = {read_slot(known)};
+  std::size_t count = 1;
+  if (!known.has_copy()) {
+    auto read = std::make_shared_for_overwrite<std::byte[]>(known.pointer.length_bytes);
+    known.item = read.get();
+    copy = std::move(read);
+    operations[count++] = read_item(known);
+  }
+  if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
   if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {
     if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
     co_return std::nullopt;
@@ -22,22 +40,44 @@ coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
   co_return co_await get_by_word(known);
 }
 
-// The item's memory has not been reused since it was known, or since the slot was read; so if that names it,
-// it is what was read.
+// The item's memory has not been reused since it was known, or since the slot was read (a refresh meanwhile
+// does not let go of what was kept when the operation began); so if that names it, it is what was read, or
+// copied before.
 std::optional<ItemView> Table::answer(const Known& known) {
   if (!known.is_as_known()) return std::nullopt;
   home_.control().learn_time(known.time);
-  return item_of(known.key, known.word, known.pointer.slot, known.item, known.pointer.length_bytes,
-                 known.time);
+  const std::uint64_t length = known.pointer.length_bytes;
+  const auto item = view_of(known.key, known.word, known.bytes(), length, known.time);
+  if (!item) return std::nullopt;
+  if (known.has_copy()) home_.count(Counter::cache_hit);
+  note_item(known.key, known.word, known.pointer.slot, *item,
+            known.has_copy() ? known.pointer.copy : copy_of(known, {known.item, length}));
+  return item;
+}
+
+PointerCache::Copy Table::copy_of(const Known& known, std::span<const std::byte> first,
+                                  std::string_view rest) const {
+  const std::size_t length = known.pointer.length_bytes;
+  if (!known.was_used_lately() || !pointers_.keeps_copy_of(length) || first.size() + rest.size() != length)
+    return nullptr;
+  auto copy = std::make_shared_for_overwrite<std::byte[]>(length);
+  std::ranges::copy(rest, reinterpret_cast<char*>(std::ranges::copy(first, copy.get()).out));
+  return copy;
+}
+
+std::optional<ItemView> Table::view_of(Key key, SlotWord word, const std::byte* bytes, std::uint64_t length,
+                                       base::Nanos time) {
+  const auto found = take_apart(word.item(), bytes, length);
+  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), time))
+    return std::nullopt;
+  return found->view;
 }
 
 std::optional<ItemView> Table::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
                                        std::uint64_t length, base::Nanos time) {
-  const auto found = take_apart(word.item(), bytes, length);
-  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), time))
-    return std::nullopt;
-  note_pointer(key, word, slot, found->view.length_bytes() + tail_bytes(), found->view.expires_at_ns() != 0);
-  return found->view;
+  const auto item = view_of(key, word, bytes, length, time);
+  if (item) note_item(key, word, slot, *item);
+  return item;
 }
 
 coro::Task<bool> Table::read_value(Known* known, std::string* into) {
@@ -64,8 +104,8 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
                     item.length_bytes() == length && item.key() == key &&
                     has_time_left(item.expires_at_ns(), known->time);
   if (!known->is_as_known() || !fits || !item.is_intact_with(*into)) co_return false;
-  note_pointer(known->key, known->word, known->pointer.slot, known->pointer.length_bytes,
-               item.expires_at_ns() != 0);
+  note_item(known->key, known->word, known->pointer.slot, item,
+            copy_of(*known, {head.get(), before_value}, *into));
   co_return true;
 }
 
@@ -76,8 +116,7 @@ coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
   auto found = co_await fetch_item(word.item());
   if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), known.time))
     co_return std::nullopt;
-  note_pointer(key, word, known.pointer.slot, found->view.length_bytes() + tail_bytes(),
-               found->view.expires_at_ns() != 0);
+  note_item(key, word, known.pointer.slot, found->view);
   co_return found;
 }
 

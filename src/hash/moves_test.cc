@@ -142,31 +142,6 @@ TEST(Move, AReaderNeverMissesAKeyThatIsMovedToAndFro) {
   }
 }
 
-// Receive: a client with a cache clears what a move left, an M that names an item which was removed before;
-// then the item's memory is used again. Expect: it reads what is there now, though it has read what was there
-// since the memory began to rest.
-TEST(Move, WhatAMoveLeftIsNotTakenForWhatIsThereLater) {
-  const auto store = make_store();
-  Client writer(*store);
-  Client cached(*store, {.cache_bytes = 100'000});
-  const base::Nanos rest = writer.session().geometry().expiry_ns;
-  ASSERT_TRUE(writer.put("old", "value").has_value());
-  const Locations at = locations(writer, "old");
-  const SlotWord word = slot(*store, at.slot[0]);
-  ASSERT_TRUE(word.is(SlotType::committed));
-  ASSERT_TRUE(writer.remove("old").has_value());
-  set_slot(*store, at.slot[0], word.with_tag(2).with_type(SlotType::moved).with_ref(at.ref_of(1)));
-  store->advance(rest / 10 * 7);
-  const std::string other = find_key(
-      cached, "other", [&](const Locations& its, std::uint64_t) { return its.slot[0] == at.slot[0]; });
-  ASSERT_TRUE(cached.put(other, "another").has_value());
-  ASSERT_FALSE(slot(*store, at.slot[0]).is(SlotType::moved));
-  store->advance(rest / 10 * 7);
-  ASSERT_TRUE(writer.put("new", "value").has_value());
-  ASSERT_EQ(slot(*store, locations(writer, "new").slot[0]).item(), word.item());
-  EXPECT_EQ(cached.get("new").value_or("nothing"), "value");
-}
-
 TEST(Move, AnItemWhoseTagIsUsedUpStaysButCanBeUpdated) {
   const auto store = make_store();
   Client a(*store);

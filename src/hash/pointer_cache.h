@@ -1,6 +1,7 @@
 // PointerCache: where the items of keys that a remote session used lately are, and the slots that name them,
-// so that it can ask for an item and its slot at once. Whoever uses a pointer makes sure that the slot still
-// names the item. One thread.
+// so that it can ask for an item and its slot at once; and copies of some of these items, so that it can ask
+// for the slot alone (nessie.txt 4.1.3, 4.3.1). Whoever uses a pointer makes sure that the slot still names
+// the item. One thread.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "fabric/endpoint.h"
@@ -21,17 +23,22 @@ namespace loch::hash {
 class PointerCache {
  public:
   static constexpr std::size_t key_bytes_max = 64;
+  using Copy = std::shared_ptr<const std::byte[]>;
+
+  // `copies_bytes_max`: of all copies together.
+  explicit PointerCache(std::size_t copies_bytes_max) : copies_bytes_max_(copies_bytes_max) {}
 
   // The slot was seen to hold the word, which is committed and names an item of the key, by an operation that
   // began at `seen_at`, by the clock of the item's node. If the session with that node has kept what there
   // was since (memory::Session::kept_since), the item's memory has not been reused: what names it is the
-  // key's still.
+  // key's still, and a copy of it is what it is.
   struct Pointer {
     SlotWord word{};
     SlotNumber slot = 0;
     base::Nanos seen_at = 0;
     std::uint64_t length_bytes = 0;  // of the item
     bool is_mortal = false;          // which has a time to live
+    Copy copy{};                     // of it; null: there is none
 
     [[nodiscard]] memory::ItemRef item() const { return word.item(); }
   };
@@ -47,11 +54,18 @@ class PointerCache {
                    .slot = entry.slot,
                    .seen_at = place.seen_at[i],
                    .length_bytes = entry.length_bytes,
-                   .is_mortal = entry.is_mortal};
+                   .is_mortal = entry.is_mortal,
+                   .copy = entry.copy};
   }
 
-  // Of the keys that share its place, the one that was seen longest ago is forgotten.
-  void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer) {
+  // Whether a copy of so many bytes may be noted: none that makes room of many others.
+  [[nodiscard]] bool keeps_copy_of(std::size_t length_bytes) const {
+    return length_bytes <= copies_bytes_max_ / 16;
+  }
+
+  // In place of what was noted of the key. Of the keys that share its place, the one that was seen longest
+  // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
+  void note(std::string_view key, std::uint64_t key_hash, Pointer pointer) {
     if (key.size() > key_bytes_max) return;
     auto& group = groups_[group_of(key_hash)];
     if (group == nullptr) group = std::make_unique<Group>();
@@ -65,12 +79,19 @@ class PointerCache {
       entry.key_length = static_cast<std::uint8_t>(key.size());
       std::ranges::copy(key, entry.key.begin());
     }
+    if (entry.copy != pointer.copy) {
+      drop_copy(entry);
+      if (pointer.copy != nullptr) make_room_for(pointer.length_bytes);
+      entry.copy = std::move(pointer.copy);
+    }
     place.seen_at[i] = pointer.seen_at;
     entry.word = pointer.word;
     entry.slot = pointer.slot;
     entry.length_bytes = pointer.length_bytes;
     entry.is_mortal = pointer.is_mortal;
   }
+
+  [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
   static constexpr std::size_t group_count = 512;
@@ -83,6 +104,7 @@ class PointerCache {
     bool is_mortal = false;
     std::uint8_t key_length = 0;  // no key is empty, so an entry that was never used is none's
     std::array<char, key_bytes_max> key{};
+    Copy copy;
 
     [[nodiscard]] bool is_of(std::string_view other) const {
       return std::string_view(key.data(), key_length) == other;
@@ -105,8 +127,27 @@ class PointerCache {
   using Group = std::array<Place, places_in_group>;
   static std::size_t group_of(std::uint64_t key_hash) { return key_hash / places_in_group % group_count; }
 
+  void drop_copy(Entry& entry) {
+    if (entry.copy == nullptr) return;
+    copies_bytes_ -= entry.length_bytes;
+    entry.copy = nullptr;
+  }
+  // Counts what is to be copied. The places have their turn to let go of theirs.
+  void make_room_for(std::size_t length_bytes) {
+    copies_bytes_ += length_bytes;
+    while (copies_bytes_ > copies_bytes_max_) {
+      const std::size_t at = next_to_let_go_++ % (group_count * places_in_group);
+      const auto& group = groups_[at / places_in_group];
+      if (group == nullptr) continue;
+      for (Entry& entry : (*group)[at % places_in_group].entry) drop_copy(entry);
+    }
+  }
+
   // Each is made when it is first needed: many sessions use few keys.
   std::array<std::unique_ptr<Group>, group_count> groups_;
+  const std::size_t copies_bytes_max_;
+  std::size_t copies_bytes_ = 0;
+  std::size_t next_to_let_go_ = 0;
 };
 
 }  // namespace loch::hash

@@ -16,7 +16,7 @@ std::optional<PointerCache::Pointer> find(const PointerCache& cache, std::uint64
 }
 
 TEST(PointerCache, KeepsFourKeysThatShareAPlaceAndForgetsTheOldest) {
-  PointerCache cache;
+  PointerCache cache(0);
   EXPECT_FALSE(find(cache, 0).has_value());
   for (const std::uint64_t n : {2, 0, 1, 3}) note(cache, n);
   for (std::uint64_t n = 0; n < 4; ++n) {
@@ -29,7 +29,7 @@ TEST(PointerCache, KeepsFourKeysThatShareAPlaceAndForgetsTheOldest) {
 }
 
 TEST(PointerCache, AKeyThatIsNotedAgainHasOneEntry) {
-  PointerCache cache;
+  PointerCache cache(0);
   for (std::uint64_t n = 0; n < 4; ++n) note(cache, n);
   cache.note("key1", 1 * same_place, {.slot = 7, .seen_at = 50});
   EXPECT_EQ(find(cache, 1)->slot, 7U);
@@ -37,11 +37,72 @@ TEST(PointerCache, AKeyThatIsNotedAgainHasOneEntry) {
 }
 
 TEST(PointerCache, AKeyIsFoundByItsBytesAndNotByItsHashAlone) {
-  PointerCache cache;
+  PointerCache cache(0);
   cache.note("a key", 1, {.slot = 1, .seen_at = 1});
   EXPECT_FALSE(cache.find("another", 1).has_value());
   cache.note(std::string(65, 'k'), 2, {.slot = 2, .seen_at = 1});
   EXPECT_FALSE(cache.find(std::string(65, 'k'), 2).has_value()) << "longer than what is kept";
+}
+
+// ---- copies
+
+PointerCache::Copy copy_of(std::size_t length) { return std::make_shared<std::byte[]>(length); }
+
+// Notes a copy of so many bytes for the key of that hash.
+void note_copy(PointerCache& cache, std::uint64_t hash, std::size_t length) {
+  cache.note("key", hash, {.seen_at = hash, .length_bytes = length, .copy = copy_of(length)});
+}
+bool has_copy(const PointerCache& cache, std::uint64_t hash) {
+  const auto found = cache.find("key", hash);
+  return found && found->copy != nullptr;
+}
+
+TEST(PointerCache, CopiesStayWithinTheirBytesAndOthersMakeRoom) {
+  constexpr std::size_t bytes_max = 10'000;
+  PointerCache cache(bytes_max);
+  constexpr std::uint64_t keys = 100;
+  for (std::uint64_t hash = 1; hash <= keys; ++hash) {
+    note_copy(cache, hash, 200 + hash);
+    EXPECT_LE(cache.copies_bytes(), bytes_max);
+    EXPECT_TRUE(has_copy(cache, hash)) << hash;
+  }
+  std::size_t length = 0;
+  std::uint64_t count = 0;
+  for (std::uint64_t hash = 1; hash <= keys; ++hash) {
+    ASSERT_TRUE(cache.find("key", hash).has_value()) << "a pointer stays without its copy";
+    if (!has_copy(cache, hash)) continue;
+    length += 200 + hash;
+    ++count;
+  }
+  EXPECT_EQ(cache.copies_bytes(), length);
+  EXPECT_GT(count, 20U);
+  EXPECT_TRUE(cache.keeps_copy_of(bytes_max / 16));
+  EXPECT_FALSE(cache.keeps_copy_of(bytes_max / 16 + 1));
+}
+
+TEST(PointerCache, WhatIsNotedOfAKeyTakesThePlaceOfItsCopy) {
+  PointerCache cache(10'000);
+  note_copy(cache, 1, 300);
+  note_copy(cache, 1, 200);
+  EXPECT_EQ(cache.copies_bytes(), 200U);
+  // The same copy again.
+  cache.note("key", 1, *cache.find("key", 1));
+  EXPECT_TRUE(has_copy(cache, 1));
+  EXPECT_EQ(cache.copies_bytes(), 200U);
+  // The same word, seen later, without it.
+  cache.note("key", 1, {.seen_at = 9, .length_bytes = 200});
+  EXPECT_FALSE(has_copy(cache, 1));
+  EXPECT_EQ(cache.copies_bytes(), 0U);
+}
+
+TEST(PointerCache, ACopyThatIsInUseOutlivesItsPlace) {
+  PointerCache cache(10'000);
+  note_copy(cache, 1, 100);
+  const PointerCache::Copy held = cache.find("key", 1)->copy;
+  for (std::uint64_t n = 2; n <= 6; ++n) note_copy(cache, 1 + n * same_place, 100);
+  EXPECT_FALSE(cache.find("key", 1).has_value());
+  EXPECT_EQ(held[99], std::byte{0});
+  EXPECT_EQ(cache.copies_bytes(), 400U);
 }
 
 }  // namespace

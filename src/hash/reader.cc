@@ -37,12 +37,12 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       options_(options),
       candidates_(home_.geometry().candidates),
       index_(IndexPlace::of(attachment.region_map().shards[shard], home_.regions())),
-      works_here_(options.cache_bytes == 0 && !home_.remote() && attachment.nodes().size() == 1),
+      works_here_(!home_.remote() && attachment.nodes().size() == 1),
       goes_by_locations_(options.locations != nullptr && home_.remote() && endpoint_.keeps_order()),
+      pointers_(options.cache_bytes),
       directory_word_(directory_place()),
       here_(endpoint_, index_.slots, directory_word_, candidates_) {
   endpoint_.set_timeout(options.timeout_ns);
-  if (options.cache_bytes != 0) cache_.emplace(options.cache_bytes);
 }
 
 // Where it is mapped it is the store's own, else a copy.
@@ -108,22 +108,20 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
   Collect seen;
   if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
-  if (!cache_) [[likely]] {
-    for (unsigned j = 0; j < seen.at.count; ++j) {
-      const SlotWord word = seen.word[j];
-      if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
-      const memory::ItemRef ref = word.item();
-      const bool large = ref.size_class >= memory::size_class_count;
-      if (large || endpoint_.mapped(ref.address(), memory::class_bytes[ref.size_class]) == nullptr) break;
-      auto bytes = co_await endpoint_.fetch_settled(ref.address(), memory::class_bytes[ref.size_class]);
-      Found found;
-      if (!bytes || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
-      if (found.view.key() != key.bytes || !found.view.is_intact() ||
-          expired(found.view.expires_at_ns(), seen.asked_at_ns)) {
-        break;
-      }
-      co_return found;
+  for (unsigned j = 0; j < seen.at.count; ++j) {
+    const SlotWord word = seen.word[j];
+    if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
+    const memory::ItemRef ref = word.item();
+    const bool large = ref.size_class >= memory::size_class_count;
+    if (large || endpoint_.mapped(ref.address(), memory::class_bytes[ref.size_class]) == nullptr) break;
+    auto bytes = co_await endpoint_.fetch_settled(ref.address(), memory::class_bytes[ref.size_class]);
+    Found found;
+    if (!bytes || !found.view.parse(bytes->data(), bytes->size(), ref)) break;
+    if (found.view.key() != key.bytes || !found.view.is_intact() ||
+        expired(found.view.expires_at_ns(), seen.asked_at_ns)) {
+      break;
     }
+    co_return found;
   }
   co_return co_await get_by_snapshot(key, seen);
 }
@@ -182,7 +180,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const bool wanted =
         words == Words::committed ? word.is(SlotType::committed) : paired_destination(*seen, j) >= 0;
     if (!wanted || word.filter() != key.filter()) continue;
-    auto found = co_await read_item(word.item());
+    auto found = co_await fetch_item(word.item());
     if (!found) {
       if (found.error().code == Errc::corrupt)
         doubt->damaged = true;
@@ -195,8 +193,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::some) {
       if (words == Words::committed) {
-        note_pointer(key, word, seen->at.slot[j], found->view.length_bytes() + tail_bytes(),
-                     found->view.expires_at_ns() != 0);
+        note_item(key, word, seen->at.slot[j], found->view);
       }
       co_return std::move(found);
     }
@@ -228,23 +225,6 @@ Result<void> Table::reaches(const memory::ItemRef& ref) const {
   return fail(Errc::unavailable, "read",
               fmt::format("the item is on {}, which can not be reached now",
                           attachment_.memory().name_of_node(*node)));
-}
-
-coro::Task<Result<Found>> Table::read_item(memory::ItemRef ref) {
-  if (!cache_) co_return co_await fetch_item(ref);
-  if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
-  const memory::Session& session = attachment_.session_of(ref);
-  std::size_t length = 0;
-  if (auto copy = cache_->find(ref, session.oldest_operation(), session.kept_since(), length)) {
-    home_.count(Counter::cache_hit);
-    Found found;
-    if (!found.view.parse(copy.get(), length, ref)) co_return damaged_item(ref);
-    found.copy = std::move(copy);
-    co_return found;
-  }
-  auto found = co_await fetch_item(ref);
-  if (found) cache_->insert(ref, found->view.bytes(), found->view.length_bytes(), session.oldest_operation());
-  co_return found;
 }
 
 coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {

@@ -82,6 +82,22 @@ TEST_F(RoundTrips, AGetTakesTwoAndOneWithAPointer) {
   EXPECT_EQ(cost(get).round_trips, 1U);
 }
 
+// Receive: a client that keeps copies. Expect: it reads what it read before once more, and then the slot
+// alone, and the time if that matters.
+TEST_F(RoundTrips, AGetOfWhatIsKeptReadsItsSlot) {
+  Client keeping(*store_, counting(), {.cache_bytes = 1U << 20});
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  ASSERT_TRUE(near_.put("mortal", value, store_->now() + base::second_ns).has_value());
+  for (const auto& [key, bytes] : {std::pair{"key", 8U}, std::pair{"mortal", 16U}}) {
+    const auto get = [&] { return keeping.get(key) == value; };
+    EXPECT_GE(cost(get).round_trips, 2U);
+    EXPECT_GT(cost(get).bytes, value.size());
+    const Cost kept = cost(get);
+    EXPECT_EQ(kept.round_trips, 1U);
+    EXPECT_EQ(kept.bytes, bytes);
+  }
+}
+
 // Receive: keys that are no longer known, since their items might have been used again meanwhile, over a
 // network that keeps the order of a batch. Expect: where they were is known all the same, so that a get takes
 // one round trip, and an update two; and to a session that was not there, too.

@@ -84,7 +84,7 @@ class Shards final : public memory::ReuseGuard {
   struct Candidate;
   coro::Task<Result<void>> ask_together(std::span<Getting> all, std::span<Looked> looked,
                                         std::vector<Candidate>* candidates);
-  void take_known(Getting* one, bool item_was_read, std::vector<Candidate>* candidates);
+  void take_known(Getting* one, bool has_item, std::vector<Candidate>* candidates);
   void take_slots(Getting* one, std::vector<Candidate>* candidates);
   void add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates);
   coro::Task<Result<void>> read_together(std::span<Candidate> candidates);

@@ -29,7 +29,6 @@
 #include "hash/here.h"
 #include "hash/index.h"
 #include "hash/item.h"
-#include "hash/item_cache.h"
 #include "hash/known.h"
 #include "hash/location_cache.h"
 #include "hash/pointer_cache.h"
@@ -42,7 +41,7 @@ class Shards;
 
 struct TableOptions {
   base::Nanos timeout_ns = base::second_ns;
-  std::size_t cache_bytes = 0;
+  std::size_t cache_bytes = 0;         // for copies of items that a remote session reads often
   LocationCache* locations = nullptr;  // of this session and others; null: none
 };
 
@@ -55,7 +54,7 @@ inline bool is_out_of_reach(const Error& error) {
 // What a read found; keeps alive what `view` points into if that is not the store's own memory.
 struct Found {
   ItemView view;
-  ItemCache::Copy copy;
+  PointerCache::Copy copy;
 };
 
 enum class Condition : std::uint8_t { none, absent, version };
@@ -92,18 +91,13 @@ class Table final {
   // `asked`: what was read of a known key during this operation, and did not answer; or nothing_known.
   coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
   // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
-  [[nodiscard]] std::optional<Known> known(Key key) const {
-    if (cache_) return std::nullopt;
-    auto pointer = pointer_of(key);
-    if (!pointer) pointer = location_of(key);
-    return pointer ? std::optional(Known{.key = key, .pointer = *pointer}) : std::nullopt;
-  }
+  [[nodiscard]] std::optional<Known> known(Key key) const;
   // Before that, of many: asks for the memory that it looks at.
   void fetch_known(Key key) const {
     if (goes_by_locations_) options_.locations->fetch(key.hash);
   }
   // Asks for it: operations of one batch, the slot before the item (location_of), and the time if that is
-  // mortal. The key's item, if that is what was read, and has time left.
+  // mortal; the item not if there is a copy. The key's item, if that is what was read, and has time left.
   [[nodiscard]] fabric::Operation read_slot(Known& known) const {
     return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
   }
@@ -115,6 +109,10 @@ class Table final {
     return home_.control().time_reading(into);
   }
   std::optional<ItemView> answer(const Known& known);
+  // A copy of what is known already when it is read, since that is read often: made of its parts, one behind
+  // the other. Null if none is to be kept.
+  [[nodiscard]] PointerCache::Copy copy_of(const Known& known, std::span<const std::byte> first,
+                                           std::string_view rest = {}) const;
   // Asks for it, and has the value read to where it is wanted; for long ones. False if that is not what was
   // read; `into` was changed then.
   coro::Task<bool> read_value(Known* known, std::string* into);
@@ -264,9 +262,6 @@ class Table final {
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
   coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
-  // The item that was seen to be its key's during this operation; from the cache, if it is there. Not what an
-  // M alone names: that may have been unlinked before, so that its copy says nothing of who is there later.
-  coro::Task<Result<Found>> read_item(memory::ItemRef ref);
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
   // What was read of it, in place or into a copy.
@@ -285,8 +280,11 @@ class Table final {
   static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
 
   // ---- known.cc
-  // What was read where the slot named an item by the word: if it is the key's, and has time left at `time`,
+  // What was read where a slot named an item by the word: if it is the key's, and has time left at `time`,
   // which was read during this operation (0: was not read).
+  std::optional<ItemView> view_of(Key key, SlotWord word, const std::byte* bytes, std::uint64_t length,
+                                  base::Nanos time);
+  // The same, and it is known from now on.
   std::optional<ItemView> item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
                                   std::uint64_t length, base::Nanos time);
   // Since the time was read, nothing of it can have run out that anybody else has seen run out.
@@ -350,10 +348,14 @@ class Table final {
   // What a remote session knows of where a key's item is.
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!home_.remote()) return std::nullopt;
-    const auto found = pointers_.find(key.bytes, key.hash);
-    const bool is_kept = found && found->seen_at >= attachment_.session_of(found->item()).kept_since();
-    if (!is_kept && !base::planted(base::Planted::pointer_of_any_age)) return std::nullopt;
+    auto found = pointers_.find(key.bytes, key.hash);
+    if (found && !is_kept(*found)) found.reset();
     return found;
+  }
+  // Whether this session holds on to what it knows of the item.
+  [[nodiscard]] bool is_kept(const PointerCache::Pointer& pointer) const {
+    return pointer.seen_at >= attachment_.session_of(pointer.item()).kept_since() ||
+           base::planted(base::Planted::pointer_of_any_age);
   }
   // Where the item was, however long ago, for who reads the slot first, and the item after that: what the
   // slot names then was not used again before this operation is over. So of those alone whose operations keep
@@ -368,8 +370,13 @@ class Table final {
                                  .length_bytes = found->length_bytes,
                                  .is_mortal = found->is_mortal};
   }
+  void note_item(Key key, SlotWord word, SlotNumber slot, const ItemView& item,
+                 PointerCache::Copy copy = {}) {
+    note_pointer(key, word, slot, item.length_bytes() + tail_bytes(), item.expires_at_ns() != 0,
+                 std::move(copy));
+  }
   void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes,
-                    bool is_mortal = false) {
+                    bool is_mortal = false, PointerCache::Copy copy = {}) {
     if (!home_.remote()) return;
     const base::Nanos seen_at = attachment_.session_of(word.item()).oldest_operation();
     pointers_.note(key.bytes, key.hash,
@@ -377,7 +384,8 @@ class Table final {
                     .slot = slot,
                     .seen_at = seen_at,
                     .length_bytes = length_bytes,
-                    .is_mortal = is_mortal});
+                    .is_mortal = is_mortal,
+                    .copy = std::move(copy)});
     if (!goes_by_locations_) return;
     options_.locations->note(
         key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
@@ -491,9 +499,8 @@ class Table final {
   TableOptions options_;
   unsigned candidates_;
   const IndexPlace index_;
-  const bool works_here_;         // the store is mapped, and nothing is cached
-  const bool goes_by_locations_;  // of a remote client
-  std::optional<ItemCache> cache_;
+  const bool works_here_;             // all of the store is mapped
+  const bool goes_by_locations_;      // of a remote client
   PointerCache pointers_;             // of a remote client
   std::uint64_t directory_copy_ = 0;  // likewise; a directory that there was
   std::byte* directory_word_;

@@ -1,4 +1,4 @@
-// for_each, count, check and collect; times to live; the cache of items.
+// for_each, count, check and collect; times to live.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -279,92 +279,6 @@ TEST(Collect, EmptyBlocksAreFreed) {
   EXPECT_EQ(report->items_unaccounted + report->items_corrupt, 0U);
 }
 
-// ---- the cache of items
-// --------------------------------------------------------------------------------------------
-
-TEST(Cache, AnswersWithTheCurrentValue) {
-  const auto store = make_store();
-  Client cached(*store, {.cache_bytes = 1U << 20});
-  Client other(*store);
-  ASSERT_TRUE(other.put("k", "one").has_value());
-  EXPECT_EQ(cached.get("k").value(), "one");
-  EXPECT_EQ(cached.get("k").value(), "one");
-  EXPECT_EQ(cached.counted(Counter::cache_hit), 1U);
-  ASSERT_TRUE(other.put("k", "two").has_value());
-  EXPECT_EQ(cached.get("k").value(), "two");
-  ASSERT_TRUE(other.remove("k").has_value());
-  EXPECT_EQ(cached.get("k").error().code, Errc::not_found);
-}
-
-TEST(Cache, NeverOutlivesTheReuseOfAnItem) {
-  const auto store = make_store();
-  Client cached(*store, {.cache_bytes = 1U << 20});
-  Client other(*store);
-  base::Random random(9);
-  std::map<std::string, std::string> model;
-  for (int i = 0; i < 20'000; ++i) {
-    const std::string key = fmt::format("k{}", random.below(10));
-    if (random.below(2) == 0) {
-      ASSERT_TRUE(other.put(key, fmt::format("{}", i)).has_value());
-      model[key] = fmt::format("{}", i);
-    } else if (const auto got = cached.get(key); got) {
-      ASSERT_EQ(*got, model[key]);
-    }
-    store->advance(random.below(300) * base::millisecond_ns);
-  }
-  EXPECT_GT(other.counted(Counter::items_reused), 0U);
-  EXPECT_GT(cached.counted(Counter::cache_hit), 0U);
-}
-
-// Receive: a client that is held up for half an expiry between its look at the slot and its copy of the item,
-// while the item is unlinked. Expect: the copy is not taken for the item that has the same place later.
-TEST(Cache, AnItemThatWasUnlinkedWhileItWasCopiedIsNotKeptLonger) {
-  const auto store = make_store();
-  Client other(*store);
-  bool armed = false;
-  const auto act = [&](const fabric::Operation& operation) {
-    if (!armed || operation.at.region < memory::first_data_region) return;
-    armed = false;
-    LOCH_CHECK(other.remove("k").has_value());
-    store->advance(base::second_ns / 2);
-  };
-  const auto posting = std::make_shared<fabric::fake::PostingFabric>(
-      store, fabric::fake::PostingOptions{
-                 .mapped = [](fabric::RegionId region) { return region < 2; }, .before = act, .held = {}});
-  Client cached(*store, posting, {.timeout_ns = 10 * base::second_ns, .cache_bytes = 1U << 20});
-  ASSERT_TRUE(other.put("k", "old").has_value());
-  const auto place = slot(*store, locations(other, "k").slot[0]).item();
-  armed = true;
-  EXPECT_EQ(cached.get("k").value(), "old");
-  // The item's memory has rested, counted from its unlinking, and the key is put into the same place again.
-  store->advance(base::second_ns * 6 / 10);
-  ASSERT_TRUE(other.put("k", "new").has_value());
-  ASSERT_EQ(slot(*store, locations(other, "k").slot[0]).item(), place) << "the test needs the same place";
-  EXPECT_EQ(cached.get("k").value(), "new");
-}
-
-// Receive: a walk that comes to an item which is unlinked meanwhile and whose memory is used again later, for
-// the same key. Expect: the client that walked does not take its copy for the new one.
-TEST(Cache, AnItemThatAWalkCameToIsNotKeptLonger) {
-  const auto store = make_store();
-  Client cached(*store, {.cache_bytes = 1U << 20});
-  Client other(*store);
-  for (const char* key : {"a", "k", "z"}) ASSERT_TRUE(other.put(key, "old").has_value());
-  const auto place = slot(*store, locations(other, "k").slot[0]).item();
-  const Shards::Visit visit = [&](const ItemView& view) {
-    if (view.key() == "a") {
-      EXPECT_TRUE(other.remove("k").has_value());
-      store->advance(base::second_ns * 6 / 10);
-    }
-    return true;
-  };
-  ASSERT_TRUE(cached.run(cached.shards().for_each(&visit)).has_value());
-  store->advance(base::second_ns * 6 / 10);
-  ASSERT_TRUE(other.put("k", "new").has_value());
-  ASSERT_EQ(slot(*store, locations(other, "k").slot[0]).item(), place) << "the test needs the same place";
-  EXPECT_EQ(cached.get("k").value(), "new");
-}
-
 // A walk waits before it begins, for longer than an operation may take here.
 TEST(Walk, NeedsNoMoreTimeThanAnOperationHas) {
   const auto store = make_store();
@@ -373,24 +287,6 @@ TEST(Walk, NeedsNoMoreTimeThanAnOperationHas) {
   const auto walked = client.walk();
   ASSERT_TRUE(walked.has_value()) << walked.error().message();
   EXPECT_EQ(walked->size(), 1U);
-}
-
-TEST(Cache, KeepsWithinItsBytes) {
-  ItemCache cache(1'000);
-  const std::vector<std::byte> bytes(300);
-  for (std::uint32_t i = 0; i < 50; ++i) {
-    cache.insert({.region = 2, .unit = i}, bytes.data(), 100 + i, 0);
-    EXPECT_LE(cache.bytes(), 1'000U);
-  }
-  std::size_t length = 0;
-  EXPECT_NE(cache.find({.region = 2, .unit = 49}, 0, 0, length), nullptr);
-  EXPECT_EQ(length, 149U);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 0}, 0, 0, length), nullptr) << "the oldest has made room";
-  cache.insert({.region = 2, .unit = 99}, bytes.data(), 300, 0);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 99}, 0, 0, length), nullptr) << "too large to be kept";
-  EXPECT_EQ(cache.find({.region = 2, .unit = 49, .size_class = 1}, 0, 0, length), nullptr) << "another class";
-  cache.insert({.region = 2, .unit = 5}, bytes.data(), 100, 0);
-  EXPECT_EQ(cache.find({.region = 2, .unit = 5}, 0, 1, length), nullptr) << "too old";
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ void TcpPort::encode_words(Flight& flight, std::span<Operation> words) {
     std::memcpy(to, &word.at.offset_bytes, word_bytes);
     to += word_bytes;
   }
-  add_piece({.flight = &flight, .operation = words.data(), .count = words.size(), .number = head.number}, to);
+  add_piece(to, flight, words.data(), words.size(), std::size_t{0}, std::uint32_t{0}, head.number);
 }
 
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
@@ -180,20 +180,8 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
       std::memcpy(to, &operation.operand, word_bytes);
       break;
   }
-  add_piece({.flight = &flight,
-             .operation = &operation,
-             .count = 1,
-             .from = from,
-             .length = static_cast<std::uint32_t>(length),
-             .number = head.number},
-            to + bytes_after(head));
-}
-
-// What was encoded as far as `end`.
-void TcpPort::add_piece(const Piece& piece, const std::byte* end) {
-  out_end_ = static_cast<std::size_t>(end - out_.get());
-  ++piece.flight->pieces;
-  asked_.push_back(piece);
+  add_piece(to + bytes_after(head), flight, &operation, std::size_t{1}, from,
+            static_cast<std::uint32_t>(length), head.number);
 }
 
 void TcpPort::send() {

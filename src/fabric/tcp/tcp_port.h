@@ -60,9 +60,9 @@ class TcpPort final : public remote::RemotePort {
   struct Piece {
     Flight* flight = nullptr;
     Operation* operation = nullptr;
-    std::size_t count = 1;  // of operations
-    std::size_t from = 0;
-    std::uint32_t length = 0;
+    std::size_t count = 1;     // of operations
+    std::size_t from = 0;      // of one alone
+    std::uint32_t length = 0;  // likewise
     std::uint16_t number = 0;
     bool ends_send = false;  // the last of those that were encoded together
   };
@@ -72,7 +72,13 @@ class TcpPort final : public remote::RemotePort {
   static std::size_t words_from(const Flight& flight, const Operation& first);
   void encode_words(Flight& flight, std::span<Operation> words);
   void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
-  void add_piece(const Piece& piece, const std::byte* end);
+  // Made where it stands: its small members can not be copied right after they were written without a wait.
+  template <class... Members>
+  void add_piece(const std::byte* end, Flight& flight, Members... members) {
+    out_end_ = static_cast<std::size_t>(end - out_.get());
+    ++flight.pieces;
+    asked_.emplace_back(&flight, members...);
+  }
   void send();
   bool receive();  // whether anything came
   void take_answers();

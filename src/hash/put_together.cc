@@ -342,6 +342,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
+  operations.reserve(all.size());
   for (Writing& one : all) {
     if (one.stage == Stage::pends) ask_again(&one, &operations);
     const bool is_found = one.stage == Stage::found;

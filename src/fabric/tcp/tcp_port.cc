@@ -109,6 +109,7 @@ void TcpPort::flush() {
 void TcpPort::encode() {
   operations_waiting_ = 0;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
+  asked_.erase(asked_.begin(), asked_.begin() + static_cast<std::ptrdiff_t>(std::exchange(answered_, 0)));
   const auto put = [this](Flight& flight, Operation& operation,
                           std::size_t from) -> std::optional<std::size_t> {
     const std::size_t words = words_from(flight, operation);
@@ -124,7 +125,7 @@ void TcpPort::encode() {
     return length;
   };
   flights_.ask(base::Clock().now(), put);
-  if (!asked_.empty() && !std::exchange(asked_.back().ends_send, true)) ++sends_under_way_;
+  if (is_asking() && !std::exchange(asked_.back().ends_send, true)) ++sends_under_way_;
 }
 
 // How many operations of the batch, from this one on, are words of one region, which are asked for together.
@@ -150,7 +151,7 @@ void TcpPort::encode_words(Flight& flight, std::span<Operation> words) {
     std::memcpy(to, &word.at.offset_bytes, word_bytes);
     to += word_bytes;
   }
-  add_piece(to, flight, words.data(), words.size(), std::size_t{0}, std::uint32_t{0}, head.number);
+  add_piece(asked_.emplace_back(&flight, words.data(), words.size(), 0, 0, head.number), to);
 }
 
 void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length) {
@@ -180,8 +181,13 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
       std::memcpy(to, &operation.operand, word_bytes);
       break;
   }
-  add_piece(to + bytes_after(head), flight, &operation, std::size_t{1}, from,
-            static_cast<std::uint32_t>(length), head.number);
+  add_piece(asked_.emplace_back(&flight, &operation, 1, from, head.length_bytes, head.number),
+            to + bytes_after(head));
+}
+
+void TcpPort::add_piece(Piece& piece, const std::byte* end) {
+  out_end_ = static_cast<std::size_t>(end - out_.get());
+  ++piece.flight->pieces;
 }
 
 void TcpPort::send() {
@@ -246,8 +252,8 @@ bool TcpPort::take_answer_head() {
   in_begin_ += sizeof head;
   const bool is_bad = head.status == static_cast<std::uint8_t>(Status::bad_address);
   const bool is_known = is_bad || head.status == static_cast<std::uint8_t>(Status::done);
-  if (!is_known || asked_.empty() || head.number != asked_.front().number ||
-      !expect_rest(asked_.front(), head, is_bad)) {
+  if (!is_known || !is_asking() || head.number != asked_[answered_].number ||
+      !expect_rest(asked_[answered_], head, is_bad)) {
     sever({.code = Errc::unavailable, .operation = "fabric", .detail = "an answer that nobody asked for"});
     return false;
   }
@@ -275,8 +281,7 @@ bool TcpPort::expect_rest(const Piece& piece, const AnswerHead& head, bool is_ba
 }
 
 void TcpPort::finish_piece() {
-  const Piece piece = asked_.front();
-  asked_.pop_front();
+  const Piece piece = asked_[answered_++];
   if (piece.ends_send) --sends_under_way_;
   is_answering_ = false;
   --piece.flight->pieces;
@@ -322,6 +327,7 @@ void TcpPort::sever(Error why) {
                    .operation = "fabric",
                    .detail = fmt::format("{}: the session was broken off", fabric_.location())};
   asked_.clear();
+  answered_ = 0;
   sends_under_way_ = 0;
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;

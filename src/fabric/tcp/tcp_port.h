@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <poll.h>
@@ -67,18 +66,14 @@ class TcpPort final : public remote::RemotePort {
     bool ends_send = false;  // the last of those that were encoded together
   };
 
+  [[nodiscard]] bool is_asking() const { return answered_ != asked_.size(); }
   void flush();
   void encode();
   static std::size_t words_from(const Flight& flight, const Operation& first);
   void encode_words(Flight& flight, std::span<Operation> words);
   void encode_piece(Flight& flight, Operation& operation, std::size_t from, std::size_t length);
-  // Made where it stands: its small members can not be copied right after they were written without a wait.
-  template <class... Members>
-  void add_piece(const std::byte* end, Flight& flight, Members... members) {
-    out_end_ = static_cast<std::size_t>(end - out_.get());
-    ++flight.pieces;
-    asked_.emplace_back(&flight, members...);
-  }
+  // The last that was added was encoded as far as `end`.
+  void add_piece(Piece& piece, const std::byte* end);
   void send();
   bool receive();  // whether anything came
   void take_answers();
@@ -97,7 +92,8 @@ class TcpPort final : public remote::RemotePort {
 
   remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded
-  std::deque<Piece> asked_;             // that are encoded and not answered
+  std::vector<Piece> asked_;            // that are encoded, of which the first
+  std::size_t answered_ = 0;            // so many are answered, too
   std::size_t sends_under_way_ = 0;     // of which some of these are
   base::Nanos deadlines_checked_at_ = 0;
 

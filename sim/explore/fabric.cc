@@ -98,6 +98,7 @@ void ExploredPort::carry_out(Operation& operation) {
       break;
     case Operation::Kind::write:
     case Operation::Kind::fetch_add:
+    case Operation::Kind::expect:
       LOCH_CHECK(false);  // no slot is ever changed so
   }
 }

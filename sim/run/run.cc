@@ -390,6 +390,10 @@ void World::tell(std::uint32_t process, const fabric::Operation& operation) {
     case Op::fetch_add:
       what = fmt::format("{} + {}", operation.result, operation.operand);
       break;
+    case Op::expect:
+      what = fmt::format("{} B {}", operation.length_bytes,
+                         operation.bad_address ? "are not as expected" : "are as expected");
+      break;
   }
   say(fmt::format("client {}, {}: {}", process, subject_->place_text(operation.at), what));
 }

@@ -96,6 +96,39 @@ TEST_P(OrderedConformance, OperationsOfAllKindsExecuteInTheirOrder) {
   expect_each_after_the_previous(*world_, false);
 }
 
+// Receive: batches that expect what is there, and what is not, short and long. Expect: what is to come after
+// that happens only in the first case, and what stands by itself in both.
+TEST_P(OrderedConformance, WhatComesAfterAnExpectationHappensIfItHolds) {
+  Session s(*world_);
+  for (const std::size_t length : {std::size_t{1}, std::size_t{14}, std::size_t{300}, std::size_t{150'000}}) {
+    const std::string there(length, 'x');
+    const Address place{large_region, 4'096 + 3};
+    ASSERT_TRUE(s.write(place, there).has_value());
+    for (const bool holds : {true, false}) {
+      for (const std::size_t differs_at : {std::size_t{0}, length / 2, length - 1}) {
+        std::string expected = there;
+        if (!holds) expected[differs_at] = 'y';
+        ASSERT_TRUE(s.write_word({small_region, 0}, 1).has_value());
+        ASSERT_TRUE(s.write_word({small_region, 8}, 1).has_value());
+        std::uint64_t read = 0;
+        std::array operations = {Operation::expect({small_region, 0}, "\1\0\0\0\0\0\0", 8),
+                                 Operation::expect(place, expected.data(), expected.size()),
+                                 Operation::compare_swap({small_region, 0}, 1, 2),
+                                 Operation::fetch_add({small_region, 8}, 1),
+                                 Operation::read({small_region, 8}, &read, sizeof read)};
+        operations[1].after_previous = operations[2].after_previous = true;
+        const auto performed = s.perform(operations);
+        EXPECT_EQ(performed.has_value(), holds);
+        EXPECT_FALSE(operations[0].bad_address);
+        EXPECT_EQ(operations[1].bad_address, !holds) << length << ", " << differs_at;
+        EXPECT_EQ(operations[2].bad_address, !holds);
+        EXPECT_EQ(s.read_word({small_region, 0}).value(), holds ? 2U : 1U);
+        EXPECT_EQ(read, 2U);
+      }
+    }
+  }
+}
+
 // Receive: words that say what is there, and in the same batch settled reads of that, short ones and long
 // ones. Expect: what was there before a word was raised is read with whoever sees that.
 TEST_P(OrderedConformance, WhatIsReadBehindAWordIsWhatTheWordSaysOrLater) {

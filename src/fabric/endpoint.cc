@@ -87,6 +87,9 @@ void Several::carry_out(Operation& operation, std::byte* at) {
     case Operation::Kind::fetch_add:
       operation.result = add_to_word(at, operation.operand);
       return;
+    case Operation::Kind::expect:
+      operation.bad_address = !holds(at, operation.local, operation.length_bytes);
+      return;
   }
 }
 

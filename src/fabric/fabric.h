@@ -13,7 +13,8 @@
 // P3 Operations of one batch, and operations posted one after the other, may execute in any order. To order
 //    two, wait for the first to complete; or have them in one batch, the second `after_previous`. Where a
 //    port `keeps_order`, each also executes after those that stand before it in its batch and are on the same
-//    node, unless these are `settled` reads.
+//    node, unless these are `settled` reads; and it takes an operation that others can not carry out,
+//    `expect`.
 // P4 A failed operation may or may not have happened. Once it has ended it does not happen any more.
 // P5 Every operation is bounded by a deadline and ends in success or an Error.
 #pragma once
@@ -64,10 +65,10 @@ struct Range {
 
 // One operation of a batch. The fabric owns `local` from post to completion.
 struct Operation {
-  enum class Kind : std::uint8_t { read, write, compare_swap, fetch_add };
+  enum class Kind : std::uint8_t { read, write, compare_swap, fetch_add, expect };
   Kind kind = Kind::read;
   Address at;
-  std::byte* local = nullptr;    // read: filled; write: taken from
+  std::byte* local = nullptr;    // read: filled; write: taken from; expect: compared
   std::size_t length_bytes = 0;  // of an atomic: of its word
   std::uint64_t compare = 0;     // compare_swap: expected
   std::uint64_t operand = 0;     // compare_swap: desired; fetch_add: added
@@ -78,7 +79,8 @@ struct Operation {
   // Of a read: nobody changes what is there while the caller may use it, or the caller finds out that it was
   // changed. Words need not be whole, so a backend may spare a copy.
   bool settled = false;
-  bool bad_address = false;  // outside its region: this operation did nothing
+  // Outside its region, so that this operation did nothing; or not what was expected.
+  bool bad_address = false;
   bool unreachable = false;  // on a host that this session does not reach: likewise
 
   [[nodiscard]] bool is_atomic() const { return kind == Kind::compare_swap || kind == Kind::fetch_add; }
@@ -94,6 +96,13 @@ struct Operation {
     return {.kind = Kind::write,
             .at = at,
             .local = static_cast<std::byte*>(const_cast<void*>(from)),
+            .length_bytes = length_bytes};
+  }
+  // That these bytes are there: only then does what comes `after_previous` happen. `bytes` is not changed.
+  static Operation expect(Address at, const void* bytes, std::size_t length_bytes) {
+    return {.kind = Kind::expect,
+            .at = at,
+            .local = static_cast<std::byte*>(const_cast<void*>(bytes)),
             .length_bytes = length_bytes};
   }
   static Operation compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
@@ -152,7 +161,7 @@ class Port {
   virtual void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) = 0;
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
-  [[nodiscard]] virtual bool keeps_order() const { return false; }
+  [[nodiscard]] virtual bool keeps_order() const { return false; }  // of batches, and takes `expect`
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}

@@ -1,5 +1,5 @@
-// Copies between a region, which others change meanwhile, and memory of one's own: each word of the region
-// whole, as promised (P1 of fabric.h).
+// Copies between a region, which others change meanwhile, and memory of one's own, and a comparison of both:
+// each word of the region whole, as promised (P1 of fabric.h).
 #pragma once
 
 #include <algorithm>
@@ -48,6 +48,18 @@ inline void copy_to_region(std::byte* to, const std::byte* from, std::size_t len
     detail::word_at(to + i).store(word, std::memory_order_release);
   }
   bytes_until(length_bytes);
+}
+
+// Whether these bytes are there.
+inline bool holds(std::byte* at, const std::byte* bytes, std::size_t length_bytes) {
+  constexpr std::size_t at_once = 256;
+  std::byte copy[at_once];
+  for (std::size_t i = 0; i < length_bytes; i += at_once) {
+    const std::size_t length = std::min(at_once, length_bytes - i);
+    copy_from_region(copy, at + i, length);
+    if (std::memcmp(copy, bytes + i, length) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace loch::fabric

@@ -19,6 +19,21 @@ std::optional<Known> Table::known(Key key) const {
   return pointer ? std::optional(Known{.key = key, .pointer = std::move(*pointer)}) : std::nullopt;
 }
 
+std::optional<Expectation> Table::expectation_of(Key key) const {
+  const auto location = location_of(key);
+  if (!location || location->is_mortal || !location->word.is(SlotType::committed)) return std::nullopt;
+  const std::uint64_t before_value = item_bytes(key.bytes.size(), 0) + tail_bytes();
+  const std::uint64_t length = location->length_bytes;
+  if (location->word.filter() != key.filter() || length < before_value) return std::nullopt;
+  Expectation expected{.key = key,
+                       .slot = location->slot,
+                       .slot_address = index_.slot(location->slot),
+                       .word = location->word};
+  expected.header.value_bytes = static_cast<std::uint32_t>(length - before_value);
+  expected.header.key_bytes = static_cast<std::uint16_t>(key.bytes.size());
+  return expected;
+}
+
 // One round trip, if the slot still names the item. What is not found so is nothing yet.
 coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
   PointerCache::Copy copy = known.pointer.copy;

@@ -26,7 +26,8 @@ constexpr std::uint64_t in_whole_words(std::uint64_t bytes) { return (bytes + 7)
 struct Table::Writing {
   enum class Stage : std::uint8_t {
     links,    // its item is about to take the place of `old`
-    looks,    // the key's slots are read; or one of them, and the item that it named lately
+    follows,  // likewise, if that is where it was `lately`; what its slot holds is read, too
+    looks,    // the key's slots are read, or one of them
     matches,  // some words may be the key's: those of `asked`
     found,    // the one at `location` is
     // The key is nowhere:
@@ -48,8 +49,8 @@ struct Table::Writing {
   };
   std::unique_ptr<Again> again{};
   SlotWord old{};
-  std::optional<PointerCache::Pointer> lately{};  // of one that looks: where its item was
-  std::uint8_t asked = 0;                         // bit j: word j
+  std::optional<Expectation> lately{};  // of one that follows
+  std::uint8_t asked = 0;               // bit j: word j
   unsigned location = 0;
 
   [[nodiscard]] Key key() const { return put->request.key; }
@@ -97,83 +98,78 @@ coro::Task<void> Table::put_alone(Writing* one) {
   one->put->outcome = co_await put_written(&one->put->request, &one->seen, one->item, begun);
 }
 
-// The items are written; those of known keys take the place of what is known right after that; of the
-// others, the slots are read, and the items that were in them lately.
+// How the put of a key begins, by what is known of it.
+void Table::choose_way(Writing* one, bool in_time) {
+  using Stage = Writing::Stage;
+  if (const auto pointer = pointer_of(one->key())) {
+    begin_collect(one->key().hash, &one->seen, DirectoryToo::no, pointer->slot);
+    one->old = pointer->word;
+    one->stage = in_time ? Stage::links : Stage::written;
+  } else if (in_time && (one->lately = expectation_of(one->key()))) {
+    one->old = one->lately->word;
+    one->stage = Stage::follows;
+  } else {
+    one->stage = Stage::looks;
+  }
+}
+
+// The items are written. Those of known keys take the place of what is known right after that, and so do
+// those of keys whose item was somewhere lately, if it is there still. Of all but the former, the slots are
+// read.
 coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
+  const bool in_time = attachment_.may_act();  // else what is known of the words may be void
   std::size_t length = 0;
-  std::size_t heads_length = 0;
+  std::vector<Operation> operations;
+  operations.reserve(all.size() * (3 + Expectation::operations));
   for (Writing& one : all) {
     length += in_whole_words(length_of(one.put->request));
-    const auto pointer = pointer_of(one.key());
-    one.stage = pointer ? Stage::links : Stage::looks;
-    if (pointer) {
-      begin_collect(one.key().hash, &one.seen, DirectoryToo::no, pointer->slot);
-      one.old = pointer->word;
-    } else if (one.lately = location_of(one.key()); one.lately) {
-      heads_length += head_bytes(one);
-    }
+    choose_way(&one, in_time);
+    if (one.stage != Stage::looks && one.stage != Stage::follows) continue;
+    const auto only = one.lately ? std::optional(one.lately->slot) : std::nullopt;
+    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only).ask(one.seen.word.data(), &operations);
   }
-  const bool in_time = attachment_.may_act();  // else what is known of the words may be void
+  const std::size_t slots_end = operations.size();
   const auto copies = std::make_unique_for_overwrite<std::byte[]>(length);
-  std::vector<Operation> operations;
-  operations.reserve(all.size() * (2 + locations_max));
   std::byte* copy = copies.get();
   for (Writing& one : all) {
     const WriteRequest& request = one.put->request;
     write_copy(request, &one.item, copy);
     operations.push_back(Operation::write(one.item.ref.address(), copy, length_of(request)));
     copy += in_whole_words(length_of(request));
-    if (one.stage != Stage::links) continue;
-    if (!in_time) {
-      one.stage = Stage::written;
-      continue;
-    }
+    if (one.stage != Stage::links && one.stage != Stage::follows) continue;
+    if (one.lately) one.lately->ask(&operations);
     operations.push_back(
         link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
     LOCH_FAULT_POINT("put.before_update");
   }
-  const std::size_t slots_begin = operations.size();
-  for (Writing& one : all) {
-    if (one.stage != Stage::looks) continue;
-    const auto only = one.lately ? std::optional(one.lately->slot) : std::nullopt;
-    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only).ask(one.seen.word.data(), &operations);
-  }
-  // After the slots (location_of).
-  const std::size_t heads_begin = operations.size();
-  const auto heads = std::make_unique_for_overwrite<std::byte[]>(heads_length);
-  std::byte* head = heads.get();
-  for (const Writing& one : all) {
-    if (one.lately) ask_for_head(one, one.lately->item(), &head, &operations);
-  }
   const auto done = co_await endpoint_.perform(operations);
-  if (!done && endpoint_.has_failed()) co_return done;
+  // Else there is something that is not there, or is not as it is expected.
+  if (!done && done.error().code != Errc::corrupt) co_return done;
 
-  const Operation* next = operations.data();
-  const Operation* slot = operations.data() + slots_begin;
-  const Operation* head_read = operations.data() + heads_begin;
+  const Operation* slot = operations.data();
+  const Operation* next = operations.data() + slots_end;
   for (Writing& one : all) {
-    const Operation& write = *next++;
-    const Operation* swap = one.stage == Stage::links ? next++ : nullptr;
-    const std::span slots(slot, one.stage == Stage::looks ? one.seen.at.count : 0);
+    const bool has_slots = one.stage == Stage::looks || one.stage == Stage::follows;
+    const std::span slots(slot, has_slots ? one.seen.at.count : 0);
     slot += slots.size();
-    const bool has_head = one.lately.has_value();
-    const Operation* its_head = std::exchange(head_read, head_read + (has_head ? 1 : 0));
+    const Operation& write = *next++;
+    if (one.stage == Stage::follows) next += Expectation::operations;
+    const Operation* swap = one.stage == Stage::links || one.stage == Stage::follows ? next++ : nullptr;
     if (write.bad_address) {
       one.end(std::unexpected(done.error()));
       continue;
     }
     LOCH_FAULT_POINT("put.item_written");
-    if (swap != nullptr) {
+    if (one.stage == Stage::follows && swap->bad_address) {
+      home_.count(Counter::conflicts);
+      one.stage = Stage::looks;
+    } else if (swap != nullptr) {
       co_await take_outcome(&one, swap);
-    } else if (std::ranges::any_of(slots, &Operation::bad_address)) {
-      one.stage = Stage::written;
-    } else if (const SlotWord word = one.seen.word[0];
-               has_head && word.is(SlotType::committed) && word.item() == one.lately->item()) {
-      one.asked = 1;
-      take_items(&one, its_head);
+      continue;
     }
+    if (std::ranges::any_of(slots, &Operation::bad_address)) one.stage = Stage::written;
   }
   co_return Result<void>{};
 }

@@ -176,6 +176,51 @@ TEST(InOrder, ALocationIsReadBehindItsSlot) {
   EXPECT_TRUE(got == "value 2" || got == "value 3") << got;
 }
 
+// Receive: a put that goes by where the key's item was, which has been removed since; between what the put
+// expects of slot and item, that memory becomes another key's, with the same filter and in the same slot.
+// Expect: the other key keeps its item.
+TEST(InOrder, APutByALocationLooksAtTheSlotBeforeTheItem) {
+  const auto store = make_store();
+  tell_time(*store);
+  Client near(*store);
+  LocationCache locations(std::size_t{1} << 16);
+  std::function<void()> meanwhile;
+  int expectations = 0;
+  const auto before = [&](const fabric::Operation& operation) {
+    const bool expects = operation.kind == fabric::Operation::Kind::expect;
+    if (expects && ++expectations == 2 && meanwhile) std::exchange(meanwhile, nullptr)();
+  };
+  Client far(*store,
+             std::make_shared<fabric::fake::PostingFabric>(
+                 store, fabric::fake::PostingOptions{.keeps_order = true, .mapped = {}, .before = before}),
+             {.locations = &locations});
+  const std::string value(60, 'v');
+  ASSERT_TRUE(near.put("key", value).has_value());
+  ASSERT_EQ(far.get("key").value(), value);
+  const Locations at = fake::locations(near, "key");
+  const memory::ItemRef place = slot(*store, at.slot[0]).item();
+  const std::string other = find_key(near, "other", [&](const Locations& its, std::uint64_t hash) {
+    return its.slot[0] == at.slot[0] && filter_of(hash) == near.key_of("key").filter();
+  });
+  ASSERT_TRUE(near.remove("key").has_value());
+  for (int half = 0; half < 2; ++half) {
+    store->advance(2 * base::second_ns);
+    tell_time(*store);
+    ASSERT_FALSE(far.get("none").has_value()) << "it learns of the time";
+  }
+  bool is_there = false;
+  meanwhile = [&] {
+    is_there = true;
+    ASSERT_TRUE(near.put(other, value).has_value());
+    ASSERT_EQ(slot(*store, at.slot[0]).item(), place) << "it was used again";
+  };
+  ASSERT_TRUE(far.put("key", "again").has_value());
+  EXPECT_GE(expectations, 1);
+  EXPECT_FALSE(is_there) << "nothing is looked at behind a slot that holds something else";
+  if (is_there) EXPECT_EQ(near.get(other).value_or("lost"), value);
+  EXPECT_EQ(near.get("key").value(), "again");
+}
+
 INSTANTIATE_TEST_SUITE_P(CacheBytes, RemoteClient, testing::Values(0, 100'000));
 
 }  // namespace

@@ -308,6 +308,7 @@ class Table final {
   void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
   bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
   bool has_linked(Writing* one, const fabric::Operation& swap);
+  void choose_way(Writing* one, bool in_time);
   static std::uint64_t head_bytes(const Writing& one);
   static void ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
                            std::vector<fabric::Operation>* operations);
@@ -324,9 +325,10 @@ class Table final {
   // item linked as soon as it is written.
   enum class Begun : std::uint8_t { written, collected, linked };  // collected: `seen`, for the first step
   coro::Task<Result<NewItem>> compose_and_begin(const WriteRequest* request, KeyCollect* seen, Begun* begun);
-  coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write,
-                                          const PointerCache::Pointer* pointer, KeyCollect* seen,
-                                          NewItem* item, Begun* begun);
+  // `expected`: what goes without saying of a word that is known; null then.
+  coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write, SlotNumber slot, SlotWord old,
+                                          const Expectation* expected, KeyCollect* seen, NewItem* item,
+                                          Begun* begun);
   // The item as it is to be, to `copy`, which is length_of(request) long.
   void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
   // What step 2 leaves to be done when it has put another item in the place of what `old` names.
@@ -370,6 +372,7 @@ class Table final {
                                  .length_bytes = found->length_bytes,
                                  .is_mortal = found->is_mortal};
   }
+  [[nodiscard]] std::optional<Expectation> expectation_of(Key key) const;
   void note_item(Key key, SlotWord word, SlotNumber slot, const ItemView& item,
                  PointerCache::Copy copy = {}) {
     note_pointer(key, word, slot, item.length_bytes() + tail_bytes(), item.expires_at_ns() != 0,

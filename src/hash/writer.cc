@@ -59,10 +59,16 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   const Key key = request->key;
   const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(key);
   // Of a cluster the directory has to be looked at before anything changes (Handover).
-  if (pointer && !attachment_.is_of_cluster() && attachment_.may_act()) {
-    if (auto done = co_await write_and_link(key, write, &*pointer, seen, &item, begun); !done)
-      co_return std::unexpected(std::move(done.error()));
-    co_return item;
+  if (!attachment_.is_of_cluster() && attachment_.may_act()) {
+    const auto expected = pointer || seen->headers_wanted ? std::nullopt : expectation_of(key);
+    if (pointer || expected) {
+      const SlotNumber slot = pointer ? pointer->slot : expected->slot;
+      const SlotWord old = pointer ? pointer->word : expected->word;
+      auto done =
+          co_await write_and_link(key, write, slot, old, expected ? &*expected : nullptr, seen, &item, begun);
+      if (!done) co_return std::unexpected(std::move(done.error()));
+      co_return item;
+    }
   }
   const auto location = pointer ? std::nullopt : location_of(key);
   const auto& known = pointer ? pointer : location;
@@ -95,20 +101,30 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   co_return item;
 }
 
-// Step 2 with the word that the slot is known to have held: if it is there still, it names the key's item. If
-// it is not, nothing has happened, and the word that is there now names the key's item all the same, unless
+// Step 2 with the word that the slot is known, or expected, to hold: if it is there, it names the key's item.
+// If it is not, nothing has happened, and the word that is there names the key's item all the same, unless
 // that has left.
-coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
-                                               const PointerCache::Pointer* pointer, KeyCollect* seen,
+coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write, SlotNumber slot,
+                                               SlotWord old, const Expectation* expected, KeyCollect* seen,
                                                NewItem* item, Begun* begun) {
-  const SlotWord old = pointer->word;
-  std::array operations = {write, link(item, SlotType::committed, key.filter(), pointer->slot, old)};
-  operations[1].after_previous = !base::planted(base::Planted::link_beside_item);
-  begin_collect(key.hash, seen, DirectoryToo::no, item->slot);
+  begin_collect(key.hash, seen, DirectoryToo::no, slot);
+  std::vector<fabric::Operation> operations = {write};
+  operations.reserve(3 + Expectation::operations);
+  if (expected != nullptr) expected->ask(&operations);
+  operations.push_back(link(item, SlotType::committed, key.filter(), slot, old));
+  operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
+  const std::size_t linking = operations.size() - 1;
+  if (expected != nullptr)
+    operations.push_back(
+        fabric::Operation::read(index_.slot(slot), &seen->word[0].raw, sizeof seen->word[0].raw));
   LOCH_FAULT_POINT("put.before_update");
-  if (auto done = co_await endpoint_.perform(operations); !done) co_return done;
-  seen->word[0] = {operations[1].result};
-  if (seen->word[0] != old) {
+  const auto done = co_await endpoint_.perform(operations);
+  const bool may_be_unexpected = expected != nullptr && !operations.front().bad_address &&
+                                 !operations.back().bad_address &&
+                                 (done || done.error().code == Errc::corrupt);
+  if (!done && !may_be_unexpected) co_return done;
+  if (done) seen->word[0] = {operations[linking].result};
+  if (!done || seen->word[0] != old) {
     home_.count(Counter::conflicts);
     const bool is_found = co_await identify(key, seen) && committed_location(*seen) >= 0;
     *begun = is_found ? Begun::collected : Begun::written;

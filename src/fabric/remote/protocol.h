@@ -54,7 +54,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 8;
+inline constexpr std::uint64_t protocol_version = 9;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "fabric/endpoint.h"
+#include "fabric/words.h"
 
 namespace loch::fabric::sim {
 namespace {
@@ -261,14 +263,19 @@ class SimPort final : public fake::MemoryPort {
     if (way_to(operation.at.region) != Way::whole) return end_piece(flight, operation);
     if (fabric_.is_over() || (fabric_.killed_at_ && simulation_.random().below(2) == 0)) return;
     std::byte* at = place_of(operation);
-    operation.bad_address = at == nullptr;
-    if (at == nullptr) return finish(flight, operation);
+    const bool expects = operation.kind == Operation::Kind::expect;
+    operation.bad_address = at == nullptr || (expects && operation.bad_address);
+    if (operation.bad_address) return finish(flight, operation);
     switch (operation.kind) {
       case Operation::Kind::read:
         fake::MemoryStore::copy_out(operation.local + from, at + from, to - from);
         break;
       case Operation::Kind::write:
         std::memcpy(at + from, operation.local + from, to - from);
+        break;
+      case Operation::Kind::expect:
+        LOCH_CHECK(fabric_.sim().network.keeps_order);
+        operation.bad_address = !holds(at + from, operation.local + from, to - from);
         break;
       case Operation::Kind::compare_swap:
       case Operation::Kind::fetch_add:

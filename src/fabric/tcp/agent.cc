@@ -336,7 +336,8 @@ void Agent::execute(Connection& connection, const std::byte* operation) {
   const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
   std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
   if (is_atomic && head.offset_bytes % word_bytes != 0) at = nullptr;
-  if (kind != Operation::Kind::read && !connection.may_change) {
+  const bool changes = kind != Operation::Kind::read && kind != Operation::Kind::expect;
+  if (changes && !connection.may_change) {
     const bool is_its_own =
         !is_atomic && connection.may_write.contains({head.region, head.offset_bytes}, head.length_bytes);
     if (!is_its_own) at = nullptr;
@@ -348,6 +349,11 @@ void Agent::execute(Connection& connection, const std::byte* operation) {
     return answer(head, Status::bad_address, {});
   }
   if (kind == Operation::Kind::read) return read(connection, head, at);
+  if (kind == Operation::Kind::expect) {
+    raise(counts_.reads, 1);
+    connection.refused_last = !holds(at, rest, head.length_bytes);
+    return answer(head, connection.refused_last ? Status::bad_address : Status::done, {});
+  }
   if (kind == Operation::Kind::write) {
     raise(counts_.writes, 1);
     copy_to_region(at, rest, head.length_bytes);

@@ -170,6 +170,7 @@ void TcpPort::encode_piece(Flight& flight, Operation& operation, std::size_t fro
     case Operation::Kind::read:
       break;
     case Operation::Kind::write:
+    case Operation::Kind::expect:
       if (length != 0) std::memcpy(to, operation.local + from, length);
       std::memset(to + length, 0, whole_words(length) - length);
       break;
@@ -272,7 +273,7 @@ bool TcpPort::expect_rest(const Piece& piece, const AnswerHead& head, bool is_ba
   if (are_words) {
     expected = (piece.count + (is_bad ? 1U : 0U)) * word_bytes;
   } else if (!is_bad) {
-    expected = is_read ? piece.length : kind == Operation::Kind::write ? 0 : word_bytes;
+    expected = is_read ? piece.length : piece.operation->is_atomic() ? word_bytes : 0;
   }
   filling_ = is_read ? piece.operation->local + piece.from : reinterpret_cast<std::byte*>(words_.data());
   filling_bytes_ = expected;

@@ -148,9 +148,9 @@ class AgentTest : public testing::Test {
 TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   using enum Operation::Kind;
   const std::string wrong[] = {
-      operation(static_cast<Operation::Kind>(5), 0, 8, 0),
+      operation(static_cast<Operation::Kind>(6), 0, 8, 0),
       operation(static_cast<Operation::Kind>(255), 0, 8, 0),
-      operation(after_previous(static_cast<Operation::Kind>(5)), 0, 8, 0),
+      operation(after_previous(static_cast<Operation::Kind>(6)), 0, 8, 0),
       operation(after_previous(read_words), 0, 8, 0),
       operation(read_words, 0, 0, 0),
       operation(read_words, 0, 12, 0),
@@ -161,6 +161,8 @@ TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
       operation(fetch_add, 0, 0, 0, std::string(8, '\0')),
       operation(settled(fetch_add), 0, 8, 0, std::string(8, '\0')),
       operation(settled(write), 0, 8, 0, std::string(8, '\0')),
+      operation(settled(expect), 0, 8, 0, std::string(8, '\0')),
+      operation(expect, 0, piece_bytes_max + 1, 0),
       operation(settled(read_words), 0, 8, 0),
   };
   for (const std::string& each : wrong) {

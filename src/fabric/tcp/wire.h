@@ -7,13 +7,14 @@
 //   after_previous_bit, which says that it is not done if the one before it was not, and, of a read,
 //   settled_bit):
 //       read           nothing
-//       write          `length` bytes
+//       write, expect  `length` bytes
 //       compare_swap   | compare 8 | desired 8 |
 //       fetch_add      | added 8 |
 //       read_words     the offsets of all words but the first | 8 each |
 //   answer     | status 1 | kind 1, without those bits | number 2 | length 4 |   and then, if it was done:
 //       read           `length` bytes
 //       an atomic      | the word as it was before 8 |
+//       write, expect  nothing
 //       read_words     the words | 8 each |; if it was not done: | 8, a bit for each that is no word | before
 //       them
 //
@@ -40,7 +41,7 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr std::size_t piece_bytes_max = 65'536;
 
 // Of an operation of this wire alone, beside those of Operation::Kind.
-inline constexpr std::uint8_t read_words_kind = 4;
+inline constexpr std::uint8_t read_words_kind = 5;
 inline constexpr std::size_t words_at_once_max = 16;
 
 inline constexpr std::uint8_t after_previous_bit = 0x80;
@@ -55,7 +56,7 @@ struct OperationHead {
 };
 static_assert(sizeof(OperationHead) == 16 && std::has_unique_object_representations_v<OperationHead>);
 
-enum class Status : std::uint8_t { done = 0, bad_address = 1 };
+enum class Status : std::uint8_t { done = 0, bad_address = 1 };  // or not what was expected
 
 struct AnswerHead {
   std::uint8_t status;
@@ -84,6 +85,7 @@ constexpr bool is_operation(const OperationHead& head) {
     case Operation::Kind::read:
       return head.length_bytes <= piece_bytes_max;
     case Operation::Kind::write:
+    case Operation::Kind::expect:
       return !is_settled(head) && head.length_bytes <= piece_bytes_max;
     case Operation::Kind::compare_swap:
     case Operation::Kind::fetch_add:
@@ -98,6 +100,7 @@ constexpr std::size_t bytes_after(const OperationHead& head) {
     case Operation::Kind::read:
       return 0;
     case Operation::Kind::write:
+    case Operation::Kind::expect:
       return whole_words(head.length_bytes);
     case Operation::Kind::compare_swap:
       return 2 * word_bytes;

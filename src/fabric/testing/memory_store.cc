@@ -251,7 +251,9 @@ void MemoryPort::release_presence(std::uint32_t client) {
 }
 
 bool MemoryPort::may(const Operation& operation) const {
-  if (!memory_.read_only() || operation.kind == Operation::Kind::read) return true;
+  const bool changes_nothing =
+      operation.kind == Operation::Kind::read || operation.kind == Operation::Kind::expect;
+  if (!memory_.read_only() || changes_nothing) return true;
   return operation.kind == Operation::Kind::write && std::ranges::any_of(own_, [&](const auto& own) {
            return own.second.contains(operation.at, operation.length_bytes);
          });

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <vector>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "fabric/words.h"
 
@@ -114,6 +115,10 @@ class PostingPort final : public MemoryPort {
       case Operation::Kind::fetch_add:
         operation.result = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
                                .fetch_add(operation.operand, std::memory_order_acq_rel);
+        break;
+      case Operation::Kind::expect:
+        LOCH_CHECK(options_.keeps_order);
+        operation.bad_address = !holds(at, operation.local, operation.length_bytes);
         break;
     }
   }

@@ -33,6 +33,9 @@ struct Known {
     return word.is(SlotType::committed) && word.filter() == key.filter();
   }
 };
+// Of a key that is not known.
+inline const Known nothing_known{};
+
 // What a put expects of a key of which it knows a location: that the slot holds the word; and then that the
 // item is the key's, and never expires. In this order: what the slot names while the put runs is not used
 // again before that is over (Table::location_of).
@@ -60,7 +63,4 @@ struct Expectation {
     }
   }
 };
-// Of a key that is not known.
-inline const Known nothing_known{};
-
 }  // namespace loch::hash

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fmt/format.h>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -132,13 +133,21 @@ void call(fake::MemoryStore& store, Input& input, fake::Client& client, std::uin
   }
 }
 
+std::shared_ptr<fabric::Fabric> in_order(const std::shared_ptr<fake::MemoryStore>& store) {
+  return std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{.keeps_order = true, .mapped = {}, .before = {}, .held = {}});
+}
+
 void run(Input input) {
   const auto store =
       fake::make_store({.max_bytes = 24 * memory::block_bytes, .hash_seed = 42}, {.region_bytes = 64U << 20});
-  const TableOptions options{.timeout_ns = 50 * base::millisecond_ns,
-                             .cache_bytes = (input.take(1) & 1) * 100'000};
   fake::Client first(*store);
-  fake::Client second(*store, options);
+  // On this host, or on another one, by all that it keeps.
+  LocationCache locations(std::size_t{1} << 14);
+  const TableOptions options{
+      .timeout_ns = 50 * base::millisecond_ns, .cache_bytes = 100'000, .locations = &locations};
+  const bool is_far = (input.take(1) & 1) != 0;
+  fake::Client second(*store, is_far ? in_order(store) : store->attach(), options);
   for (std::uint64_t i = 0; i < 24; ++i) {
     LOCH_CHECK(first.put(key_number(i), std::string(i * i * 20, 'x'), i % 5 == 0 ? store->now() + 1 : 0)
                    .has_value());

@@ -101,11 +101,13 @@ coro::Task<void> Table::put_alone(Writing* one) {
 // How the put of a key begins, by what is known of it.
 void Table::choose_way(Writing* one, bool in_time) {
   using Stage = Writing::Stage;
-  if (const auto pointer = pointer_of(one->key())) {
+  const auto pointer = pointer_of(one->key());
+  one->lately = pointer || !in_time ? std::nullopt : expectation_of(one->key());
+  if (pointer) {
     begin_collect(one->key().hash, &one->seen, DirectoryToo::no, pointer->slot);
     one->old = pointer->word;
     one->stage = in_time ? Stage::links : Stage::written;
-  } else if (in_time && (one->lately = expectation_of(one->key()))) {
+  } else if (one->lately) {
     one->old = one->lately->word;
     one->stage = Stage::follows;
   } else {

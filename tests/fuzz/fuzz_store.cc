@@ -81,7 +81,7 @@ void damage(fake::MemoryStore& store, Input& input, fake::Client& client) {
                          input.take((where & 4) != 0 ? 8 : 2));
       break;
     }
-    case 3: {  // any word of index or data
+    default: {  // any word of index or data
       const fabric::RegionId region = (where & 4) != 0 ? memory::index_region : memory::first_data_region;
       fabric::store_word(store.at({region, input.take(3) % (store.length_bytes(region) / 8) * 8}),
                          input.take(8));

@@ -71,10 +71,11 @@ struct Options {
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
   // Of a store on another host: for copies of items that a thread read more than once lately, so that a get
   // of them reads no more than whether they are the key's still. Of each thread; none of an item is kept that
-  // is longer than a sixteenth of it; 0: none.
+  // is longer than a sixteenth of it; of a cluster, each shard has its part of it. 0: none.
   std::size_t cache_bytes = std::size_t{4} << 20;
   // Of a store that is reached over TCP: for where items were lately, shared by all threads, so that a get
-  // takes one round trip and not two. 16 B a key, taken as it is needed; 0: none.
+  // takes one round trip and not two, and a put one and not three. 16 B a key, taken as it is needed; 0:
+  // none.
   std::size_t location_cache_bytes = std::size_t{16} << 20;
 
   // Changes nothing (Errc::permission), and attaches only; creates and destroys no store. On another host,

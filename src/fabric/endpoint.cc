@@ -102,6 +102,11 @@ Result<void> Posted::finish(std::span<const Operation> operations) {
                               endpoint.fabric().location(), operation.at.region));
     }
     if (!operation.bad_address) continue;
+    if (operation.kind == Operation::Kind::expect) {
+      return fail(Errc::corrupt, "fabric",
+                  fmt::format("at offset {:#x} of region {} there is something else than what was expected",
+                              operation.at.offset_bytes, operation.at.region));
+    }
     return fail(Errc::corrupt, "fabric",
                 fmt::format("region {} has no {} bytes at offset {:#x}", operation.at.region,
                             operation.length_bytes, operation.at.offset_bytes));

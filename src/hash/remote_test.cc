@@ -143,82 +143,88 @@ TEST_P(RemoteClient, APointerIsGoodForAsLongAsItsItemCanNotHaveBeenReused) {
   EXPECT_EQ(far_.get(key).value(), "again");
 }
 
+// A client on another host, over a network that keeps the order of a batch, that knows where items were; what
+// it posts can be looked at before it is carried out.
+class InOrder : public testing::Test {
+ protected:
+  InOrder() { tell_time(*store_); }
+  void TearDown() override {
+    before_ = [](const fabric::Operation& /*operation*/) {};
+  }
+
+  // Until what it knows lately is known no more.
+  void let_it_forget() {
+    for (int half = 0; half < 2; ++half) {
+      store_->advance(2 * base::second_ns);
+      tell_time(*store_);
+      ASSERT_FALSE(far_.get("none").has_value()) << "it learns of the time";
+    }
+  }
+  memory::ItemRef home_item(const std::string& key) {
+    return slot(*store_, locations(near_, key).slot[0]).item();
+  }
+
+  std::function<void(const fabric::Operation&)> before_ = [](const fabric::Operation& /*operation*/) {};
+  std::shared_ptr<MemoryStore> store_ = make_store();
+  LocationCache locations_{std::size_t{1} << 16};
+  Client near_{*store_};
+  Client far_{*store_,
+              std::make_shared<fabric::fake::PostingFabric>(
+                  store_,
+                  fabric::fake::PostingOptions{
+                      .keeps_order = true,
+                      .mapped = {},
+                      .before = [this](const fabric::Operation& operation) { before_(operation); }}),
+              {.locations = &locations_}};
+};
+
 // Receive: an item where a key's was earlier, whose memory another client uses again for the key's next value
 // between the two reads of a get. Expect: the value that was there when the get began, or the next one; not
 // the one that the memory had before.
-TEST(InOrder, ALocationIsReadBehindItsSlot) {
-  const auto store = make_store();
-  tell_time(*store);
-  Client near(*store);
-  LocationCache locations(std::size_t{1} << 16);
-  std::function<void()> meanwhile;
+TEST_F(InOrder, ALocationIsReadBehindItsSlot) {
+  ASSERT_TRUE(near_.put("key", "value 1").has_value());
+  ASSERT_EQ(far_.get("key").value(), "value 1");
+  const memory::ItemRef place = home_item("key");
+  ASSERT_TRUE(near_.put("key", "value 2").has_value());
+  let_it_forget();
   int operations = 0;
-  const auto before = [&](const fabric::Operation& /*operation*/) {
-    if (meanwhile && ++operations == 2) std::exchange(meanwhile, nullptr)();
+  before_ = [&](const fabric::Operation& /*operation*/) {
+    if (++operations == 2) ASSERT_TRUE(near_.put("key", "value 3").has_value());
   };
-  Client far(*store,
-             std::make_shared<fabric::fake::PostingFabric>(
-                 store, fabric::fake::PostingOptions{.keeps_order = true, .mapped = {}, .before = before}),
-             {.locations = &locations});
-  ASSERT_TRUE(near.put("key", "value 1").has_value());
-  ASSERT_EQ(far.get("key").value(), "value 1");
-  const Locations at = fake::locations(near, "key");
-  const memory::ItemRef place = slot(*store, at.slot[0]).item();
-  ASSERT_TRUE(near.put("key", "value 2").has_value());
-  for (int half = 0; half < 2; ++half) {
-    store->advance(2 * base::second_ns);
-    tell_time(*store);
-    ASSERT_FALSE(far.get("none").has_value()) << "it learns of the time";
-  }
-  meanwhile = [&] { ASSERT_TRUE(near.put("key", "value 3").has_value()); };
-  const auto got = far.get("key").value();
-  ASSERT_EQ(slot(*store, at.slot[0]).item(), place) << "it was used again";
+  const auto got = far_.get("key").value();
+  ASSERT_EQ(home_item("key"), place) << "it was used again";
   EXPECT_TRUE(got == "value 2" || got == "value 3") << got;
 }
 
-// Receive: a put that goes by where the key's item was, which has been removed since; between what the put
-// expects of slot and item, that memory becomes another key's, with the same filter and in the same slot.
-// Expect: the other key keeps its item.
-TEST(InOrder, APutByALocationLooksAtTheSlotBeforeTheItem) {
-  const auto store = make_store();
-  tell_time(*store);
-  Client near(*store);
-  LocationCache locations(std::size_t{1} << 16);
-  std::function<void()> meanwhile;
-  int expectations = 0;
-  const auto before = [&](const fabric::Operation& operation) {
-    const bool expects = operation.kind == fabric::Operation::Kind::expect;
-    if (expects && ++expectations == 2 && meanwhile) std::exchange(meanwhile, nullptr)();
+// Receive: a put that goes by where the key's item was, which has been removed since. Right behind the first
+// thing that the put expects, that memory becomes the item of another key, as long, with the same filter and
+// in the same slot. Expect: the other key keeps its item.
+TEST_F(InOrder, APutByALocationLooksAtTheSlotBeforeTheItem) {
+  const Locations at = locations(near_, "anchor");
+  const auto is_at_anchor = [&](const Locations& its, std::uint64_t hash) {
+    return its.slot[0] == at.slot[0] && filter_of(hash) == near_.key_of("anchor").filter();
   };
-  Client far(*store,
-             std::make_shared<fabric::fake::PostingFabric>(
-                 store, fabric::fake::PostingOptions{.keeps_order = true, .mapped = {}, .before = before}),
-             {.locations = &locations});
-  const std::string value(60, 'v');
-  ASSERT_TRUE(near.put("key", value).has_value());
-  ASSERT_EQ(far.get("key").value(), value);
-  const Locations at = fake::locations(near, "key");
-  const memory::ItemRef place = slot(*store, at.slot[0]).item();
-  const std::string other = find_key(near, "other", [&](const Locations& its, std::uint64_t hash) {
-    return its.slot[0] == at.slot[0] && filter_of(hash) == near.key_of("key").filter();
-  });
-  ASSERT_TRUE(near.remove("key").has_value());
-  for (int half = 0; half < 2; ++half) {
-    store->advance(2 * base::second_ns);
-    tell_time(*store);
-    ASSERT_FALSE(far.get("none").has_value()) << "it learns of the time";
-  }
+  const std::string key = find_key(near_, "key", is_at_anchor);
+  const std::string other = find_key(near_, "its", is_at_anchor);
+  ASSERT_EQ(key.size(), other.size()) << "the test needs keys of one length";
+  ASSERT_TRUE(near_.put(key, "value").has_value());
+  ASSERT_EQ(far_.get(key).value(), "value");
+  const memory::ItemRef place = home_item(key);
+  ASSERT_TRUE(near_.remove(key).has_value());
+  let_it_forget();
+  bool has_expected = false;
   bool is_there = false;
-  meanwhile = [&] {
-    is_there = true;
-    ASSERT_TRUE(near.put(other, value).has_value());
-    ASSERT_EQ(slot(*store, at.slot[0]).item(), place) << "it was used again";
+  before_ = [&](const fabric::Operation& operation) {
+    if (has_expected && !std::exchange(is_there, true)) {
+      ASSERT_TRUE(near_.put(other, "value").has_value());
+      ASSERT_EQ(home_item(other), place) << "it is used again";
+    }
+    has_expected = has_expected || operation.kind == fabric::Operation::Kind::expect;
   };
-  ASSERT_TRUE(far.put("key", "again").has_value());
-  EXPECT_GE(expectations, 1);
-  EXPECT_FALSE(is_there) << "nothing is looked at behind a slot that holds something else";
-  if (is_there) EXPECT_EQ(near.get(other).value_or("lost"), value);
-  EXPECT_EQ(near.get("key").value(), "again");
+  ASSERT_TRUE(far_.put(key, "again").has_value());
+  ASSERT_TRUE(is_there);
+  EXPECT_EQ(near_.get(other).value_or("lost"), "value");
+  EXPECT_EQ(near_.get(key).value(), "again");
 }
 
 INSTANTIATE_TEST_SUITE_P(CacheBytes, RemoteClient, testing::Values(0, 100'000));

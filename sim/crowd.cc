@@ -33,7 +33,8 @@ std::span<const std::string> Crowd::keys(std::size_t count) {
 bool Crowd::is_crowded(std::string_view key) const {
   const std::uint64_t hash = hash::Key::of(key, geometry_.hash_seed).hash;
   for (std::uint32_t i = 0; i < geometry_.candidates; ++i) {
-    if (hash::row_mix(hash, i) % (std::uint64_t{1} << hash::first_level) >= rows_) return false;
+    const std::uint64_t row = hash::row_mix(hash, i, geometry_.candidates);
+    if (row % (std::uint64_t{1} << hash::first_level) >= rows_) return false;
   }
   return true;
 }

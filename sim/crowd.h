@@ -18,8 +18,7 @@ class Crowd {
   // All candidates of its keys are in the first `rows` rows of the index, as long as it has not grown.
   Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows);
 
-  // The first so many of them, until more are asked for. Each takes about (1024 / rows)^3 tries with three
-  // candidates.
+  // The first so many of them, until more are asked for. Each takes about (512 / rows)^2 tries.
   std::span<const std::string> keys(std::size_t count);
 
  private:

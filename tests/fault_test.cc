@@ -81,8 +81,8 @@ class HesitationTest : public StoreProcesses, public testing::WithParamInterface
  protected:
   HesitationTest() : StoreProcesses(GetParam(), GetParam() == 2 ? few_slots : more_slots) {}
 
-  static constexpr Crowd few_slots{.rows = 8, .keys = 8};
-  static constexpr Crowd more_slots{.rows = 16, .keys = 52};
+  static constexpr Crowd few_slots{.rows = 2, .keys = 8};
+  static constexpr Crowd more_slots{.rows = 6, .keys = 52};
   static constexpr std::uint64_t pause_us = 300;
 };
 

@@ -64,7 +64,7 @@ struct WorkerReport {
 
 // Keys in each other's way: so many, in so many rows of the index. See sim::Crowd.
 struct Crowd {
-  std::uint64_t rows = 32;
+  std::uint64_t rows = 12;
   std::size_t keys = 96;
 };
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <loch/loch.h>
@@ -85,30 +86,43 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
   options.timeout = std::chrono::seconds(10);
   auto store = Store::open(arguments.url, options);
   if (!store) return std::unexpected(std::move(store.error()));
-  const auto key = [](std::uint64_t i) { return fmt::format("bench-rdma-{}", i); };
+  std::vector<std::string> keys;
+  for (std::uint64_t i = 0; i < arguments.times; ++i) keys.push_back(fmt::format("bench-rdma-{}", i));
   const std::string value(64, 'v');
-  const std::string known = key(0);
-  for (std::uint64_t i = 0; i < arguments.times; ++i) {
-    if (auto put = store->put(key(i), value); !put) return std::unexpected(std::move(put.error()));
+  for (const std::string& key : keys) {
+    if (auto put = store->put(key, value); !put) return std::unexpected(std::move(put.error()));
   }
-  // A session that has not used the keys knows none of their places.
-  auto fresh = Store::open(arguments.url, options);
-  if (!fresh) return std::unexpected(std::move(fresh.error()));
+  // Each goes by what a session has learned that does nothing else.
+  const auto session = [&] { return Store::open(arguments.url, options); };
+  auto newcomer = session();
+  auto regular = session();
+  auto fan = session();
+  auto seeker = session();
+  auto writer = session();
+  for (const auto* opened : {&newcomer, &regular, &fan, &seeker, &writer}) {
+    if (!*opened) return std::unexpected(opened->error());
+  }
+  // It used all keys, but longer ago than it keeps pointers for.
+  for (const std::string& key : keys) {
+    if (auto got = regular->get(key); !got) return std::unexpected(std::move(got.error()));
+  }
+  std::this_thread::sleep_for(3 * store->info()->expiry);
   const auto fabric = store->impl().memory()->shared_fabric();
   fabric::Endpoint endpoint(fabric, fabric->connect());
   std::uint64_t word = 0;
   const std::vector<Measured> all = {
       {"READ", [&](std::uint64_t) { return endpoint.run(read_word(&endpoint, &word)); }},
       {"compare-swap", [&](std::uint64_t) { return without_value(endpoint.run(compare_swap(&endpoint))); }},
-      {"get, any key", [&](std::uint64_t i) { return without_value(fresh->get(key(i))); }},
-      {"get, known key", [&](std::uint64_t) { return without_value(fresh->get(known)); }},
-      {"get, no such key", [&](std::uint64_t) { return without_value(fresh->exists("bench-rdma")); }},
-      {"put, known key", [&](std::uint64_t) { return fresh->put(known, value); }},
+      {"get, new key", [&](std::uint64_t i) { return without_value(newcomer->get(keys[i])); }},
+      {"get, any key", [&](std::uint64_t i) { return without_value(regular->get(keys[i])); }},
+      {"get, known key", [&](std::uint64_t) { return without_value(fan->get(keys[0])); }},
+      {"get, no such key", [&](std::uint64_t) { return without_value(seeker->exists("bench-rdma")); }},
+      {"put, known key", [&](std::uint64_t) { return writer->put(keys[0], value); }},
   };
   auto rows = measure(all, arguments.times);
   if (!rows) return rows;
-  for (std::uint64_t i = 0; i < arguments.times; ++i) {
-    if (auto removed = store->remove(key(i)); !removed) return std::unexpected(std::move(removed.error()));
+  for (const std::string& key : keys) {
+    if (auto removed = store->remove(key); !removed) return std::unexpected(std::move(removed.error()));
   }
   return rows;
 }

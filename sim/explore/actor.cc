@@ -89,7 +89,7 @@ std::uint64_t Actor::counted(Counter counter) const { return attachment_->stats(
 
 // Each round of a split begins so.
 bool Actor::looks_at_upper_half(std::span<const fabric::Operation> words) const {
-  const hash::SlotNumber low_slots = world_.directory().rows() * world_.scenario_.candidates();
+  const hash::SlotNumber low_slots = world_.directory().low_slots();
   return words.size() == 1 && words[0].kind == fabric::Operation::Kind::read &&
          words[0].at.offset_bytes / sizeof(std::uint64_t) >= low_slots;
 }

@@ -1,9 +1,12 @@
 #include "sim/explore/scenario.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
+
+#include "hash/index.h"
 
 namespace loch::explore {
 namespace {
@@ -78,7 +81,11 @@ bool parse_key(const std::string& text, KeyShape& key) {
     }
     key.candidates.push_back(candidate);
   }
-  return key.candidates.size() >= 2 && key.candidates.size() <= 4;
+  const std::size_t count = key.candidates.size();
+  if (count < 2 || count > hash::candidates_max) return false;
+  // All but the last are in the home row.
+  return std::all_of(key.candidates.begin(), key.candidates.end() - 1,
+                     [&](const KeyShape::Candidate& one) { return one == key.candidates.front(); });
 }
 
 bool parse_places(const std::string& text, bool with_at, const Scenario& scenario,

@@ -9,8 +9,8 @@
 //               S01 begin a growth if there is none, and split the row of key 0's candidate 1
 //               F finish the growth: look at every slot
 //   keys      for each key its candidates, home first: the row's number at the first level, then for each
-//   level above
-//             whether it moves up (+) or stays (-). Candidate i of two keys in the same row is the same slot.
+//             level above whether it moves up (+) or stays (-). All but the last are in the same row, and
+//             candidate i of each key is in column i.
 //   init      keys that are there at the beginning, each in a candidate: 1@0
 //   growing   1: a growth has begun
 //   split     rows that are split already, by key and candidate: 01,10
@@ -58,6 +58,7 @@ struct KeyShape {
   struct Candidate {
     std::uint64_t bits = 0;
     std::uint64_t known = 0;
+    bool operator==(const Candidate&) const = default;
   };
   std::vector<Candidate> candidates;
 };

@@ -19,7 +19,6 @@ using hash::SlotWord;
 namespace {
 
 constexpr std::uint64_t hash_seed = 42;
-constexpr unsigned chunks_of_rows = 1;  // the index is so small that all rows are one chunk of a growth
 constexpr unsigned cursor_level_shift = 48;
 // What is saved and restored of the control region: nobody touches more.
 constexpr std::size_t control_used_bytes = memory::registry_offset + 16 * sizeof(memory::ClientEntry);
@@ -27,8 +26,11 @@ constexpr unsigned setter_number = clients_max + 5;  // its values are not those
 
 bool fits(const std::string& name, const KeyShape& shape) {
   const std::uint64_t hash = hash::Key::of(name, hash_seed).hash;
-  for (unsigned i = 0; i < shape.candidates.size(); ++i) {
-    if (((hash::row_mix(hash, i) ^ shape.candidates[i].bits) & shape.candidates[i].known) != 0) return false;
+  const auto count = static_cast<unsigned>(shape.candidates.size());
+  for (unsigned i = 0; i < count; ++i) {
+    const std::uint64_t mix = hash::row_mix(hash, i, count);
+    if (((mix ^ shape.candidates[i].bits) & shape.candidates[i].known) != 0) return false;
+    if (hash::column_of(hash, i) != i) return false;
   }
   return true;
 }
@@ -47,7 +49,7 @@ World::~World() { actors_.clear(); }
 void World::build() {
   const memory::Geometry geometry{.candidates = scenario_.candidates(), .hash_seed = hash_seed};
   const std::uint64_t rows = std::uint64_t{1} << (base_level + scenario_.growths + 1);
-  const std::uint64_t index_bytes = rows * scenario_.candidates() * sizeof(std::uint64_t);
+  const std::uint64_t index_bytes = rows * hash::row_bytes;
   store_ = fabric::fake::MemoryStore::create(
       {.regions = {{memory::control_region, memory::control_bytes},
                    {memory::index_region, index_bytes},
@@ -79,7 +81,7 @@ void World::prepare_keys() {
 void World::write_initial_slots() {
   fabric::store_word(store_->at(hash::index_of_one_host.directory()),
                      Directory{.level = base_level}.encode());
-  const SlotNumber slots = (SlotNumber{1} << base_level) * scenario_.candidates();
+  const SlotNumber slots = Directory{.level = base_level}.slots();
   for (SlotNumber i = 0; i < slots; ++i) {
     fabric::store_word(store_->at(hash::index_of_one_host.slot(i)), SlotWord::empty(i << 12, base_level).raw);
   }
@@ -98,7 +100,7 @@ void World::prepare_index() {
       fabric::store_word(store_->at(hash::index_of_one_host.directory()), growing.encode());
       for (const Place& place : scenario_.split) run_alone(*setter, {Act::split, place.key, place.candidate});
       // Where the next ones who help find a row, or behind all rows.
-      const std::uint64_t chunk = scenario_.help ? 0 : chunks_of_rows + 1;
+      const std::uint64_t chunk = scenario_.help ? 0 : directory().rows() / hash::rows_split_at_once + 1;
       fabric::store_word(store_->at(hash::index_of_one_host.split_cursor()),
                          std::uint64_t{base_level} << cursor_level_shift | chunk);
     }
@@ -141,7 +143,7 @@ void World::wait_for_all_slots() {
       }
       // Both halves of a row that is split are the scenario's.
       for (unsigned j = 0; j < at.count && level < base_level + scenario_.growths; ++j) {
-        const SlotNumber high = at.slot[j] + (SlotNumber{1} << level) * scenario_.candidates();
+        const SlotNumber high = at.slot[j] + at.directory.low_slots();
         if (high >= waits_.size()) waits_.resize(high + 1);
         waits_[high] = true;
       }

@@ -54,9 +54,7 @@ SlotWord World::slot(SlotNumber number) const {
   return {fabric::load_word(store_->at(hash::index_of_one_host.slot(number)))};
 }
 
-SlotNumber World::slot_count() const {
-  return directory().rows() * scenario_.candidates() * (directory().growing ? 2 : 1);
-}
+SlotNumber World::slot_count() const { return directory().slots(); }
 
 ValueId World::value_of(SlotWord word) const {
   if (!word.names_item()) return 0;
@@ -80,9 +78,8 @@ std::uint64_t World::growth_word() const {
   const std::uint64_t cursor = fabric::load_word(store_->at(hash::index_of_one_host.split_cursor()));
   const std::uint64_t chunk = cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
   // Behind the last row all are alike until the next one who looks whether the growth can be finished.
-  constexpr std::uint64_t finishes = 1;
-  constexpr std::uint64_t nothing = 2;
-  const std::uint64_t left = chunk <= finishes ? chunk : nothing;
+  const std::uint64_t finishes = directory().rows() / hash::rows_split_at_once;
+  const std::uint64_t left = std::min(chunk, finishes + 1);
   return directory().encode() | left << 16 | (cursor >> cursor_level_shift) << 24;
 }
 
@@ -182,7 +179,7 @@ void World::say(const std::function<std::string()>& text) const {
 }
 
 std::string World::slot_text(SlotNumber number) const {
-  return fmt::format("r{}.{}", number / scenario_.candidates(), number % scenario_.candidates());
+  return fmt::format("r{}.{}", number / hash::row_slots, number % hash::row_slots);
 }
 
 std::string World::word_text(SlotWord word) const {
@@ -193,9 +190,9 @@ std::string World::word_text(SlotWord word) const {
   std::string text = fmt::format("{}(k{} x{}.{}", names[static_cast<unsigned>(word.type())], key_of(word),
                                  value_of(word), word.tag());
   if (word.is(SlotType::placed))
-    text += fmt::format(" from {}:{}", word.ref().candidate, word.ref().level_parity);
+    text += fmt::format(" from +{}:{}", word.ref().candidates_further, word.ref().level_parity);
   if (word.is(SlotType::moved))
-    text += fmt::format(" to {}:{}", word.ref().candidate, word.ref().level_parity);
+    text += fmt::format(" to +{}:{}", word.ref().candidates_further, word.ref().level_parity);
   return text + fmt::format(")/L{}", word.level());
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/fault.h"
+#include "hash/index.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -170,8 +171,8 @@ void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "jam") {
     // A few keys that share a few slots, and are moved about all the time.
     setup.geometry.candidates = 2 + static_cast<std::uint32_t>(random.below(2));
-    setup.crowd_rows = setup.geometry.candidates == 2 ? 4 : 8;
-    const std::uint32_t slots = setup.geometry.candidates * setup.crowd_rows;
+    setup.crowd_rows = setup.geometry.candidates == 2 ? 1 : 3;
+    const std::uint32_t slots = setup.crowd_rows * hash::row_slots;
     setup.keys = slots / 2 + 1 + static_cast<std::uint32_t>(random.below(slots / 2));
     setup.players = 4 + static_cast<std::uint32_t>(random.below(4));
     setup.acts = 100;
@@ -185,10 +186,9 @@ void draw_workload(base::Random& random, Setup& setup) {
     setup.value_bytes_min = 2'000;
   }
   if (setup.workload == "crowded" || setup.workload == "growth") {
-    // As few as keys can be found for in a moment.
-    setup.crowd_rows = setup.geometry.candidates == 2 ? 8 : setup.geometry.candidates == 3 ? 16 : 64;
+    setup.crowd_rows = setup.geometry.candidates == 2 ? 2 : 6;
     const bool grows = setup.workload == "growth";
-    setup.keys = setup.geometry.candidates * setup.crowd_rows * (grows ? 5U : 3U) / 4;
+    setup.keys = setup.crowd_rows * hash::row_slots * (grows ? 5U : 3U) / 4;
     setup.acts += setup.keys;
     setup.mix = {20, 2, 20, 60, 5, grows ? 10U : 40U, 2, 2, 0, 0};
     setup.value_bytes_max = std::min(setup.value_bytes_max, std::size_t{8'000});

@@ -41,20 +41,19 @@ bool StoreSubject::is_of_index(fabric::Address at) const {
 }
 
 fabric::Plan StoreSubject::plan() const {
-  const memory::Geometry& geometry = setup_.geometry;
   fabric::Plan plan;
   for (const memory::RegionMap::Node& node : map_.nodes) {
     plan.regions.push_back({node.control, memory::control_bytes});
     plan.regions.push_back({node.data.front(), 2 * memory::block_bytes});
   }
   for (const memory::RegionMap::Shard& shard : map_.shards)
-    plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
-  plan.fill = [this, geometry, map = map_](std::span<const fabric::Mapping> regions) {
+    plan.regions.push_back({shard.index, hash::Table::initial_index_bytes});
+  plan.fill = [this, map = map_](std::span<const fabric::Mapping> regions) {
     for (std::size_t node = 0; node < map.nodes.size(); ++node)
       make_control(regions[2 * node].base, static_cast<std::uint32_t>(node), node + 1);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
       std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
-      hash::Table::initialize(root, regions[2 * map.nodes.size() + s], geometry.candidates);
+      hash::Table::initialize(root, regions[2 * map.nodes.size() + s]);
     }
   };
   return plan;
@@ -110,10 +109,9 @@ void StoreSubject::tend_shard(Scene& scene, std::uint32_t shard) const {
   const auto place = hash::IndexPlace::of(map.shards[shard], map.nodes[map.shards[shard].home]);
   const bool is_down = memory.length_bytes(place.root.region) == 0;
   if (is_down || fabric::load_word(memory.at(place.directory())) != 0) return;
-  const unsigned candidates = setup_.geometry.candidates;
-  const std::uint64_t bytes = hash::Table::initial_index_bytes(candidates);
+  constexpr std::uint64_t bytes = hash::Table::initial_index_bytes;
   memory.renew(place.slots, bytes);
-  hash::Table::initialize(memory.at(place.root), {memory.at(place.slot(0)), bytes}, candidates);
+  hash::Table::initialize(memory.at(place.root), {memory.at(place.slot(0)), bytes});
 }
 
 std::uint32_t StoreSubject::shard_of(const Scene& scene, const std::string& key) const {

@@ -130,17 +130,16 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
       .expiry_ns = nanos(options.expiry.value_or(std::chrono::milliseconds(1000))),
       .max_bytes = options.max_bytes.value_or(0),
       .hash_seed = base::system_seed()};
-  const fabric::Plan plan{
-      .regions = {{memory::control_region, memory::control_bytes},
-                  {memory::index_region, hash::Table::initial_index_bytes(geometry.candidates)},
-                  {memory::first_data_region, 2 * memory::block_bytes}},
-      .fill =
-          [&](std::span<const fabric::Mapping> regions) {
-            memory::StoreMemory::initialize_control(regions[0].base, geometry);
-            hash::Table::initialize(regions[0].base + memory::index_root_offset, regions[1],
-                                    geometry.candidates);
-          },
-      .atomics = options.atomics};
+  const fabric::Plan plan{.regions = {{memory::control_region, memory::control_bytes},
+                                      {memory::index_region, hash::Table::initial_index_bytes},
+                                      {memory::first_data_region, 2 * memory::block_bytes}},
+                          .fill =
+                              [&](std::span<const fabric::Mapping> regions) {
+                                memory::StoreMemory::initialize_control(regions[0].base, geometry);
+                                hash::Table::initialize(regions[0].base + memory::index_root_offset,
+                                                        regions[1]);
+                              },
+                          .atomics = options.atomics};
   return fabric::create(url, access_of(options), plan);
 }
 

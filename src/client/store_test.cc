@@ -536,7 +536,7 @@ TEST_F(StoreTest, InfoSaysWhatTheStoreIs) {
   EXPECT_EQ("shm://" + info->name, url_);
   EXPECT_NE(info->directory.find("/dev/shm"), std::string::npos);
   EXPECT_EQ(info->candidates, 3U);
-  EXPECT_EQ(info->index_slots, 3U * 1024);
+  EXPECT_EQ(info->index_slots, 8U * 512);
   EXPECT_FALSE(info->index_growing);
   EXPECT_GE(info->index_bytes, info->index_slots * 8);
   EXPECT_GE(info->data_bytes, 5'000'000U);

@@ -26,7 +26,6 @@
 
 namespace loch::fabric {
 
-inline constexpr std::size_t cache_line_bytes = 64;
 inline constexpr std::size_t batch_words_max = 9;
 
 class Endpoint;
@@ -150,6 +149,7 @@ class Endpoint {
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
   // Whether the operations of a batch that are on one node execute in their order (P3).
   [[nodiscard]] bool keeps_order() const { return port_->keeps_order(); }
+  [[nodiscard]] bool sends_each_alone() const { return port_->sends_each_alone(); }
   // Whether anything that was posted has failed, so that nobody knows whether it happened.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.

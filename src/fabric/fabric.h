@@ -40,6 +40,7 @@ namespace loch::fabric {
 using RegionId = std::uint8_t;
 inline constexpr std::size_t region_count_max = 256;  // any RegionId, since addresses are input
 inline constexpr std::uint64_t region_bytes_max = std::uint64_t{64} << 30;
+inline constexpr std::size_t cache_line_bytes = 64;
 
 // A place in the store's memory.
 struct Address {
@@ -162,6 +163,9 @@ class Port {
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
   [[nodiscard]] virtual bool keeps_order() const { return false; }  // of batches, and takes `expect`
+  // Whether an operation is a message of its own, as on a queue pair, and not one of many in a frame: then
+  // what may not be needed is better asked for later.
+  [[nodiscard]] virtual bool sends_each_alone() const { return false; }
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}

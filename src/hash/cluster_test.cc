@@ -46,14 +46,13 @@ std::shared_ptr<MemoryStore> make_store() {
     plan.regions.push_back({node.control, memory::control_bytes});
     plan.regions.push_back({node.data.front(), 2 * memory::block_bytes});
   }
-  for (const auto& shard : map.shards)
-    plan.regions.push_back({shard.index, Table::initial_index_bytes(geometry.candidates)});
+  for (const auto& shard : map.shards) plan.regions.push_back({shard.index, Table::initial_index_bytes});
   plan.fill = [&](std::span<const fabric::Mapping> regions) {
     for (std::uint32_t node = 0; node < node_count; ++node)
       memory::StoreMemory::initialize_node(regions[std::size_t{2} * node].base, geometry, node, 7 + node);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
-      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[std::size_t{2} * node_count + s],
-                        geometry.candidates);
+      Table::initialize(regions[0].base + map.shards[s].root_offset,
+                        regions[std::size_t{2} * node_count + s]);
     }
   };
   return MemoryStore::create(plan);
@@ -214,7 +213,7 @@ TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
   lose_second(*store, [](Client& writer) {
     for (int i = 0; i < 200; ++i) writer.put(fmt::format("lost{}", i));
   });
-  const std::uint64_t bytes = Table::initial_index_bytes(geometry.candidates);
+  const std::uint64_t bytes = Table::initial_index_bytes;
   const auto directory_of = [&](const memory::RegionMap::Shard& shard) {
     return IndexPlace::of(shard, map.nodes[0]).directory();
   };
@@ -431,7 +430,7 @@ TEST_F(ClusterHandover, TheNewHomeLosesWhatHasLeft) {
 
 // Receive: a copy that was given up is longer than the next one. Expect: nothing of it is left.
 TEST_F(ClusterHandover, ACopyOfBeforeIsGone) {
-  const std::uint64_t bytes = Table::initial_index_bytes(geometry.candidates);
+  const std::uint64_t bytes = Table::initial_index_bytes;
   store_->renew(elsewhere.index, 2 * bytes);
   std::memset(store_->at({elsewhere.index, 0}), 0x5a, 2 * bytes);
   Handover move = handover();

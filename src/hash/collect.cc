@@ -96,7 +96,7 @@ coro::Task<void> Shards::find_orphans(memory::Session* session, BlockNumber bloc
 
 coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
-  const SlotNumber slots = d.slots(candidates_);
+  const SlotNumber slots = d.slots();
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
@@ -211,7 +211,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
   const auto read_now = co_await read_directory();
   if (!read_now) co_return std::unexpected(read_now.error());
   const Directory d = *read_now;
-  const SlotNumber slots = d.slots(candidates_);
+  const SlotNumber slots = d.slots();
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (!group.has(slot)) {

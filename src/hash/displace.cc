@@ -26,8 +26,7 @@ coro::Task<Result<void>> Table::look_around(Victim* victim) {
   auto read = co_await collect_words(header->key_hash, &slots);
   if (!read && is_out_of_reach(read.error())) co_return Result<void>{};
   // A damaged slot may name an item that is another key's.
-  const auto candidates = std::span(slots.at.slot).first(slots.at.count);
-  if (read && std::ranges::find(candidates, victim->slot) != candidates.end()) victim->around = slots;
+  if (read && slots.at.index_of(victim->slot) >= 0) victim->around = slots;
   co_return read;
 }
 
@@ -95,7 +94,7 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
   unsigned splits = 0;
   for (const Victim& victim : all) {
     if (!d.growing || splits == splits_max) break;
-    if (victim.slot >= d.rows() * candidates_ || victim.word.level() != d.level % level_modulus) continue;
+    if (victim.slot >= d.low_slots() || victim.word.level() != d.level % level_modulus) continue;
     const auto split = co_await split_slot(victim.slot, d);
     if (!split) co_return std::unexpected(split.error());
     if (*split) ++splits;

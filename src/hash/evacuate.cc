@@ -56,7 +56,7 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
 coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
   const auto directory = co_await read_directory();
   if (!directory) co_return std::unexpected(directory.error());
-  const SlotNumber slots = directory->slots(candidates_);
+  const SlotNumber slots = directory->slots();
   std::uint64_t left = 0;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
@@ -74,7 +74,7 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
       continue;
     }
     // No slot of its key's names the item. If this one does all the same, its word is damaged.
-    const SlotWord cleared = cleared_word(word, slot, *directory, candidates_, home_.next_nonce());
+    const SlotWord cleared = cleared_word(word, slot, *directory, home_.next_nonce());
     if (auto mended = co_await swap_slot(slot, word, cleared); !mended)
       co_return std::unexpected(std::move(mended.error()));
     const auto there = co_await read_slot(slot);

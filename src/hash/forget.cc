@@ -7,13 +7,12 @@ namespace loch::hash {
 coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPlace place,
                                                const std::vector<fabric::RegionId>* lost) {
   fabric::Endpoint& endpoint = session->endpoint();
-  const unsigned candidates = session->geometry().candidates;
   const fabric::Address directory = place.directory();
   std::uint64_t directory_word = 0;
   if (auto read = co_await endpoint.read_words({&directory, 1}, &directory_word); !read)
     co_return std::unexpected(std::move(read.error()));
   const Directory d = Directory::decode(directory_word);
-  const SlotNumber slots = d.slots(candidates);
+  const SlotNumber slots = d.slots();
   std::uint64_t forgotten = 0;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     const fabric::Address at = place.slot(slot);
@@ -21,7 +20,7 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
     if (auto read = co_await endpoint.read_words({&at, 1}, &word.raw); !read)
       co_return std::unexpected(std::move(read.error()));
     if (!word.names_item() || !std::ranges::binary_search(*lost, word.item().region)) continue;
-    const SlotWord empty = cleared_word(word, slot, d, candidates, session->next_nonce());
+    const SlotWord empty = cleared_word(word, slot, d, session->next_nonce());
     const auto before = co_await endpoint.compare_swap(at, word.raw, empty.raw);
     if (!before) co_return std::unexpected(before.error());
     if (*before == word.raw) ++forgotten;

@@ -16,7 +16,7 @@
 namespace loch::hash {
 namespace {
 
-constexpr std::uint64_t chunk_slots = 16;     // what one operation is held up by
+constexpr std::uint64_t chunk_slots = rows_split_at_once * row_slots;
 constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
 constexpr unsigned cursor_level_shift = 48;
 
@@ -57,8 +57,7 @@ coro::Task<Result<void>> Table::start_growth() {
           "a client that was stopped in the midst of an operation holds the index back; continue or end it");
     }
   }
-  const std::uint64_t rows = before.rows() * 2;
-  const std::uint64_t bytes = rows * candidates_ * sizeof(std::uint64_t);
+  const std::uint64_t bytes = 2 * before.rows() * row_bytes;
   const std::uint64_t limit = home_.geometry().max_bytes;
   if (limit != 0) {
     const auto used = attachment_.node(home_number_)->allocator->bytes_used();
@@ -102,15 +101,14 @@ coro::Task<Result<void>> Table::help_growth() {
   if (!cursor) co_return std::unexpected(std::move(cursor.error()));
   if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
   const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
-  const std::uint64_t slots = d.rows() * candidates_;
-  const std::uint64_t chunks = (slots + chunk_slots - 1) / chunk_slots;
+  const std::uint64_t chunks = d.low_slots() / chunk_slots;
   if (chunk >= chunks) {
     // Whoever came first past the end finishes; should it fail or die, others try again later.
     constexpr std::uint64_t retry_every = 64;
     if ((chunk - chunks) % retry_every == 0) co_return co_await finish_growth(d);
     co_return Result<void>{};
   }
-  const std::uint64_t end = std::min(slots, (chunk + 1) * chunk_slots);
+  const std::uint64_t end = (chunk + 1) * chunk_slots;
   // The items' headers are anywhere; all are asked for before the first is needed.
   for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
     const std::byte* word = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t));
@@ -135,7 +133,7 @@ coro::Task<Result<void>> Table::split_slots(SlotNumber first, SlotNumber end, Di
 // as for one.
 coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumber end, Directory d) {
   const std::size_t count = end - first;
-  const SlotNumber first_high = first + d.rows() * candidates_;
+  const SlotNumber first_high = first + d.low_slots();
   std::vector<SlotWord> low(count);
   std::vector<SlotWord> high(count);
   std::vector<fabric::Operation> batch{
@@ -218,7 +216,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
 // another look is needed. False if the growth is over.
 coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
                                                   std::optional<SlotWord>* seen) {
-  const SlotNumber high = low + d.rows() * candidates_;
+  const SlotNumber high = low + d.low_slots();
   auto born = co_await read_slot(high);
   if (!born) co_return std::unexpected(std::move(born.error()));
   if (SlotWord{*born}.is(SlotType::unborn)) {
@@ -246,21 +244,18 @@ coro::Task<Result<bool>> Table::leads_to(memory::ItemRef item, SlotNumber slot, 
     if (header.error().code == Errc::corrupt) co_return false;
     co_return std::unexpected(std::move(header.error()));
   }
-  const std::uint64_t mix = row_mix(header->key_hash, static_cast<unsigned>(slot % candidates_));
-  co_return (mix & (d.rows() - 1)) == slot / candidates_ % d.rows();
+  co_return Locations::of(header->key_hash, d, candidates_).index_of(slot) >= 0;
 }
 
 coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, Directory d) {
   const unsigned next_level = d.level + 1U;
-  const SlotNumber high = low + d.rows() * candidates_;
+  const SlotNumber high = low + d.low_slots();
   auto header = co_await read_header(word.item());
-  const auto candidate = static_cast<unsigned>(low % candidates_);
   bool moves_up = false;
   if (header) {
-    const std::uint64_t mix = row_mix(header->key_hash, candidate);
     // An item whose hash does not lead here is damaged; it stays where it is, for its key to find the damage.
-    const bool belongs = (mix & (d.rows() - 1)) == low / candidates_;
-    moves_up = belongs && (mix & d.rows()) != 0;
+    const Locations at = Locations::of(header->key_hash, d, candidates_);
+    moves_up = at.index_of(low) >= 0 && at.index_of(high) >= 0;
   } else if (header.error().code != Errc::corrupt) {
     co_return std::unexpected(std::move(header.error()));
   }
@@ -311,7 +306,7 @@ coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const I
 
 // Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.
 coro::Task<Result<void>> Table::finish_growth(Directory d) {
-  const std::uint64_t low_slots = d.rows() * candidates_;
+  const std::uint64_t low_slots = d.low_slots();
   bool all_split = true;
   SlotGroup group(looked_at_once);
   for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
@@ -341,8 +336,7 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
         if (!done) co_return std::unexpected(std::move(done.error()));
         if (*done) continue;
         // Its item is damaged, or tells of no such move: the word means nothing.
-        auto cleared =
-            co_await swap_slot(slot, word, cleared_word(word, slot, d, candidates_, home_.next_nonce()));
+        auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
         if (!cleared) co_return std::unexpected(std::move(cleared.error()));
         continue;
       }
@@ -384,9 +378,9 @@ coro::Task<Result<void>> Table::make_room_by_growth(const KeyCollect* full) {
   if (!read) co_return std::unexpected(read.error());
   const Directory d = *read;
   if (d.growing) {
+    const Locations at = Locations::of(full->key_hash, d, candidates_);
     for (unsigned i = 0; i < candidates_; ++i) {
-      const SlotNumber low = Locations::of(full->key_hash, d, candidates_).slot[i];
-      auto split = co_await split_slot(low, d);
+      auto split = co_await split_slot(at.slot[i], d);
       if (!split) co_return std::unexpected(std::move(split.error()));
     }
   }

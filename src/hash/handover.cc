@@ -76,9 +76,7 @@ coro::Task<Result<bool>> Handover::is_quiet() {
   co_return !*others;
 }
 
-std::uint64_t Handover::slots_bytes(Directory d) const {
-  return d.slots(home_.geometry().candidates) * sizeof(std::uint64_t);
-}
+std::uint64_t Handover::slots_bytes(Directory d) const { return d.slots() * sizeof(std::uint64_t); }
 
 coro::Task<Result<void>> Handover::copy() {
   const auto d = co_await directory();

@@ -77,18 +77,19 @@ class Here {
   //
   // First its rows are asked for; what the caller does then costs no time.
   struct Glance {
+    std::uint64_t hash = 0;
     std::uint64_t wanted = 0;
-    std::array<const std::byte*, usual_candidates> row{};
+    const std::byte* home = nullptr;
+    const std::byte* other = nullptr;
   };
   [[gnu::always_inline]] Glance begin_glance(const Key& key) const {
-    Glance glance{.wanted = wanted_word(key)};
-#pragma unroll
-    for (unsigned i = 0; i < usual_candidates; ++i) {
-      const std::byte*& row = glance.row[i];
-      row = index_ + (row_mix(key.hash, i) & row_mask_) * usual_candidates * sizeof(std::uint64_t);
-      asm("" : "+r"(row));  // computed once, and not again where it is used
-      __builtin_prefetch(row + i * sizeof(std::uint64_t));
-    }
+    Glance glance{.hash = key.hash, .wanted = wanted_word(key)};
+    glance.home = index_ + (home_row_mix(key.hash) & row_mask_) * row_bytes;
+    glance.other = index_ + (other_row_mix(key.hash) & row_mask_) * row_bytes;
+    // Computed once, and not again where they are used.
+    asm("" : "+r"(glance.home), "+r"(glance.other));
+    __builtin_prefetch(glance.home);
+    __builtin_prefetch(glance.other);
     return glance;
   }
   // The item that matches, of which the first `item_bytes_wanted` may be touched, or null.
@@ -99,7 +100,8 @@ class Here {
     std::uint64_t nearest = ~std::uint64_t{0};
 #pragma unroll
     for (unsigned i = 0; i < usual_candidates; ++i) {
-      const std::uint64_t word = fabric::load_word(glance.row[i] + i * sizeof(std::uint64_t));
+      const std::byte* row = i + 1 < usual_candidates ? glance.home : glance.other;
+      const std::uint64_t word = fabric::load_word(row + column_of(glance.hash, i) * sizeof(std::uint64_t));
       const std::uint64_t difference = word ^ glance.wanted;
       nearest = __builtin_unpredictable(difference < nearest) ? difference : nearest;
     }
@@ -132,7 +134,8 @@ class Here {
     return upper_bits_ | std::uint64_t{key.filter()} << SlotWord::filter_at;
   }
   [[gnu::always_inline]] std::uint64_t slot_offset(const Key& key, unsigned i, unsigned count) const {
-    return ((row_mix(key.hash, i) & row_mask_) * count + i) * sizeof(std::uint64_t);
+    return (row_mix(key.hash, i, count) & row_mask_) * row_bytes +
+           column_of(key.hash, i) * sizeof(std::uint64_t);
   }
 
   // `most` is known to the compiler, which unrolls the loop; `count` is at most that.
@@ -142,7 +145,8 @@ class Here {
     for (unsigned i = 0; i < most; ++i) {
       if (i >= count) break;
       probe.slot[i] = index_ + slot_offset(probe.key, i, count);
-      ask_for(probe.slot[i]);
+      // Those of the home row are in one line.
+      if (i == 0 || i + 1 == count) ask_for(probe.slot[i]);
     }
   }
 

@@ -1,12 +1,14 @@
-// Where a key's slots are. The index has 2^level rows of N slots; candidate i of a key is slot i of the row
-// that the i-th mix of its hash names, so the candidates of a key are always different slots. Candidate 0 is
-// its home.
+// Where a key's slots are. The index has 2^level rows of eight slots, which are a line of memory each. A key
+// has two rows and N candidates, each in a column of its own, so that they are always different slots: all
+// but the last are in its home row, the last is in its other row (docs/hash.md, "Rows"). Candidate 0 is its
+// home.
 //
 // While the index grows from `level` to `level + 1`, each row r is split into r and r + 2^level. A word's own
-// level says whether its row has been split: a candidate stands in the low row until then, and where the next
-// bit of its mix says from then on (docs/hash.md, "Growth").
+// level says whether its slot has been split: a candidate stands in the low row until then, and where the
+// next bit of its row's mix says from then on (docs/hash.md, "Growth").
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +23,13 @@ namespace loch::hash {
 
 inline constexpr unsigned candidates_max = 4;
 inline constexpr unsigned locations_max = 2 * candidates_max;
-inline constexpr unsigned first_level = 10;
-inline constexpr unsigned last_level = 31;
+inline constexpr unsigned row_slots = 8;
+inline constexpr std::uint64_t row_bytes = row_slots * sizeof(std::uint64_t);
+static_assert(row_bytes == fabric::cache_line_bytes && candidates_max <= row_slots);
+inline constexpr std::uint64_t rows_split_at_once = 2;  // what one operation is held up by while it grows
+inline constexpr unsigned first_level = 9;
+inline constexpr unsigned last_level = 30;
+static_assert(row_bytes << last_level <= fabric::region_bytes_max);
 
 // In the control region.
 struct IndexRoot {
@@ -79,24 +86,21 @@ struct Directory {
   // A word that nobody has written yet says nothing.
   [[nodiscard]] constexpr bool is_open() const { return stage == Stage::open && level != 0; }
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
+  // The first one of the half that it grows by.
+  [[nodiscard]] constexpr std::uint64_t low_slots() const { return rows() * row_slots; }
   // Of both halves while it grows.
-  [[nodiscard]] constexpr std::uint64_t slots(unsigned candidates) const {
-    return rows() * candidates * (growing ? 2 : 1);
-  }
+  [[nodiscard]] constexpr std::uint64_t slots() const { return low_slots() * (growing ? 2 : 1); }
   bool operator==(const Directory&) const = default;
 };
 
 using SlotNumber = std::uint64_t;
 
 // What `word` in `slot` becomes when it is cleared. An M whose item went up to the other half of its row is
-// cleared by the split of the row itself: were the low slot opened again, a second item could come to it that
-// finds no room above.
-constexpr SlotWord cleared_word(SlotWord word, SlotNumber slot, Directory d, unsigned candidates,
-                                std::uint64_t nonce) {
-  const bool low_unsplit =
-      d.growing && slot < d.rows() * candidates && word.level() == d.level % level_modulus;
-  const Ref up{.candidate = static_cast<std::uint8_t>(slot % candidates),
-               .level_parity = static_cast<std::uint8_t>((d.level + 1) & 1)};
+// cleared by the split of the slot itself: were the low slot opened again, a second item could come to it
+// that finds no room above.
+constexpr SlotWord cleared_word(SlotWord word, SlotNumber slot, Directory d, std::uint64_t nonce) {
+  const bool low_unsplit = d.growing && slot < d.low_slots() && word.level() == d.level % level_modulus;
+  const Ref up{.candidates_further = 0, .level_parity = static_cast<std::uint8_t>((d.level + 1) & 1)};
   const bool went_up = low_unsplit && word.is(SlotType::moved) && word.ref() == up;
   return SlotWord::empty(nonce, word.level() + (went_up ? 1U : 0U));
 }
@@ -147,21 +151,21 @@ struct Key {
   [[nodiscard]] constexpr std::uint8_t filter() const { return filter_of(hash); }
 };
 
-// The i-th mix of a key's hash; the low bits name its row. The hash is a good one already: two mixes are bits
-// of it, others the upper half of a product with an odd number, which spreads it anew.
-constexpr std::uint64_t row_mix(std::uint64_t hash, unsigned candidate) {
-  switch (candidate) {
-    case 0:
-      return hash & 0xffff'ffff;
-    case 1:
-      return hash >> 24 & 0xffff'ffff;  // below the filter
-    case 2:
-      return (hash * 0x94d049bb133111ebULL) >> 32;
-    default:
-      return (hash * 0xd6e8feb86659fd93ULL) >> 32;
-  }
+// Of which the low bits are the number of a key's row. The hash is a good one already; the upper half of a
+// product with an odd number spreads it anew.
+constexpr std::uint64_t home_row_mix(std::uint64_t hash) { return hash & 0xffff'ffff; }
+constexpr std::uint64_t other_row_mix(std::uint64_t hash) { return (hash * 0x94d049bb133111ebULL) >> 32; }
+constexpr std::uint64_t row_mix(std::uint64_t hash, unsigned candidate, unsigned candidates) {
+  return candidate + 1 < candidates ? home_row_mix(hash) : other_row_mix(hash);
 }
 static_assert(last_level < 32, "a mix has 32 bits");
+
+// An odd step leads to all columns. The bits are between those of the home row and the filter.
+constexpr unsigned column_of(std::uint64_t hash, unsigned candidate) {
+  const auto bits = static_cast<unsigned>(hash >> 32);
+  const unsigned step = (bits >> 2 & 6) | 1;
+  return (bits + candidate * step) % row_slots;
+}
 
 // The slots in which a key may stand: for each candidate its low one, then the high ones of those candidates
 // that move up in the growth that is going on.
@@ -182,40 +186,51 @@ struct Locations {
     directory = at_directory;
     const std::uint64_t rows = directory.rows();
     for (unsigned i = 0; i < of_candidates; ++i) {
-      const std::uint64_t mix = row_mix(hash, i);
-      slot[i] = (mix & (rows - 1)) * of_candidates + i;
+      const std::uint64_t mix = row_mix(hash, i, of_candidates);
+      slot[i] = (mix & (rows - 1)) * row_slots + column_of(hash, i);
       high[i] = -1;
       if (directory.growing && (mix & rows) != 0) [[unlikely]] {
         high[i] = static_cast<std::int8_t>(count);
-        slot[count++] = ((mix & (rows - 1)) + rows) * of_candidates + i;
+        slot[count++] = slot[i] + directory.low_slots();
       }
     }
   }
 
-  // The index of the location that `ref` means, or -1 if there is none (any more).
-  [[nodiscard]] int find(Ref ref, std::uint64_t hash) const {
-    if (ref.candidate >= candidates) return -1;
+  // The location that the word at `from` means by `ref`, or -1 if there is none (any more).
+  [[nodiscard]] int find(Ref ref, unsigned from, std::uint64_t hash) const {
+    if (ref.candidates_further >= candidates) return -1;
+    const unsigned candidate = (candidate_of(from) + ref.candidates_further) % candidates;
     const bool at_own_level = ref.level_parity == (directory.level & 1);
     if (directory.growing)
-      return at_own_level || high[ref.candidate] < 0 ? ref.candidate : high[ref.candidate];
-    if (at_own_level) return ref.candidate;
+      return static_cast<int>(at_own_level || high[candidate] < 0 ? candidate : high[candidate]);
+    if (at_own_level) return static_cast<int>(candidate);
     // Computed at the level before this one: the same slot unless the candidate has moved up since.
-    const bool moved_up = (row_mix(hash, ref.candidate) >> (directory.level - 1) & 1) != 0;
-    return moved_up ? -1 : ref.candidate;
+    const bool moved_up = (row_mix(hash, candidate, candidates) >> (directory.level - 1) & 1) != 0;
+    return moved_up ? -1 : static_cast<int>(candidate);
   }
-  // What find takes back to `location`.
-  [[nodiscard]] Ref ref_of(unsigned location) const {
-    for (unsigned i = 0; i < candidates; ++i) {
-      if (high[i] == static_cast<int>(location)) {
-        return {.candidate = static_cast<std::uint8_t>(i),
-                .level_parity = static_cast<std::uint8_t>((directory.level + 1) & 1)};
-      }
-    }
+  // By which `find` gets from the word at `from` to `location`.
+  [[nodiscard]] Ref ref_of(unsigned location, unsigned from) const {
+    const unsigned candidate = candidate_of(location);
     // While growing: a low slot that stays the candidate's is told by the next level, so that the reference
     // means the same when the growth is over, and in the next one.
-    const bool stays = directory.growing && high[location] < 0;
-    return {.candidate = static_cast<std::uint8_t>(location),
-            .level_parity = static_cast<std::uint8_t>((directory.level + (stays ? 1 : 0)) & 1)};
+    const bool stays = directory.growing && high[candidate] < 0;
+    const bool of_next_level = location >= candidates || stays;
+    return {.candidates_further =
+                static_cast<std::uint8_t>((candidate + candidates - candidate_of(from)) % candidates),
+            .level_parity = static_cast<std::uint8_t>((directory.level + (of_next_level ? 1 : 0)) & 1)};
+  }
+  // The index of the slot among them, or -1.
+  [[nodiscard]] int index_of(SlotNumber number) const {
+    for (unsigned j = 0; j < count; ++j) {
+      if (slot[j] == number) return static_cast<int>(j);
+    }
+    return -1;
+  }
+
+ private:
+  [[nodiscard]] unsigned candidate_of(unsigned location) const {
+    if (location < candidates) return location;
+    return static_cast<unsigned>(std::ranges::find(high, static_cast<std::int8_t>(location)) - high.begin());
   }
 };
 

@@ -15,12 +15,12 @@ std::optional<Known> Table::known(Key key) const {
   const bool is_good =
       pointer &&
       (is_kept(*pointer) || (pointer->copy != nullptr && base::planted(base::Planted::copy_of_any_age)));
-  if (!is_good) pointer = location_of(key);
+  if (!is_good) pointer = location_in_order(key);
   return pointer ? std::optional(Known{.key = key, .pointer = std::move(*pointer)}) : std::nullopt;
 }
 
 std::optional<Expectation> Table::expectation_of(Key key) const {
-  const auto location = location_of(key);
+  const auto location = location_in_order(key);
   if (!location || location->is_mortal || !location->word.is(SlotType::committed)) return std::nullopt;
   const std::uint64_t before_value = item_bytes(key.bytes.size(), 0) + tail_bytes();
   const std::uint64_t length = location->length_bytes;
@@ -44,6 +44,7 @@ coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
     known.item = read.get();
     copy = std::move(read);
     operations[count++] = read_item(known);
+    operations[1].after_previous = !known.was_used_lately() && !endpoint_.keeps_order();
   }
   if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
   if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {

@@ -44,8 +44,8 @@ class HalfMoved : public testing::TestWithParam<int> {
     const SlotWord source = slot(store, from_).with_tag(1);
     const SlotWord empty = slot(store, to_);
     const SlotWord placed =
-        source.with_tag(2).with_type(SlotType::placed).with_ref(at.ref_of(0)).with_level(empty.level());
-    const SlotWord marked = source.with_tag(2).with_type(SlotType::moved).with_ref(at.ref_of(2));
+        source.with_tag(2).with_type(SlotType::placed).with_ref(at.ref_of(0, 2)).with_level(empty.level());
+    const SlotWord marked = source.with_tag(2).with_type(SlotType::moved).with_ref(at.ref_of(2, 0));
     fake::set_slot(store, from_, source);
     if (step >= 3) fake::set_slot(store, to_, placed);
     if (step >= 4) fake::set_slot(store, from_, marked);

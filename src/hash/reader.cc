@@ -36,9 +36,10 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       endpoint_(attachment.endpoint()),
       options_(options),
       candidates_(home_.geometry().candidates),
+      has_home_share_(home_.remote() && endpoint_.sends_each_alone()),
       index_(IndexPlace::of(attachment.region_map().shards[shard], home_.regions())),
       works_here_(!home_.remote() && attachment.nodes().size() == 1),
-      goes_by_locations_(options.locations != nullptr && home_.remote() && endpoint_.keeps_order()),
+      goes_by_locations_(options.locations != nullptr && home_.remote()),
       pointers_(options.cache_bytes),
       directory_word_(directory_place()),
       here_(endpoint_, index_.slots, directory_word_, candidates_) {
@@ -55,7 +56,7 @@ bool Here::take_directory(std::uint64_t word) {
   const Directory directory = Directory::decode(word);
   if (directory.growing) return false;
   const std::uint64_t rows = directory.rows();
-  index_ = endpoint_.mapped({region_, 0}, rows * candidates_ * sizeof(std::uint64_t));
+  index_ = endpoint_.mapped({region_, 0}, rows * row_bytes);
   if (index_ == nullptr) return false;
   row_mask_ = rows - 1;
   upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
@@ -66,13 +67,9 @@ bool Here::take_directory(std::uint64_t word) {
 
 Directory Table::directory() { return Directory::decode(fabric::load_word(directory_word_)); }
 
-std::uint64_t Table::initial_index_bytes(unsigned candidates) {
-  return (std::uint64_t{1} << first_level) * candidates * sizeof(std::uint64_t);
-}
-
-void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned candidates) {
+void Table::initialize(std::byte* root, const fabric::Mapping& index) {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
-  const std::uint64_t slots = initial_index_bytes(candidates) / word_bytes;
+  constexpr std::uint64_t slots = initial_index_bytes / word_bytes;
   // Nonces of client 0, who is nobody: no session gives them out. Beyond them, what is unborn.
   for (std::uint64_t slot = 0; slot < index.length_bytes / word_bytes; ++slot) {
     const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, first_level).raw : 0;
@@ -104,10 +101,27 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
   } else if (auto what = known(key)) [[unlikely]] {
     if (auto found = co_await get_known(*what)) co_return std::move(*found);
   }
+  if (goes_by_locations_ && !endpoint_.keeps_order()) [[unlikely]] {
+    if (auto location = location_of(key)) {
+      if (auto found = co_await get_known({.key = key, .pointer = std::move(*location)}))
+        co_return std::move(*found);
+    }
+  }
   // Step 1: read the slots; a committed one whose item has the key answers.
+  const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;
+  if (looks_at_home) [[unlikely]] {
+    auto found = co_await get_at_home(key);
+    home_share_.learn(found.has_value());
+    if (found) co_return std::move(*found);
+  }
   Collect seen;
   if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
+  if (has_home_share_ && !looks_at_home) [[unlikely]] {
+    home_share_.learn(std::ranges::any_of(std::span(seen.word).first(candidates_ - 1), [&](SlotWord word) {
+      return word.is(SlotType::committed) && word.filter() == key.filter();
+    }));
+  }
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
     if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
@@ -124,6 +138,40 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
     co_return found;
   }
   co_return co_await get_by_snapshot(key, seen);
+}
+
+coro::Task<std::optional<Result<Found>>> Table::get_at_home(Key key) {
+  const Locations at = Locations::of(key.hash, directory(), candidates_);
+  const SlotNumber first = at.slot[0] / row_slots * row_slots;
+  const base::Nanos asked_at = newest_time();
+  std::array<SlotWord, row_slots> row;
+  std::uint64_t directory_word = at.directory.encode();
+  std::array asked = {fabric::Operation::read(index_.slot(first), &row[0].raw, row_bytes),
+                      fabric::Operation::read(index_.directory(), &directory_word, sizeof directory_word)};
+  const bool is_of_cluster = attachment_.is_of_cluster();  // as begin_collect
+  if (auto read = co_await endpoint_.perform(std::span(asked).first(is_of_cluster ? 2 : 1)); !read)
+    co_return std::unexpected(std::move(read.error()));
+  if (directory_word != at.directory.encode()) co_return std::nullopt;
+  for (unsigned i = 0; i + 1 < candidates_; ++i) {
+    const SlotWord word = row[at.slot[i] - first];
+    if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
+    const memory::ItemRef ref = word.item();
+    if (ref.size_class >= memory::size_class_count || attachment_.find_node_of(ref) == nullptr) break;
+    const std::uint64_t length = memory::class_bytes[ref.size_class];
+    if (length > one_step_bytes_max) break;
+    auto bytes = std::make_unique_for_overwrite<std::byte[]>(length);
+    auto read = fabric::Operation::read_settled(ref.address(), bytes.get(), length);
+    if (!co_await endpoint_.perform({&read, 1})) break;
+    auto found = take_item(ref, std::move(bytes), length);
+    if (!found || found->view.key() != key.bytes) break;
+    if (found->view.expires_at_ns() != 0) {
+      const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
+      if (!left || *left != TimeLeft::some) break;
+    }
+    note_item(key, word, at.slot[i], found->view);
+    co_return std::move(found);
+  }
+  co_return std::nullopt;
 }
 
 // The rest of GET: what is not a plain hit.

@@ -77,12 +77,8 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
   if (auto read = co_await collect_words(key_hash, &seen); !read)
     co_return std::unexpected(std::move(read.error()));
   if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));
-  int source = -1;
-  int destination = -1;
-  for (unsigned j = 0; j < seen.at.count; ++j) {
-    if (seen.at.slot[j] == from) source = static_cast<int>(j);
-    if (seen.at.slot[j] == to) destination = static_cast<int>(j);
-  }
+  const int source = seen.at.index_of(from);
+  const int destination = seen.at.index_of(to);
   if (source < 0 || destination < 0 || source == destination) co_return false;
   if (!may_be_moved(seen, static_cast<unsigned>(source), static_cast<unsigned>(destination))) co_return false;
   SlotWord committed = seen.word[static_cast<unsigned>(source)];
@@ -117,24 +113,20 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
 coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
                                                 SlotWord committed, SlotWord empty, const Collect* seen,
                                                 bool* leaves_nothing) {
-  int source = -1;
-  int destination = -1;
-  for (unsigned j = 0; j < seen->at.count; ++j) {
-    if (seen->at.slot[j] == from) source = static_cast<int>(j);
-    if (seen->at.slot[j] == to) destination = static_cast<int>(j);
-  }
+  const auto source = static_cast<unsigned>(seen->at.index_of(from));
+  const auto destination = static_cast<unsigned>(seen->at.index_of(to));
   // Step 3.
   const auto tag =
       static_cast<std::uint8_t>(committed.tag() + (base::planted(base::Planted::move_without_tag) ? 0 : 1));
   const SlotWord placed = SlotWord::link(SlotType::placed, item, committed.filter(), tag, empty.level())
-                              .with_ref(seen->at.ref_of(static_cast<unsigned>(source)));
+                              .with_ref(seen->at.ref_of(source, destination));
   auto won = co_await swap_slot(to, empty, placed);
   if (!won || !*won) co_return won;
   LOCH_FAULT_POINT("move.after_place");
 
   // Step 4: M at the source. If it has changed, P is dead, and is cleared.
   const SlotWord marked = SlotWord::link(SlotType::moved, item, committed.filter(), tag, committed.level())
-                              .with_ref(seen->at.ref_of(static_cast<unsigned>(destination)));
+                              .with_ref(seen->at.ref_of(destination, source));
   won = co_await swap_slot(from, committed, marked);
   if (!won) co_return won;
   if (!*won) {
@@ -157,8 +149,8 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
     if (*there != placed.raw) break;
   }
   LOCH_FAULT_POINT("move.after_commit");
-  auto cleared = co_await swap_slot(
-      from, marked, cleared_word(marked, from, seen->at.directory, candidates_, home_.next_nonce()));
+  auto cleared =
+      co_await swap_slot(from, marked, cleared_word(marked, from, seen->at.directory, home_.next_nonce()));
   if (!cleared) co_return cleared;
   // Both words were there and are not any more, and no word is ever written twice.
   *leaves_nothing = has_committed && *cleared;
@@ -192,7 +184,7 @@ coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_has
     // Only what a move left may still name it; anything else says that the item is in use.
     if (!word.is(SlotType::placed) && !word.is(SlotType::moved)) co_return false;
     const SlotNumber number = seen.at.slot[static_cast<unsigned>(stale)];
-    const SlotWord cleared = cleared_word(word, number, seen.at.directory, candidates_, home_.next_nonce());
+    const SlotWord cleared = cleared_word(word, number, seen.at.directory, home_.next_nonce());
     if (!co_await swap_slot(seen.at.slot[static_cast<unsigned>(stale)], word, cleared)) co_return false;
   }
   co_return false;

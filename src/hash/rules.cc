@@ -6,7 +6,7 @@ namespace {
 // P at `j` is live while its source still holds its item at the tag before.
 int live_source(const Collect& c, unsigned j) {
   const SlotWord placed = c.word[j];
-  const int source = c.at.find(placed.ref(), c.key_hash);
+  const int source = c.at.find(placed.ref(), j, c.key_hash);
   if (source < 0 || source == static_cast<int>(j)) return -1;
   const SlotWord word = c.word[static_cast<unsigned>(source)];
   const bool live =
@@ -82,11 +82,12 @@ int committed_location(const Collect& c) {
 int paired_destination(const Collect& c, unsigned j) {
   const SlotWord source = c.word[j];
   if (!source.is(SlotType::moved)) return -1;
-  const int destination = c.at.find(source.ref(), c.key_hash);
+  const int destination = c.at.find(source.ref(), j, c.key_hash);
   if (destination < 0) return -1;
-  const SlotWord placed = c.word[static_cast<unsigned>(destination)];
+  const auto to = static_cast<unsigned>(destination);
+  const SlotWord placed = c.word[to];
   const bool paired = placed.is(SlotType::placed) && same_link(placed, source) &&
-                      c.at.find(placed.ref(), c.key_hash) == static_cast<int>(j);
+                      c.at.find(placed.ref(), to, c.key_hash) == static_cast<int>(j);
   return paired ? destination : -1;
 }
 
@@ -115,7 +116,7 @@ int lowest_pending(const Collect& c) {
 
 std::optional<Repair> resolve(const Collect& s, std::uint64_t fresh_nonce) {
   const auto cleared = [&](unsigned j) {
-    return cleared_word(s.word[j], s.at.slot[j], s.at.directory, s.at.candidates, fresh_nonce);
+    return cleared_word(s.word[j], s.at.slot[j], s.at.directory, fresh_nonce);
   };
   const unsigned count = s.at.count;
 
@@ -137,8 +138,10 @@ std::optional<Repair> resolve(const Collect& s, std::uint64_t fresh_nonce) {
     if (!s.is_mine(j, SlotType::placed)) continue;
     if (const int source = live_source(s, j); source >= 0) {
       const auto from = static_cast<unsigned>(source);
-      const SlotWord marked =
-          s.word[j].with_type(SlotType::moved).with_ref(s.at.ref_of(j)).with_level(s.word[from].level());
+      const SlotWord marked = s.word[j]
+                                  .with_type(SlotType::moved)
+                                  .with_ref(s.at.ref_of(j, from))
+                                  .with_level(s.word[from].level());
       return Repair{Repair::Kind::mark_source, from, s.word[from], marked};
     }
     return Repair{Repair::Kind::clear, j, s.word[j], cleared(j)};

@@ -51,7 +51,7 @@ Collect receive(const std::string& situation, std::uint8_t owner_gone = 0) {
     const auto filter = static_cast<std::uint8_t>(key_hash >> 56);
     c.word[j] = SlotWord::link(type, item, filter, tag, first_level);
     if (kind == 'P' || kind == 'M')
-      c.word[j] = c.word[j].with_ref(c.at.ref_of(static_cast<unsigned>(word[3] - '0')));
+      c.word[j] = c.word[j].with_ref(c.at.ref_of(static_cast<unsigned>(word[3] - '0'), j));
     if (!other_key) c.mine |= static_cast<std::uint8_t>(1U << j);
   }
   return c;
@@ -70,7 +70,7 @@ std::string resolved(const Collect& c) {
   } else {
     text += fmt::format("{}", to.tag());
   }
-  if (to.is(SlotType::moved)) text += fmt::format(">{}", c.at.find(to.ref(), key_hash));
+  if (to.is(SlotType::moved)) text += fmt::format(">{}", c.at.find(to.ref(), repair->location, key_hash));
   if (to.is(SlotType::committed)) EXPECT_EQ(to.ref(), Ref{});
   return text;
 }

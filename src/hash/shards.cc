@@ -71,7 +71,7 @@ coro::Task<Result<void>> Shards::describe(Info* into) {
     if (table == nullptr) continue;
     const auto directory = co_await table->read_directory();
     if (!directory) co_return std::unexpected(directory.error());
-    into->index_slots += directory->slots(table->candidates_);
+    into->index_slots += directory->slots();
     into->index_growing = into->index_growing || directory->growing;
     const auto bytes = attachment_.endpoint().length_bytes(table->place().slots);
     if (!bytes) co_return std::unexpected(bytes.error());

@@ -34,9 +34,11 @@ enum class SlotType : std::uint8_t {
 inline constexpr std::uint8_t tag_max = 63;
 inline constexpr unsigned level_modulus = 4;
 
-// The other end of a move: a candidate of the key, and the parity of the level at which its row is computed.
+// The other end of a move: how many of the key's candidates further it is than the slot that says so,
+// beginning again with the first after the last; and the parity of the level at which its row is computed. So
+// a word tells by itself whether its item went from one half of a row to the other.
 struct Ref {
-  std::uint8_t candidate = 0;
+  std::uint8_t candidates_further = 0;
   std::uint8_t level_parity = 0;
   bool operator==(const Ref&) const = default;
 };
@@ -62,7 +64,7 @@ struct SlotWord {
   [[nodiscard]] constexpr std::uint8_t tag() const { return static_cast<std::uint8_t>(raw >> tag_at & 63); }
   [[nodiscard]] constexpr std::uint64_t nonce() const { return raw & nonce_mask; }
   [[nodiscard]] constexpr Ref ref() const {
-    return {.candidate = static_cast<std::uint8_t>(raw >> ref_at & 3),
+    return {.candidates_further = static_cast<std::uint8_t>(raw >> ref_at & 3),
             .level_parity = static_cast<std::uint8_t>(raw >> (ref_at + 2) & 1)};
   }
   [[nodiscard]] constexpr std::uint8_t filter() const {
@@ -89,7 +91,7 @@ struct SlotWord {
   }
   [[nodiscard]] constexpr SlotWord with_tag(std::uint8_t t) const { return with(tag_at, 63, t); }
   [[nodiscard]] constexpr SlotWord with_ref(Ref r) const {
-    return with(ref_at, 7, std::uint64_t{r.level_parity} << 2 | r.candidate);
+    return with(ref_at, 7, std::uint64_t{r.level_parity} << 2 | r.candidates_further);
   }
 
   static constexpr SlotWord empty(std::uint64_t nonce, unsigned level) {

@@ -50,7 +50,7 @@ TEST(Slot, EachPartIsChangedAlone) {
     const SlotWord word{random.next()};
     const auto tag = static_cast<std::uint8_t>(random.below(64));
     const auto level = static_cast<unsigned>(random.below(100));
-    const Ref ref{.candidate = static_cast<std::uint8_t>(random.below(4)),
+    const Ref ref{.candidates_further = static_cast<std::uint8_t>(random.below(4)),
                   .level_parity = static_cast<std::uint8_t>(random.below(2))};
     const SlotWord tagged = word.with_tag(tag);
     EXPECT_EQ(tagged.tag(), tag);
@@ -91,6 +91,18 @@ TEST(Directory, Bits) {
   EXPECT_EQ(growing.rows(), 4'096U);
 }
 
+TEST(Locations, AKeyHasAHomeRowAndOneMore) {
+  base::Random random(4);
+  for (int i = 0; i < 2'000; ++i) {
+    const std::uint64_t hash = random.next();
+    for (unsigned candidates = 2; candidates <= candidates_max; ++candidates) {
+      const Locations at = Locations::of(hash, {.level = 20}, candidates);
+      for (unsigned j = 0; j + 1 < candidates; ++j) EXPECT_EQ(at.slot[j] / row_slots, at.slot[0] / row_slots);
+      EXPECT_EQ(at.slot[candidates - 1] / row_slots, other_row_mix(hash) % (1U << 20));
+    }
+  }
+}
+
 TEST(Locations, TheCandidatesOfAKeyAreDifferentSlots) {
   base::Random random(2);
   for (int i = 0; i < 2'000; ++i) {
@@ -104,8 +116,11 @@ TEST(Locations, TheCandidatesOfAKeyAreDifferentSlots) {
         EXPECT_GE(at.count, candidates);
         EXPECT_LE(at.count, 2 * candidates);
         for (unsigned j = 0; j < at.count; ++j) {
-          EXPECT_LT(at.slot[j], d.rows() * candidates * (growing ? 2 : 1));
-          EXPECT_EQ(at.find(at.ref_of(j), hash), static_cast<int>(j)) << "a reference leads back";
+          EXPECT_LT(at.slot[j], d.slots());
+          EXPECT_EQ(at.index_of(at.slot[j]), static_cast<int>(j));
+          for (unsigned from = 0; from < at.count; ++from)
+            EXPECT_EQ(at.find(at.ref_of(j, from), from, hash), static_cast<int>(j))
+                << "a reference leads back";
         }
       }
     }
@@ -120,13 +135,17 @@ TEST(Locations, ReferencesOutliveAGrowth) {
     const std::uint64_t hash = random.next();
     const Locations during = Locations::of(hash, {.level = 11, .growing = true}, 3);
     const Locations after = Locations::of(hash, {.level = 12, .growing = false}, 3);
-    for (unsigned j = 0; j < during.count; ++j) {
-      const int found = after.find(during.ref_of(j), hash);
-      if (found >= 0) {
-        EXPECT_EQ(after.slot[static_cast<unsigned>(found)], during.slot[j]);
-      } else {
-        EXPECT_LT(j, 3U);
-        EXPECT_GE(during.high[j], 0) << "only what has moved up is gone";
+    for (unsigned from = 0; from < during.count; ++from) {
+      const int at = after.index_of(during.slot[from]);
+      if (at < 0) continue;
+      for (unsigned j = 0; j < during.count; ++j) {
+        const int found = after.find(during.ref_of(j, from), static_cast<unsigned>(at), hash);
+        if (found >= 0) {
+          EXPECT_EQ(after.slot[static_cast<unsigned>(found)], during.slot[j]);
+        } else {
+          EXPECT_LT(j, 3U);
+          EXPECT_GE(during.high[j], 0) << "only what has moved up is gone";
+        }
       }
     }
     // Where a key stands after the growth is where it could stand during it.
@@ -139,8 +158,8 @@ TEST(Locations, ReferencesOutliveAGrowth) {
 
 TEST(Locations, AReferenceToNoCandidateLeadsNowhere) {
   const Locations at = Locations::of(12'345, {}, 2);
-  EXPECT_EQ(at.find({.candidate = 2, .level_parity = 0}, 12'345), -1);
-  EXPECT_EQ(at.find({.candidate = 3, .level_parity = 1}, 12'345), -1);
+  EXPECT_EQ(at.find({.candidates_further = 2, .level_parity = 0}, 0, 12'345), -1);
+  EXPECT_EQ(at.find({.candidates_further = 3, .level_parity = 1}, 1, 12'345), -1);
 }
 
 }  // namespace

@@ -182,8 +182,7 @@ class Splitting : public testing::TestWithParam<std::tuple<bool, bool>> {
     Growing(bool moves_up, bool at_home) {
       const std::uint64_t rows = directory_rows;
       key = find_key(helper, "key", [&](const Locations& at, std::uint64_t hash) {
-        return at.slot[0] < 200 && at.slot[1] < 200 &&
-               ((row_mix(hash, at_home ? 0 : 1) & rows) != 0) == moves_up;
+        return at.slot[0] < 200 && at.slot[1] < 200 && ((home_row_mix(hash) & rows) != 0) == moves_up;
       });
       const Locations at = locations(helper, key);
       if (!at_home) {

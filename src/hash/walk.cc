@@ -158,7 +158,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
   const auto directory = co_await read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const Directory d = *directory;
-  const SlotNumber slots = d.slots(candidates_);
+  const SlotNumber slots = d.slots();
   constexpr SlotNumber ahead = 32;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {

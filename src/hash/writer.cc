@@ -70,7 +70,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
       co_return item;
     }
   }
-  const auto location = pointer ? std::nullopt : location_of(key);
+  const auto location = pointer ? std::nullopt : location_in_order(key);
   const auto& known = pointer ? pointer : location;
   const Reading reading =
       begin_collect(key.hash, seen, DirectoryToo::no, known ? std::optional(known->slot) : std::nullopt);

@@ -48,7 +48,7 @@ std::vector<RegionMap::Shard> shards_of(const RegionMap& map, std::uint32_t node
 // is opened, as is one that was to leave and stays. `is_later`: the map is of a later epoch than what this
 // part was before; what it gave away is not back by an old one.
 Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, const hash::IndexPlace& place,
-                        unsigned candidates, bool is_later) {
+                        bool is_later) {
   std::byte* root = endpoint.mapped(place.root, sizeof(hash::IndexRoot));
   if (root == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
   const std::uint64_t word = fabric::load_word(root + offsetof(hash::IndexRoot, directory));
@@ -57,13 +57,13 @@ Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, cons
   const bool is_of_before = directory.stage == hash::Stage::arrives && !directory.arrives(place.slots);
   const bool is_elsewhere = directory.stage == hash::Stage::left || is_of_before;
   if (word != 0 && !(is_elsewhere && is_later)) return endpoint.run(hash::Handover::open(&endpoint, place));
-  const std::uint64_t bytes = hash::Table::initial_index_bytes(candidates);
+  const std::uint64_t bytes = hash::Table::initial_index_bytes;
   if (auto extended = fabric.extend(place.slots, bytes); !extended) return extended;
   const auto length = endpoint.length_bytes(place.slots);
   if (!length) return std::unexpected(length.error());
   std::byte* slots = endpoint.mapped(place.slot(0), *length);
   if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
-  hash::Table::initialize(root, {slots, *length}, candidates);
+  hash::Table::initialize(root, {slots, *length});
   return {};
 }
 
@@ -153,13 +153,12 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
   fabric::Plan plan{
       .regions = {{mine.control, memory::control_bytes}, {mine.data.front(), 2 * memory::block_bytes}},
       .fill = {}};
-  for (const auto& shard : shards)
-    plan.regions.push_back({shard.index, hash::Table::initial_index_bytes(geometry.candidates)});
+  for (const auto& shard : shards) plan.regions.push_back({shard.index, hash::Table::initial_index_bytes});
   plan.fill = [&](std::span<const fabric::Mapping> made) {
     // No part that this host has had before was made at the same time.
     StoreMemory::initialize_node(made[0].base, geometry, node, base::system_seed() | 1);
     for (std::size_t i = 0; i < shards.size(); ++i)
-      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i], geometry.candidates);
+      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i]);
   };
   const auto created = fabric::create("shm://" + store.name, options_.here, plan);
   if (!created && created.error().code != Errc::exists) return std::unexpected(created.error());
@@ -190,8 +189,7 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
     if (is_later && !is_for(map.shards[shard], node)) void_copy(words + regions.shards[shard].root_offset);
     if (regions.shards[shard].home != node || map.shards[shard].next) continue;
     const auto place = hash::IndexPlace::of(regions.shards[shard], regions.nodes[node]);
-    if (auto tended = tend_shard(**here, endpoint, place, candidates_of(store), is_later); !tended)
-      return tended;
+    if (auto tended = tend_shard(**here, endpoint, place, is_later); !tended) return tended;
   }
   const bool serves = map.nodes[node].state == ClusterMap::NodeState::serves;
   fabric::store_word(words + memory::closed_offset, serves ? 0 : 1);

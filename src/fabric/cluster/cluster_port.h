@@ -34,6 +34,9 @@ class ClusterPort final : public Port {
     if (auto way = way_of(region)) (*way)->extend_soon(region, length_bytes);
   }
 
+  [[nodiscard]] bool sends_each_alone() const override {
+    return std::ranges::any_of(ports_, &remote::RemotePort::sends_each_alone);
+  }
   [[nodiscard]] bool keeps_order() const override {
     return std::ranges::all_of(ports_, &remote::RemotePort::keeps_order);
   }

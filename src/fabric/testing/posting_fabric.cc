@@ -31,6 +31,7 @@ class PostingPort final : public MemoryPort {
   }
 
   [[nodiscard]] bool keeps_order() const override { return options_.keeps_order; }
+  [[nodiscard]] bool sends_each_alone() const override { return options_.sends_each_alone; }
 
   void poll(base::Nanos wait_ns) override {
     if (posted_.empty()) {

@@ -33,6 +33,20 @@ ibv_wr_opcode opcode_of(Operation::Kind kind) {
   std::unreachable();
 }
 
+// From the first byte of any of them to the last; of a region that they have in common.
+struct Extent {
+  std::uint64_t begin_bytes = 0;
+  std::uint64_t end_bytes = 0;
+};
+Extent extent_of(std::span<const Operation> operations) {
+  Extent all{.begin_bytes = operations.front().at.offset_bytes};
+  for (const Operation& one : operations) {
+    all.begin_bytes = std::min(all.begin_bytes, one.at.offset_bytes);
+    all.end_bytes = std::max(all.end_bytes, one.at.offset_bytes + one.length_bytes);
+  }
+  return all;
+}
+
 const char* meaning_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -177,9 +191,11 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   }
   if (operation.length_bytes == 0) return 0;
   if (pieces_.size() == QueuePair::depth) return std::nullopt;
-  const std::uint64_t offset = operation.at.offset_bytes + from;
+  const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);
+  const Extent extent = extent_of(operations);
+  const std::uint64_t offset = extent.begin_bytes + from;
   const Key& key = *key_of(operation.at.region, offset);
-  const std::size_t length = std::min({operation.length_bytes - from, piece_bytes_max,
+  const std::size_t length = std::min({static_cast<std::size_t>(extent.end_bytes - offset), piece_bytes_max,
                                        static_cast<std::size_t>(key.from_bytes + key.length_bytes - offset)});
   const auto at = take_buffer(length);
   if (!at) return std::nullopt;
@@ -210,12 +226,32 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   if (previous != nullptr && previous->kind != Operation::Kind::write) request.send_flags |= IBV_SEND_FENCE;
   ++flight.pieces;
   pieces_.push_back({.flight = &flight,
-                     .operation = &operation,
+                     .operations = operations,
                      .from = from,
                      .length = length,
                      .at = *at,
                      .buffer_end = buffer_end_});
-  return length;
+  if (operations.size() == 1) return length;
+  std::size_t all_bytes = 0;
+  for (const Operation& one : operations) all_bytes += one.length_bytes;
+  return all_bytes;
+}
+
+std::span<Operation> VerbsPort::line_from(const remote::Flights::Flight& flight, Operation& operation) {
+  const std::span rest(&operation, flight.batch.data() + flight.batch.size());
+  const auto is_in_line = [&operation](const Operation& other) {
+    const std::uint64_t line = operation.at.offset_bytes / cache_line_bytes;
+    return other.kind == Operation::Kind::read && !other.after_previous && other.length_bytes != 0 &&
+           other.at.region == operation.at.region && other.at.offset_bytes / cache_line_bytes == line &&
+           (other.at.offset_bytes + other.length_bytes - 1) / cache_line_bytes == line;
+  };
+  const auto end = std::ranges::find_if_not(rest, is_in_line);
+  const auto count = static_cast<std::size_t>(end - rest.begin());
+  const bool are_covered =
+      std::ranges::all_of(rest.first(count), [this](const Operation& other) { return is_covered(other); });
+  if (count < 2 || !are_covered) return rest.first(1);
+  for (Operation& other : rest.first(count)) other.bad_address = false;
+  return rest.first(count);
 }
 
 // The next work request of the chain, which is of the piece that follows.
@@ -289,10 +325,15 @@ void VerbsPort::finish(const Piece& piece) {
   buffer_begin_ = piece.buffer_end;
   if (piece.flight == nullptr) return;
   const std::byte* from = pair_->buffer() + piece.at;
-  if (piece.operation->kind == Operation::Kind::read) {
-    std::memcpy(piece.operation->local + piece.from, from, piece.length);
-  } else if (piece.operation->is_atomic()) {
-    std::memcpy(&piece.operation->result, from, word_bytes);
+  const std::uint64_t begin_bytes = extent_of(piece.operations).begin_bytes;
+  for (Operation& operation : piece.operations) {
+    if (operation.kind == Operation::Kind::read) {
+      const bool is_alone = piece.operations.size() == 1;
+      std::memcpy(operation.local + piece.from, from + (operation.at.offset_bytes - begin_bytes),
+                  is_alone ? piece.length : operation.length_bytes);
+    } else if (operation.is_atomic()) {
+      std::memcpy(&operation.result, from, word_bytes);
+    }
   }
   --piece.flight->pieces;
 }

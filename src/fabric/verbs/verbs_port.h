@@ -50,6 +50,7 @@ class VerbsPort final : public remote::RemotePort {
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override;
+  [[nodiscard]] bool sends_each_alone() const override { return true; }
 
  private:
   // Memory of the host that its device lets us at.
@@ -61,8 +62,8 @@ class VerbsPort final : public remote::RemotePort {
   };
   struct Piece {
     remote::Flights::Flight* flight = nullptr;  // null of what nobody waits for
-    Operation* operation = nullptr;
-    std::size_t from = 0;
+    std::span<Operation> operations{};          // several: reads in one line of memory, by one READ of all
+    std::size_t from = 0;                       // of a piece of one
     std::size_t length = 0;
     std::size_t at = 0;            // in the buffer
     std::uint64_t buffer_end = 0;  // up to where the buffer is free once it is over
@@ -78,6 +79,8 @@ class VerbsPort final : public remote::RemotePort {
   const Key* key_of(RegionId region, std::uint64_t offset_bytes);
   bool is_covered(const Operation& operation);
   std::optional<std::size_t> put(remote::Flights::Flight& flight, Operation& operation, std::size_t from);
+  // The operation, and those behind it that are reads in the same line of memory as it is one in.
+  std::span<Operation> line_from(const remote::Flights::Flight& flight, Operation& operation);
   std::optional<std::size_t> take_buffer(std::size_t bytes);
   ibv_send_wr& chain();
   void chain_foreseen();

@@ -23,16 +23,16 @@ using fabric::fake::MemoryStore;
 
 inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.hash_seed = 42},
                                                MemoryStore::Limits limits = {}) {
-  return MemoryStore::create(
-      {.regions = {{memory::control_region, memory::control_bytes},
-                   {memory::index_region, Table::initial_index_bytes(geometry.candidates)},
-                   {memory::first_data_region, 2 * memory::block_bytes}},
-       .fill =
-           [&](std::span<const fabric::Mapping> regions) {
-             memory::StoreMemory::initialize_control(regions[0].base, geometry);
-             Table::initialize(regions[0].base + memory::index_root_offset, regions[1], geometry.candidates);
-           }},
-      limits);
+  return MemoryStore::create({.regions = {{memory::control_region, memory::control_bytes},
+                                          {memory::index_region, Table::initial_index_bytes},
+                                          {memory::first_data_region, 2 * memory::block_bytes}},
+                              .fill =
+                                  [&](std::span<const fabric::Mapping> regions) {
+                                    memory::StoreMemory::initialize_control(regions[0].base, geometry);
+                                    Table::initialize(regions[0].base + memory::index_root_offset,
+                                                      regions[1]);
+                                  }},
+                             limits);
 }
 
 // One process with one session.
@@ -140,9 +140,9 @@ inline void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word)
 // The index begins to grow, and no row is split yet. The next helper splits `chunk`; one that is past the end
 // leaves the rows as they are to whoever needs them split.
 inline constexpr std::uint64_t no_chunk = 0xffff;
-inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk, unsigned candidates = 3) {
+inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk) {
   const Directory before = directory_of(store);
-  LOCH_CHECK(store.attach()->extend(memory::index_region, before.rows() * 2 * candidates * 8).has_value());
+  LOCH_CHECK(store.attach()->extend(memory::index_region, 2 * before.rows() * row_bytes).has_value());
   fabric::store_word(store.at(index_of_one_host.split_cursor()), std::uint64_t{before.level} << 48 | chunk);
   fabric::store_word(store.at(index_of_one_host.directory()),
                      Directory{.level = before.level, .growing = true}.encode());
@@ -162,22 +162,15 @@ inline std::string find_key(Client& client, const std::string& prefix,
   }
 }
 
-// Puts some other key's item into `number`, by a move if that is not its home.
+// Puts some other key's item into `number`, which is its home; its alternates are empty.
 inline std::string occupy(Client& client, SlotNumber number, const std::string& prefix = "filler") {
   const MemoryStore& store = client.store();
-  const auto candidate = static_cast<unsigned>(number % 3);
   const std::string k =
       find_key(client, fmt::format("{}{}.", prefix, number), [&](const Locations& at, std::uint64_t) {
-        return at.slot[candidate] == number && slot(store, at.slot[0]).is(SlotType::empty) &&
+        return at.slot[0] == number && slot(store, at.slot[0]).is(SlotType::empty) &&
                slot(store, at.slot[1]).is(SlotType::empty) && slot(store, at.slot[2]).is(SlotType::empty);
       });
   LOCH_CHECK(client.put(k, std::string("filler") + std::string(30'000, '\0')).has_value());
-  const SlotNumber home = locations(client, k).slot[0];
-  if (home != number) {
-    const auto moved =
-        client.run(client.table().move(slot(store, home).item(), client.key_of(k).hash, home, number));
-    LOCH_CHECK(moved && *moved);
-  }
   return k;
 }
 

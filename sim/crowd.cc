@@ -1,7 +1,5 @@
 #include "sim/crowd.h"
 
-#include "hash/index.h"
-
 namespace loch::sim {
 namespace {
 
@@ -18,8 +16,8 @@ void count_up(std::string* text, std::size_t begin) {
 
 }  // namespace
 
-Crowd::Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows)
-    : geometry_(geometry), rows_(rows), prefix_length_(prefix.size()), next_(prefix) {
+Crowd::Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows, unsigned columns)
+    : geometry_(geometry), rows_(rows), columns_(columns), prefix_length_(prefix.size()), next_(prefix) {
   next_ += '0';
 }
 
@@ -34,7 +32,8 @@ bool Crowd::is_crowded(std::string_view key) const {
   const std::uint64_t hash = hash::Key::of(key, geometry_.hash_seed).hash;
   for (std::uint32_t i = 0; i < geometry_.candidates; ++i) {
     const std::uint64_t row = hash::row_mix(hash, i, geometry_.candidates);
-    if (row % (std::uint64_t{1} << hash::first_level) >= rows_) return false;
+    if (row % (std::uint64_t{1} << hash::first_level) >= rows_ || hash::column_of(hash, i) >= columns_)
+      return false;
   }
   return true;
 }

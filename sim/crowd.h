@@ -9,16 +9,20 @@
 #include <string_view>
 #include <vector>
 
+#include "hash/index.h"
 #include "memory/store_memory.h"
 
 namespace loch::sim {
 
 class Crowd {
  public:
-  // All candidates of its keys are in the first `rows` rows of the index, as long as it has not grown.
-  Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows);
+  // All candidates of its keys are in the first `columns` columns of the first `rows` rows of the index, as
+  // long as it has not grown.
+  Crowd(const memory::Geometry& geometry, std::string_view prefix, std::uint64_t rows,
+        unsigned columns = hash::row_slots);
 
-  // The first so many of them, until more are asked for. Each takes about (512 / rows)^2 tries.
+  // The first so many of them, until more are asked for. Each takes about (512 / rows)^2 tries, and in half
+  // of the columns eight times as many with three candidates.
   std::span<const std::string> keys(std::size_t count);
 
  private:
@@ -26,6 +30,7 @@ class Crowd {
 
   memory::Geometry geometry_;
   std::uint64_t rows_;
+  unsigned columns_;
   std::size_t prefix_length_;
   std::string next_;  // to be tried: the prefix, and a number
   std::vector<std::string> found_;

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "base/fault.h"
-#include "hash/index.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -171,8 +170,9 @@ void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "jam") {
     // A few keys that share a few slots, and are moved about all the time.
     setup.geometry.candidates = 2 + static_cast<std::uint32_t>(random.below(2));
-    setup.crowd_rows = setup.geometry.candidates == 2 ? 1 : 3;
-    const std::uint32_t slots = setup.crowd_rows * hash::row_slots;
+    setup.crowd_rows = setup.geometry.candidates == 2 ? 1 : 2;
+    setup.crowd_columns = one_of(random, {hash::row_slots / 2, hash::row_slots});
+    const std::uint32_t slots = setup.crowd_rows * setup.crowd_columns;
     setup.keys = slots / 2 + 1 + static_cast<std::uint32_t>(random.below(slots / 2));
     setup.players = 4 + static_cast<std::uint32_t>(random.below(4));
     setup.acts = 100;
@@ -410,8 +410,9 @@ std::string describe(const Setup& setup) {
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536{}\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
-      setup.crowd_rows != 0 ? fmt::format(" of {} rows", setup.crowd_rows) : "", setup.value_bytes_min,
-      setup.value_bytes_max, setup.nodes,
+      setup.crowd_rows != 0 ? fmt::format(" of {} rows, {} columns", setup.crowd_rows, setup.crowd_columns)
+                            : "",
+      setup.value_bytes_min, setup.value_bytes_max, setup.nodes,
       setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance,
       setup.reader_chance, setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates,
       g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,

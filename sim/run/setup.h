@@ -12,6 +12,7 @@
 #include "base/narrowing.h"
 #include "base/random.h"
 #include "fabric/sim/sim_fabric.h"
+#include "hash/index.h"
 #include "memory/store_memory.h"
 #include "sim/paper/client.h"
 
@@ -97,8 +98,9 @@ struct Setup {
   Mix mix{};
   std::size_t value_bytes_min = 16;
   std::size_t value_bytes_max = 16;
-  std::uint32_t keys = 4;           // that all acts are on
-  std::uint32_t crowd_rows = 0;     // the rows of the index that these share; 0: any
+  std::uint32_t keys = 4;        // that all acts are on
+  std::uint32_t crowd_rows = 0;  // the rows of the index that these share; 0: any
+  std::uint32_t crowd_columns = hash::row_slots;
   std::uint32_t kept_keys = 0;      // there from the beginning, and never touched
   std::uint32_t mortal_chance = 0;  // that a put gives a time to live; of 65536
   std::vector<Fault> faults;

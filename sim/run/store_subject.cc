@@ -70,11 +70,11 @@ void StoreSubject::make_control(std::byte* control, std::uint32_t node, std::uin
 std::vector<std::string> StoreSubject::keys() const {
   if (setup_.crowd_rows == 0) return numbered_keys("key", setup_.keys);
   static std::mutex mutex;
-  static std::map<std::pair<std::uint32_t, std::uint32_t>, Crowd> crowds;
+  static std::map<std::array<std::uint32_t, 3>, Crowd> crowds;
   const std::scoped_lock lock(mutex);
-  const auto [crowd, added] =
-      crowds.try_emplace({setup_.geometry.candidates, setup_.crowd_rows}, setup_.geometry,
-                         fmt::format("crowd{}-", setup_.crowd_rows), setup_.crowd_rows);
+  const auto [crowd, added] = crowds.try_emplace(
+      {setup_.geometry.candidates, setup_.crowd_rows, setup_.crowd_columns}, setup_.geometry,
+      fmt::format("crowd{}-", setup_.crowd_rows), setup_.crowd_rows, setup_.crowd_columns);
   const auto keys = crowd->second.keys(setup_.keys);
   return {keys.begin(), keys.end()};
 }

@@ -159,16 +159,17 @@ coro::Task<std::optional<Result<Found>>> Table::get_at_home(Key key) {
     if (ref.size_class >= memory::size_class_count || attachment_.find_node_of(ref) == nullptr) break;
     const std::uint64_t length = memory::class_bytes[ref.size_class];
     if (length > one_step_bytes_max) break;
-    auto bytes = std::make_unique_for_overwrite<std::byte[]>(length);
+    auto bytes = std::make_shared_for_overwrite<std::byte[]>(length);
     auto read = fabric::Operation::read_settled(ref.address(), bytes.get(), length);
     if (!co_await endpoint_.perform({&read, 1})) break;
-    auto found = take_item(ref, std::move(bytes), length);
+    auto found = take_apart(ref, bytes.get(), length);
     if (!found || found->view.key() != key.bytes) break;
     if (found->view.expires_at_ns() != 0) {
       const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
       if (!left || *left != TimeLeft::some) break;
     }
     note_item(key, word, at.slot[i], found->view);
+    found->copy = std::move(bytes);
     co_return std::move(found);
   }
   co_return std::nullopt;

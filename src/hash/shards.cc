@@ -4,6 +4,11 @@
 #include <fmt/format.h>
 
 namespace loch::hash {
+namespace {
+
+coro::Task<Result<Found>> failed(Error error) { co_return std::unexpected(std::move(error)); }
+
+}  // namespace
 
 Shards::Shards(memory::Attachment& attachment, const TableOptions& options) : attachment_(attachment) {
   const auto& shards = attachment.region_map().shards;
@@ -51,8 +56,7 @@ std::size_t Shards::at_once(memory::LeaseWord lease) const {
 
 coro::Task<Result<Found>> Shards::get(Key key, const Known* asked) {
   auto table = table_of(key.hash);
-  if (!table) co_return std::unexpected(std::move(table.error()));
-  co_return co_await (*table)->get(key, asked);
+  return table ? (*table)->get(key, asked) : failed(std::move(table.error()));
 }
 
 coro::Task<Result<std::uint64_t>> Shards::count() {

@@ -69,7 +69,7 @@ TEST_P(RemoteClient, ACopyOfTheDirectoryThatIsOldMissesNoMove) {
   ASSERT_EQ(far_.get(key).value(), "value");
   begin_growth(*store_);
   const Locations at = locations(near_, key);
-  const auto up = static_cast<unsigned>(at.high[0]);
+  const unsigned up = static_cast<std::uint8_t>(at.high[0]);
   const SlotNumber low = at.slot[0];
   const SlotNumber high = at.slot[up];
   const SlotWord committed = slot(*store_, low);

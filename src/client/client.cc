@@ -157,10 +157,8 @@ coro::Task<Result<void>> Client::find_value(std::string_view key, std::string* i
 // Of a remote session: the value of a known item that is long is read to where it is wanted.
 coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into) {
   const DuringOperation during(*attachment_);
-  const bool is_asked = key_fits(key) && !attachment_->refresh_due();
-  auto known = is_asked ? shards_.known(key_of(key)) : std::nullopt;
-  if (!known || !reads_long(*known))
-    co_return co_await find_value(key, into, is_asked && !known ? &hash::nothing_known : nullptr);
+  auto known = key_fits(key) && !attachment_->refresh_due() ? shards_.known(key_of(key)) : std::nullopt;
+  if (!known || !reads_long(*known)) co_return co_await find_value(key, into, nullptr);
   const bool found = co_await shards_.read_value(&*known, into);
   const bool in_time = attachment_->may_act();
   if (found && in_time) {

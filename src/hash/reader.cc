@@ -100,12 +100,10 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
     }
   } else if (auto what = known(key)) [[unlikely]] {
     if (auto found = co_await get_known(*what)) co_return std::move(*found);
-  }
-  if (goes_by_locations_ && !endpoint_.keeps_order()) [[unlikely]] {
-    if (auto location = location_of(key)) {
-      if (auto found = co_await get_known({.key = key, .pointer = std::move(*location)}))
-        co_return std::move(*found);
-    }
+  } else if (auto location = location_of(key)) [[unlikely]] {
+    // Of a port that keeps no order: get_known makes one.
+    if (auto found = co_await get_known({.key = key, .pointer = std::move(*location)}))
+      co_return std::move(*found);
   }
   // Step 1: read the slots; a committed one whose item has the key answers.
   const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;

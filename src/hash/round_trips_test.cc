@@ -241,6 +241,17 @@ TEST_F(RoundTrips, MissesTakeTwoWhereEachOperationIsAMessage) {
   EXPECT_EQ(cost([&] { return reader.get("key") == value; }).round_trips, 2U);
 }
 
+// Receive: a key that was known, or used long ago, and has been removed since. Expect: it is looked for once
+// where it was, then in its home row, and then in a snapshot.
+TEST_F(RoundTrips, AKeyThatIsGoneIsLookedForOnceWhereItWas) {
+  LocationCache locations(std::size_t{1} << 16);
+  Client reader(*store_, counting(false, true), {.locations = &locations});
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  ASSERT_EQ(reader.get("key").value(), value);
+  ASSERT_TRUE(near_.remove("key").has_value());
+  EXPECT_EQ(cost([&] { return reader.get("key").error().code == Errc::not_found; }).round_trips, 4U);
+}
+
 // Receive: inserts one after the other, by which the index doubles twice. Expect: keys that make room and
 // rows that are split take about as many round trips as the inserts themselves.
 TEST_F(RoundTrips, InsertsThatMakeTheIndexGrowTakeTenOnAverage) {

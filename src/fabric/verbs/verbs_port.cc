@@ -247,11 +247,12 @@ std::span<Operation> VerbsPort::line_from(const remote::Flights::Flight& flight,
   };
   const auto end = std::ranges::find_if_not(rest, is_in_line);
   const auto count = static_cast<std::size_t>(end - rest.begin());
-  const bool are_covered =
-      std::ranges::all_of(rest.first(count), [this](const Operation& other) { return is_covered(other); });
-  if (count < 2 || !are_covered) return rest.first(1);
-  for (Operation& other : rest.first(count)) other.bad_address = false;
-  return rest.first(count);
+  if (count < 2) return rest.first(1);
+  const std::span<Operation> line = rest.first(count);
+  if (!std::ranges::all_of(line, [this](const Operation& other) { return is_covered(other); }))
+    return rest.first(1);
+  for (Operation& other : line) other.bad_address = false;
+  return line;
 }
 
 // The next work request of the chain, which is of the piece that follows.

@@ -1,4 +1,7 @@
-// GET by one-sided reads, and the collects that every other operation begins with.
+// GET by one-sided reads, and the reads of single words and items that other operations are made of.
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <fmt/format.h>
 
 #include "base/planted.h"
@@ -7,13 +10,6 @@
 
 namespace loch::hash {
 namespace {
-
-constexpr unsigned outdated_retries_max = 64;
-
-std::unexpected<Error> damaged_slot(std::uint64_t key_hash) {
-  return fail(Errc::corrupt, "index",
-              "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
-}
 
 std::unexpected<Error> damaged_item(const memory::ItemRef& ref) {
   return fail(Errc::corrupt, "read",
@@ -316,162 +312,6 @@ coro::Task<Result<memory::ItemHeader>> Table::read_header(memory::ItemRef ref) {
   if (!read) co_return std::unexpected(std::move(read.error()));
   std::memcpy(&header, words.data(), sizeof header);
   co_return header;
-}
-
-Table::Reading Table::begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
-                                    std::optional<SlotNumber> only) {
-  into->at.set(key_hash, directory(), candidates_);
-  if (only) {
-    into->at.count = 1;
-    into->at.slot[0] = *only;
-  }
-  into->key_hash = key_hash;
-  into->asked_at_ns = newest_time();
-  into->mine = 0;
-  into->owner_gone = 0;
-  Reading reading;
-  for (unsigned j = 0; j < into->at.count; ++j) reading.add(index_.slot(into->at.slot[j]));
-  // Directories only rise. One that was the same before a collect and during the next was so in between.
-  const bool wanted = directory_too == DirectoryToo::yes || attachment_.is_of_cluster();
-  reading.has_directory = home_.remote() && wanted;
-  if (reading.has_directory) reading.add(index_.directory());
-  return reading;
-}
-
-Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
-  if (!reading.has_directory || base::planted(base::Planted::directory_by_copy)) return true;
-  directory_copy_ = seen.word[seen.at.count].raw;
-  if (!directory().is_open()) [[unlikely]]
-    return moved(seen.key_hash);
-  return directory_copy_ == seen.at.directory.encode();
-}
-
-coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
-                                           DirectoryToo directory_too) {
-  const Reading reading = begin_collect(key_hash, into, directory_too);
-  auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
-  if (!read) [[unlikely]]
-    co_return std::unexpected(std::move(read.error()));
-  co_return end_collect(reading, *into);
-}
-
-// The words of a key's slots, by a directory that they agree with.
-coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* into) {
-  for (unsigned retry = 0;; ++retry) {
-    const auto read = co_await read_slots(key_hash, into);
-    if (!read) co_return std::unexpected(read.error());
-    if (!*read && retry < outdated_retries_max) continue;
-    if (!is_outdated(*into) && !is_damaged(*into)) co_return Result<void>{};
-    const auto now = co_await read_directory();
-    if (!now) co_return std::unexpected(now.error());
-    if (retry >= outdated_retries_max || *now == into->at.directory) {
-      home_.count(Counter::corrupt_slots);
-      co_return damaged_slot(key_hash);
-    }
-  }
-}
-
-bool Table::take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into) {
-  // The checksum is of no use here: what counts is the key, and a damaged item may be replaced.
-  if (item.size() < item_bytes(key.bytes.size(), 0)) return false;
-  memory::ItemHeader& header = into.header[j];
-  // The state may change beside us; it is not part of the item.
-  std::memcpy(reinterpret_cast<std::byte*>(&header) + sizeof(std::uint64_t),
-              item.data() + sizeof(std::uint64_t), sizeof header - sizeof(std::uint64_t));
-  if (header.key_bytes != key.bytes.size() ||
-      std::memcmp(item.data() + sizeof header, key.bytes.data(), key.bytes.size()) != 0) {
-    return false;
-  }
-  into.mine |= static_cast<std::uint8_t>(1U << j);
-  if (!into.word[j].is(SlotType::aborted)) return true;
-  memory::Session& session = attachment_.session_of(into.word[j].item());
-  if (session.is_gone(header.client, header.written_at_ns) ||
-      !session.may_still_run(header.client, header.written_at_ns)) {
-    into.owner_gone |= static_cast<std::uint8_t>(1U << j);
-  }
-  return true;
-}
-
-// Finds out which words name items of the key, by reading those whose filter says that they may. What can not
-// be read may be the key's, which is an error unless the committed one is found: there is one at most, and
-// what is to be done where it is depends on no other word.
-coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
-  const auto pointer = into->headers_wanted ? std::nullopt : pointer_of(key);
-  std::optional<Error> unread;
-  for (unsigned j = 0; j < into->at.count; ++j) {
-    const SlotWord word = into->word[j];
-    if (!word.names_item() || word.filter() != key.filter()) continue;
-    const memory::ItemRef ref = word.item();
-    if (pointer && pointer->item() == ref && word.is(SlotType::committed)) {
-      into->mine |= static_cast<std::uint8_t>(1U << j);
-      into->header[j] = {};
-      continue;
-    }
-    if (into->known != nullptr && into->known->ref() == ref) {
-      take_if_mine(key, j, {into->known->bytes(), into->known->length_bytes()}, *into);
-      continue;
-    }
-    if (auto reached = reaches(ref); !reached) {
-      if (reached.error().code != Errc::corrupt) unread = std::move(reached.error());
-      continue;
-    }
-    const std::uint64_t room =
-        ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
-    auto item =
-        co_await endpoint_.fetch_settled(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
-    if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
-    // What can not be there is not the key's; what can not be read now may be.
-    if (!item && item.error().code != Errc::corrupt) unread = std::move(item.error());
-  }
-  if (unread && committed_location(*into) < 0) co_return std::unexpected(std::move(*unread));
-  co_return Result<void>{};
-}
-
-coro::Task<Result<void>> Table::collect(Key key, KeyCollect* into) {
-  for (unsigned retry = 0; retry < outdated_retries_max; ++retry) {
-    if (auto read = co_await collect_words(key.hash, into); !read) co_return read;
-    if (auto done = co_await identify(key, into); !done) co_return done;
-    const auto over = co_await outlived(into);
-    if (!over) co_return std::unexpected(over.error());
-    if (!*over) co_return Result<void>{};
-  }
-  co_return fail(Errc::timed_out, "collect",
-                 "values of this key end faster than they can be looked at; try again", key.hash);
-}
-
-coro::Task<Result<bool>> Table::outlived(const KeyCollect* seen) {
-  for (unsigned j = 0; j < seen->at.count; ++j) {
-    if ((seen->mine >> j & 1) == 0) continue;
-    const auto left = co_await time_left(seen->header[j].expires_at_ns, seen->asked_at_ns);
-    if (!left) co_return std::unexpected(left.error());
-    if (*left == TimeLeft::look_again) co_return true;
-  }
-  co_return false;
-}
-
-coro::Task<Result<Table::TimeLeft>> Table::time_left(base::Nanos expires_at_ns, base::Nanos asked_at) {
-  if (expires_at_ns == 0) co_return TimeLeft::some;
-  if (expired(expires_at_ns, asked_at)) {
-    // Whoever asks later is to know it, too.
-    home_.tell_time(asked_at - time_ahead_ns_);
-    co_return TimeLeft::none;
-  }
-  if (!home_.remote()) co_return TimeLeft::some;
-  const auto now = co_await read_time();
-  if (!now) co_return std::unexpected(now.error());
-  co_return expired(expires_at_ns, *now) ? TimeLeft::look_again : TimeLeft::some;
-}
-
-coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
-  home_.count(Counter::second_collects);
-  KeyCollect second;
-  if (auto read = co_await collect_words(key.hash, &second); !read)
-    co_return std::unexpected(std::move(read.error()));
-  // Words that look alike are the same only if none of their items can have been reused between the collects.
-  if (second.same_words(*first) && attachment_.may_act()) co_return true;
-  if (auto done = co_await identify(key, &second); !done) co_return std::unexpected(std::move(done.error()));
-  *first = second;
-  co_return base::planted(base::Planted::stale_helper) && has_unfinished(second);
 }
 
 coro::Task<Result<void>> Table::Attempts::again() {

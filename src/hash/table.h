@@ -87,7 +87,7 @@ class Table final {
   // initial_index_bytes long or longer.
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
-  // ---- one key (reader.cc, writer.cc)
+  // ---- one key (reader.cc, snapshot.cc, writer.cc)
   // `asked`: what was read of a known key during this operation, and did not answer; or nothing_known.
   coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
   // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
@@ -220,7 +220,7 @@ class Table final {
   };
   enum class Outcome : std::uint8_t { again, done, not_applied };
 
-  // ---- reader.cc
+  // ---- reader.cc, snapshot.cc
   coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
@@ -272,6 +272,8 @@ class Table final {
                         std::optional<SlotNumber> only = std::nullopt);
   Result<bool> end_collect(const Reading& reading, const Collect& seen);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
+  static constexpr unsigned outdated_retries_max = 64;
+  static std::unexpected<Error> damaged_slot(std::uint64_t key_hash);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.

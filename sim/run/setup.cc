@@ -175,7 +175,7 @@ void draw_workload(base::Random& random, Setup& setup) {
     const std::uint32_t slots = setup.crowd_rows * setup.crowd_columns;
     setup.keys = slots / 2 + 1 + static_cast<std::uint32_t>(random.below(slots / 2));
     setup.players = 4 + static_cast<std::uint32_t>(random.below(4));
-    setup.acts = 100;
+    setup.acts = 200;
     setup.think_max_ns = 0;
     setup.mix = {40, 2, 5, 30, 2, 20, 1, 0, 0, 0};
     setup.network.delay_max_ns = one_of(random, {3'000UL, 50'000UL});

@@ -190,6 +190,11 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
     return operation.length_bytes;
   }
   if (operation.length_bytes == 0) return 0;
+  // What comes after a WRITE on a queue pair executes after it. For the others the device would wait, too, if
+  // told to (IBV_SEND_FENCE); but Soft-RoCE, when it has to send what is fenced once more, waits for that
+  // itself.
+  const bool waits = from == 0 && previous != nullptr && previous->kind != Operation::Kind::write;
+  if (waits && flight.pieces != 0) return std::nullopt;
   if (pieces_.size() == QueuePair::depth) return std::nullopt;
   const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);
   const Extent extent = extent_of(operations);
@@ -222,8 +227,6 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
     std::memcpy(pair_->buffer() + *at, operation.local + from, length);
     if (length <= pair_->inline_bytes_max()) request.send_flags = IBV_SEND_INLINE;
   }
-  // What comes after a WRITE on a queue pair executes after it; of the others, only what is fenced does.
-  if (previous != nullptr && previous->kind != Operation::Kind::write) request.send_flags |= IBV_SEND_FENCE;
   ++flight.pieces;
   pieces_.push_back({.flight = &flight,
                      .operations = operations,

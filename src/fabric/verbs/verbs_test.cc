@@ -95,6 +95,25 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
   EXPECT_EQ(other->read_word(word_).value(), 1U);
 }
 
+// Receive: chains whose second READ waits for the first, with other queue pairs there. Expect: all end in
+// time. (Soft-RoCE forgets about one of some thousands.)
+TEST_P(VerbsHost, WhatWaitsInAChainIsNotForgotten) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 30 * base::second_ns);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 10; ++i) {
+    sessions.push_back(session());
+    sessions.back()->endpoint.set_timeout(5 * base::second_ns);
+  }
+  for (int i = 0; i < 20'000; ++i) {
+    std::array<std::uint64_t, 2> words{};
+    std::array operations = {Operation::read(word_, words.data(), sizeof words[0]),
+                             Operation::read({small_region, 1024}, &words[1], sizeof words[1])};
+    operations[1].after_previous = true;
+    const auto done = sessions[static_cast<std::size_t>(i) % sessions.size()]->perform(operations);
+    ASSERT_TRUE(done.has_value()) << "chain " << i << ": " << done.error().message();
+  }
+}
+
 // Receive: sessions that leave, one after the other. Expect: the host hears it before it sees their queue
 // pairs end.
 TEST_P(VerbsHost, ASessionThatLeavesIsNotTakenForDead) {

@@ -137,12 +137,11 @@ coro::Task<Result<void>> Client::settle_predecessors() {
   co_return Result<void>{};
 }
 
-coro::Task<Result<void>> Client::find_value(std::string_view key, std::string* into,
-                                            const hash::Known* asked) {
+coro::Task<Result<void>> Client::get_near(std::string_view key, std::string* into) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
   const DuringOperation during(*attachment_);
   for (;;) {
-    auto found = co_await shards_.get(key_of(key), std::exchange(asked, nullptr));
+    auto found = co_await shards_.get(key_of(key));
     if (!found) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
@@ -156,16 +155,39 @@ coro::Task<Result<void>> Client::find_value(std::string_view key, std::string* i
 
 // Of a remote session: the value of a known item that is long is read to where it is wanted.
 coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into) {
-  const DuringOperation during(*attachment_);
-  auto known = key_fits(key) && !attachment_->refresh_due() ? shards_.known(key_of(key)) : std::nullopt;
-  if (!known || !reads_long(*known)) co_return co_await find_value(key, into, nullptr);
-  const bool found = co_await shards_.read_value(&*known, into);
-  const bool in_time = attachment_->may_act();
-  if (found && in_time) {
-    session_->count(Counter::get_hit);
-    co_return Result<void>{};
+  if (auto valid = check_key(key, "get"); !valid) co_return valid;
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
+  if (!table) {
+    session_->count(Counter::get_miss);
+    co_return std::unexpected(table.error());
   }
-  co_return co_await find_value(key, into, in_time ? &*known : nullptr);
+  const DuringOperation during(*attachment_);
+  // What it knows does not count before it has refreshed.
+  bool looks_up = attachment_->refresh_due();
+  auto known = looks_up ? std::nullopt : (*table)->known(hashed);
+  if (known && reads_long(*known)) {
+    const bool found = co_await (*table)->read_value(&*known, into);
+    known->was_asked = true;
+    looks_up = !attachment_->may_act();
+    if (found && !looks_up) {
+      session_->count(Counter::get_hit);
+      co_return Result<void>{};
+    }
+  }
+  const hash::Known nothing{.key = hashed};
+  for (;;) {
+    auto found = co_await (*table)->get(hashed, looks_up ? nullptr : known ? &*known : &nothing);
+    if (!found) {
+      session_->count(Counter::get_miss);
+      co_return std::unexpected(std::move(found.error()));
+    }
+    into->assign(found->view.value());
+    if (attachment_->may_act()) break;
+    looks_up = true;
+  }
+  session_->count(Counter::get_hit);
+  co_return Result<void>{};
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {

@@ -60,7 +60,7 @@ class Client {
   bool put_here(std::string_view key, std::string_view value, const PutOptions& options);
 
   coro::Task<Result<void>> get(std::string_view key, std::string* into) {
-    return is_remote() ? get_far(key, into) : find_value(key, into, nullptr);
+    return is_remote() ? get_far(key, into) : get_near(key, into);
   }
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
@@ -110,8 +110,7 @@ class Client {
   coro::Task<void> in_turns(std::span<Request> requests,
                             void (Client::*here)(std::span<Request>, std::span<bool>),
                             coro::Task<Result<void>> (Client::*one)(Request*));
-  // `asked`: as of hash::Table::get.
-  coro::Task<Result<void>> find_value(std::string_view key, std::string* into, const hash::Known* asked);
+  coro::Task<Result<void>> get_near(std::string_view key, std::string* into);
   coro::Task<Result<void>> get_far(std::string_view key, std::string* into);
   coro::Task<void> multi_get_far(std::span<Lookup> lookups);
   coro::Task<void> get_group(std::span<Lookup> group);

@@ -30,7 +30,8 @@ void GiveBack::operator()(Posted* posted) const noexcept {
 }
 
 void Endpoint::remember(RegionId region, const Mapping& mapping) {
-  mappings_[region] = mapping.base != nullptr ? mapping : Mapping{};
+  is_elsewhere_[region] = mapping.base == nullptr;
+  mappings_[region] = is_elsewhere_[region] ? Mapping{} : mapping;
 }
 
 std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {

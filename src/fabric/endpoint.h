@@ -87,7 +87,7 @@ class Endpoint {
   // Where [at, at + length) is in this process, or null if it is not mapped or not inside its region.
   std::byte* mapped(Address at, std::size_t length_bytes) {
     std::byte* base = mapped_before(at, length_bytes);
-    return base != nullptr ? base : remap(at, length_bytes);
+    return base != nullptr || is_elsewhere_[at.region] ? base : remap(at, length_bytes);
   }
   // The same for what was mapped when it was last asked for; calls nothing.
   [[gnu::always_inline]] std::byte* mapped_before(Address at, std::size_t length_bytes) const {
@@ -179,7 +179,8 @@ class Endpoint {
   std::unique_ptr<Posted, GiveBack> take_posted(std::coroutine_handle<> waiter);
   void remember(RegionId region, const Mapping& mapping);
 
-  std::array<Mapping, region_count_max> mappings_{};  // of length 0 if not mapped
+  std::array<Mapping, region_count_max> mappings_{};   // of length 0 if not mapped
+  std::array<bool, region_count_max> is_elsewhere_{};  // and never is mapped
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Port> port_;
   coro::RunQueue queue_;

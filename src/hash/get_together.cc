@@ -164,9 +164,7 @@ void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
 
 // If the item can be read in one step.
 void Shards::add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates) {
-  const memory::ItemRef ref = word.item();
-  if (ref.size_class >= memory::size_class_count || attachment_.find_node_of(ref) == nullptr) return;
-  if (memory::class_bytes[ref.size_class] <= Table::one_step_bytes_max)
+  if (one->table->is_read_in_one_step(word.item()))
     candidates->push_back({.of = one, .word = word, .slot = slot});
 }
 
@@ -199,11 +197,12 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
 
 coro::Task<void> Shards::get_alone(Getting* one) {
   const Key key = one->get->key;
+  const Known nothing{.key = key};
   Result<Found> found;
   do {
     found = std::exchange(one->has_looked, false)
                 ? co_await one->table->get_by_snapshot(key, one->looked->words)
-                : co_await one->table->get(key, &nothing_known);
+                : co_await one->table->get(key, &nothing);
   } while (found && !attachment_.may_act());
   if (found) {
     one->take(found->view);

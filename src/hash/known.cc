@@ -1,4 +1,4 @@
-// GET of keys of which a remote session knows where their items were lately (known.h).
+// What a remote session knows of where keys' items were lately (known.h).
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -34,28 +34,6 @@ std::optional<Expectation> Table::expectation_of(Key key) const {
   return expected;
 }
 
-// One round trip, if the slot still names the item. What is not found so is nothing yet.
-coro::Task<std::optional<Result<Found>>> Table::get_known(Known known) {
-  PointerCache::Copy copy = known.pointer.copy;
-  std::array<fabric::Operation, 3> operations = {read_slot(known)};
-  std::size_t count = 1;
-  if (!known.has_copy()) {
-    auto read = std::make_shared_for_overwrite<std::byte[]>(known.pointer.length_bytes);
-    known.item = read.get();
-    copy = std::move(read);
-    operations[count++] = read_item(known);
-    operations[1].after_previous = !known.was_used_lately() && !endpoint_.keeps_order();
-  }
-  if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
-  if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {
-    if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
-    co_return std::nullopt;
-  }
-  if (const auto item = answer(known)) co_return Found{.view = *item, .copy = std::move(copy)};
-  if (!known.is_of_another_item()) co_return std::nullopt;
-  co_return co_await get_by_word(known);
-}
-
 // The item's memory has not been reused since it was known, or since the slot was read (a refresh meanwhile
 // does not let go of what was kept when the operation began); so if that names it, it is what was read, or
 // copied before.
@@ -66,8 +44,18 @@ std::optional<ItemView> Table::answer(const Known& known) {
   const auto item = view_of(known.key, known.word, known.bytes(), length, known.time);
   if (!item) return std::nullopt;
   if (known.has_copy()) home_.count(Counter::cache_hit);
-  note_item(known.key, known.word, known.pointer.slot, *item,
-            known.has_copy() ? known.pointer.copy : copy_of(known, {known.item, length}));
+  auto copy = known.has_copy() ? known.pointer.copy : copy_of(known, {known.item, length});
+  // All sessions know this already, if it is as it was.
+  const bool is_as_noted = known.word == known.pointer.word && item->length_bytes() + tail_bytes() == length;
+  if (is_as_noted) {
+    note_lately(known.key, {.word = known.word,
+                            .slot = known.pointer.slot,
+                            .length_bytes = length,
+                            .is_mortal = known.pointer.is_mortal,
+                            .copy = std::move(copy)});
+  } else {
+    note_item(known.key, known.word, known.pointer.slot, *item, std::move(copy));
+  }
   return item;
 }
 
@@ -123,17 +111,6 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   note_item(known->key, known->word, known->pointer.slot, item,
             copy_of(*known, {head.get(), before_value}, *into));
   co_return true;
-}
-
-// Of one that is_of_another_item: step 1 with one slot of the key's.
-coro::Task<std::optional<Result<Found>>> Table::get_by_word(Known known) {
-  const Key key = known.key;
-  const SlotWord word = known.word;
-  auto found = co_await fetch_item(word.item());
-  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), known.time))
-    co_return std::nullopt;
-  note_item(key, word, known.pointer.slot, found->view);
-  co_return found;
 }
 
 std::optional<Known> Shards::known(Key key) const {

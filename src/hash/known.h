@@ -15,11 +15,14 @@ namespace loch::hash {
 
 struct Known {
   Key key;
-  PointerCache::Pointer pointer;
+  PointerCache::Pointer pointer{};
   std::byte* item = nullptr;  // where the item is read to, unless there is a copy: pointer.length_bytes
   SlotWord word{};            // what the slot holds, once it was read; of no type until then
   base::Nanos time = 0;       // of the home node, of an item that has a time to live; likewise
+  bool was_asked = false;     // and did not answer
 
+  // Whether nothing is known.
+  [[nodiscard]] bool is_nothing() const { return pointer.length_bytes == 0; }
   // Else by way of a location, from whatever time.
   [[nodiscard]] bool was_used_lately() const { return pointer.seen_at != 0; }
   [[nodiscard]] bool has_copy() const { return pointer.copy != nullptr; }
@@ -33,9 +36,6 @@ struct Known {
     return word.is(SlotType::committed) && word.filter() == key.filter();
   }
 };
-// Of a key that is not known.
-inline const Known nothing_known{};
-
 // What a put expects of a key of which it knows a location: that the slot holds the word; and then that the
 // item is the key's, and never expires. In this order: what the slot names while the put runs is not used
 // again before that is over (Table::location_of).

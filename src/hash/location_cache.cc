@@ -1,16 +1,25 @@
 #include "hash/location_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <sys/mman.h>
 
 #include "base/random.h"
 
 namespace loch::hash {
 
-LocationCache::LocationCache(std::size_t bytes)
-    : mask_(std::bit_floor(std::max<std::size_t>(bytes / sizeof(Set), 1)) - 1),
-      keeps_nothing_(bytes < sizeof(Set)) {}
+LocationCache::LocationCache(std::size_t bytes) {
+  std::uint64_t left = bytes / sizeof(Set);
+  std::uint64_t count = first_tier_bytes / sizeof(Set);
+  std::uint64_t begin = 0;
+  for (std::size_t i = 0; i < tiers_max; ++i) {
+    const bool is_last = i + 1 == tiers_max;
+    tiers_[i] = {.begin = begin, .count = is_last ? left : std::min(count, left)};
+    begin += tiers_[i].count;
+    left -= tiers_[i].count;
+    count *= tier_growth;
+  }
+  tiers_[tiers_max] = {.begin = begin, .count = 0};
+}
 
 LocationCache::~LocationCache() {
   if (Set* all = sets(); all != nullptr) ::munmap(all, bytes());
@@ -31,18 +40,21 @@ LocationCache::Set* LocationCache::make_sets() {
   return there;
 }
 
-// A free one, or any of the first set.
-LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash, SlotWord word) const {
-  for (const std::uint64_t set : {first_of(key_hash), second_of(key_hash)}) {
-    for (Entry& entry : all[set].entry) {
-      if (entry.rest.load(std::memory_order_relaxed) == 0) return entry;
-    }
+// A free one, if need be of another tier; or any of the first set of the last tier.
+LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash, SlotWord word) {
+  for (;;) {
+    Entry* const free = find_entry(all, key_hash, [](std::uint64_t rest) { return rest == 0; });
+    if (free != nullptr) return *free;
+    std::size_t in_use = tiers_in_use_.load(std::memory_order_relaxed);
+    if (tiers_[in_use].count == 0) break;
+    tiers_in_use_.compare_exchange_strong(in_use, in_use + 1, std::memory_order_relaxed);
   }
-  return all[first_of(key_hash)].entry[base::mix(word.raw) % entries_in_set];
+  const Tier& last = tiers_in_use().back();
+  return all[last.first_of(key_hash)].entry[base::mix(word.raw) % entries_in_set];
 }
 
 void LocationCache::note(std::uint64_t key_hash, const Location& location) {
-  if (keeps_nothing_ || location.length_bytes > length_bytes_max || location.slot > slot_max) return;
+  if (bytes() == 0 || location.length_bytes > length_bytes_max || location.slot > slot_max) return;
   Set* all = sets();
   if (all == nullptr) all = make_sets();
   if (all == nullptr) return;

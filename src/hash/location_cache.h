@@ -1,6 +1,9 @@
 // LocationCache: where keys' items were when somebody of this process saw them last, however long ago: the
 // slot and the word in it. Shared by the sessions of an open store, 16 B a key. No more than hints: whoever
 // uses one reads the slot, and after that the item, and goes by what he sees. Any thread.
+//
+// It begins small, so that who uses few keys touches few pages, and each of them once: what has no place any
+// more goes to a tier that is sixteen times as large, and so on.
 #pragma once
 
 #include <array>
@@ -8,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "fabric/endpoint.h"
 #include "hash/index.h"
@@ -25,6 +29,8 @@ class LocationCache {
     std::uint64_t length_bytes = 0;  // of the item
     bool is_mortal = false;          // which has a time to live
   };
+
+  static constexpr std::size_t first_tier_bytes = std::size_t{64} << 10;
 
   // At most so many bytes, of which the pages are taken that are used; with less than a line it keeps
   // nothing.
@@ -46,7 +52,9 @@ class LocationCache {
   void note(std::uint64_t key_hash, const Location& location);
   // Asks for what `find` looks at first.
   void fetch(std::uint64_t key_hash) const {
-    if (const Set* all = sets(); all != nullptr) __builtin_prefetch(all + first_of(key_hash));
+    const Set* all = sets();
+    if (all == nullptr) return;
+    for (const Tier& tier : tiers_in_use()) __builtin_prefetch(all + tier.first_of(key_hash));
   }
 
  private:
@@ -67,30 +75,55 @@ class LocationCache {
   };
   static_assert(sizeof(Set) == fabric::cache_line_bytes && std::atomic<std::uint64_t>::is_always_lock_free);
 
+  // Of the sets, those from `begin` on. A key is in one of two of them, so that few have no place before
+  // nearly all are full.
+  struct Tier {
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+
+    [[nodiscard]] std::uint64_t first_of(std::uint64_t key_hash) const { return set_of(key_hash); }
+    [[nodiscard]] std::uint64_t second_of(std::uint64_t key_hash) const { return set_of(key_hash >> 18); }
+
+   private:
+    // By the upper of 32 bits.
+    [[nodiscard]] std::uint64_t set_of(std::uint64_t bits) const {
+      return begin + ((bits & 0xffff'ffff) * count >> 32);
+    }
+  };
+  static constexpr std::size_t tiers_max = 5;
+  static constexpr std::size_t tier_growth = 16;
+
   static constexpr std::uint64_t check_of(std::uint64_t key_hash) { return key_hash >> (64 - check_bits); }
   static constexpr bool is_of(std::uint64_t rest, std::uint64_t key_hash) {
     return rest != 0 && (rest & ((1U << check_bits) - 1)) == check_of(key_hash);
   }
   // acquire: pairs with the release that published zeroed memory.
   [[nodiscard]] Set* sets() const { return sets_.load(std::memory_order_acquire); }
-  // A key is in one of two sets, so that few are forgotten before all of them are nearly full.
-  [[nodiscard]] std::uint64_t first_of(std::uint64_t key_hash) const { return key_hash & mask_; }
-  [[nodiscard]] std::uint64_t second_of(std::uint64_t key_hash) const { return key_hash >> 26 & mask_; }
+  [[nodiscard]] std::span<const Tier> tiers_in_use() const {
+    return std::span(tiers_).first(tiers_in_use_.load(std::memory_order_relaxed));
+  }
   [[nodiscard]] Entry* entry_of(Set* all, std::uint64_t key_hash) const {
     if (all == nullptr) return nullptr;
-    for (const std::uint64_t set : {first_of(key_hash), second_of(key_hash)}) {
-      for (Entry& entry : all[set].entry) {
-        if (is_of(entry.rest.load(std::memory_order_relaxed), key_hash)) return &entry;
+    return find_entry(all, key_hash, [key_hash](std::uint64_t rest) { return is_of(rest, key_hash); });
+  }
+  // The first that may be the key's of which this holds; null if there is none.
+  template <class Holds>
+  [[nodiscard]] Entry* find_entry(Set* all, std::uint64_t key_hash, Holds holds) const {
+    for (const Tier& tier : tiers_in_use()) {
+      for (const std::uint64_t set : {tier.first_of(key_hash), tier.second_of(key_hash)}) {
+        for (Entry& entry : all[set].entry) {
+          if (holds(entry.rest.load(std::memory_order_relaxed))) return &entry;
+        }
       }
     }
     return nullptr;
   }
-  [[nodiscard]] Entry& entry_for(Set* all, std::uint64_t key_hash, SlotWord word) const;
-  [[nodiscard]] std::size_t bytes() const { return (mask_ + 1) * sizeof(Set); }
+  [[nodiscard]] Entry& entry_for(Set* all, std::uint64_t key_hash, SlotWord word);
+  [[nodiscard]] std::size_t bytes() const { return tiers_.back().begin * sizeof(Set); }
   Set* make_sets();
 
-  const std::uint64_t mask_;  // of the number of a set
-  const bool keeps_nothing_;
+  std::array<Tier, tiers_max + 1> tiers_{};  // those that there are not begin at the end, as the last does
+  std::atomic<std::size_t> tiers_in_use_{1};
   std::atomic<Set*> sets_{nullptr};  // made when something is noted first
 };
 

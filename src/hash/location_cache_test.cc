@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/random.h"
+
 namespace loch::hash {
 namespace {
 
@@ -44,6 +46,34 @@ TEST(LocationCache, KeepsTheLastAndThreeMoreWhereThereIsRoomForFour) {
     for (std::uint64_t other = 0; other <= n; ++other) kept += cache.find(other * apart).has_value() ? 1 : 0;
     EXPECT_EQ(kept, std::min<std::uint64_t>(n + 1, 4));
   }
+}
+
+// Receive: more keys than the first tier has places for, and then than there are places at all. Expect:
+// nearly all are found while there is room, whichever tier they are in, and the last one always.
+TEST(LocationCache, GoesOnInTheNextTierWhereOneIsFull) {
+  constexpr std::size_t bytes = 3 * LocationCache::first_tier_bytes;
+  constexpr std::uint64_t places = bytes / 16;
+  LocationCache cache(bytes);
+  const auto hash_of = [](std::uint64_t n) { return base::mix(n + 1); };
+  const auto found_of = [&](std::uint64_t keys) {
+    std::uint64_t found = 0;
+    for (std::uint64_t n = 0; n < keys; ++n) {
+      const auto location = cache.find(hash_of(n));
+      found += location && location->slot == n ? 1 : 0;
+    }
+    return found;
+  };
+  std::uint64_t noted = 0;
+  const auto note_until = [&](std::uint64_t end) {
+    for (; noted < end; ++noted) {
+      cache.note(hash_of(noted), location(noted));
+      expect_found(cache, hash_of(noted), noted);
+    }
+  };
+  note_until(places * 8 / 10);
+  EXPECT_GE(found_of(noted), noted * 98 / 100);
+  note_until(places * 2);
+  EXPECT_GE(found_of(noted), places * 8 / 10);
 }
 
 TEST(LocationCache, KeepsTheLargestOfAllThatFits) {

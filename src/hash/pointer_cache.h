@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "fabric/endpoint.h"
@@ -44,9 +45,8 @@ class PointerCache {
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
-    const auto& group = groups_[group_of(key_hash)];
-    if (group == nullptr) return std::nullopt;
-    const Place& place = (*group)[key_hash % places_in_group];
+    if (places_.empty() || places_[key_hash % place_count] == nullptr) return std::nullopt;
+    const Place& place = *places_[key_hash % place_count];
     const std::size_t i = place.index_of(key, key_hash);
     if (i == entries_in_place) return std::nullopt;
     const Entry& entry = place.entry[i];
@@ -67,9 +67,10 @@ class PointerCache {
   // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
   void note(std::string_view key, std::uint64_t key_hash, Pointer pointer) {
     if (key.size() > key_bytes_max) return;
-    auto& group = groups_[group_of(key_hash)];
-    if (group == nullptr) group = std::make_unique<Group>();
-    Place& place = (*group)[key_hash % places_in_group];
+    places_.resize(place_count);
+    if (places_[key_hash % place_count] == nullptr)
+      places_[key_hash % place_count] = std::make_unique<Place>();
+    Place& place = *places_[key_hash % place_count];
     std::size_t i = place.index_of(key, key_hash);
     const bool is_new = i == entries_in_place;
     if (is_new) i = static_cast<std::size_t>(std::ranges::min_element(place.seen_at) - place.seen_at.begin());
@@ -94,8 +95,7 @@ class PointerCache {
   [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
-  static constexpr std::size_t group_count = 512;
-  static constexpr std::size_t places_in_group = 8;
+  static constexpr std::size_t place_count = 4'096;
   static constexpr std::size_t entries_in_place = 4;
   struct Entry {
     SlotWord word{};
@@ -124,8 +124,6 @@ class PointerCache {
       return i;
     }
   };
-  using Group = std::array<Place, places_in_group>;
-  static std::size_t group_of(std::uint64_t key_hash) { return key_hash / places_in_group % group_count; }
 
   void drop_copy(Entry& entry) {
     if (entry.copy == nullptr) return;
@@ -136,15 +134,14 @@ class PointerCache {
   void make_room_for(std::size_t length_bytes) {
     copies_bytes_ += length_bytes;
     while (copies_bytes_ > copies_bytes_max_) {
-      const std::size_t at = next_to_let_go_++ % (group_count * places_in_group);
-      const auto& group = groups_[at / places_in_group];
-      if (group == nullptr) continue;
-      for (Entry& entry : (*group)[at % places_in_group].entry) drop_copy(entry);
+      const auto& place = places_[next_to_let_go_++ % place_count];
+      if (place == nullptr) continue;
+      for (Entry& entry : place->entry) drop_copy(entry);
     }
   }
 
-  // Each is made when it is first needed: many sessions use few keys.
-  std::array<std::unique_ptr<Group>, group_count> groups_;
+  // Each is made when it is first needed: many sessions use few keys, and those of this host none.
+  std::vector<std::unique_ptr<Place>> places_;
   const std::size_t copies_bytes_max_;
   std::size_t copies_bytes_ = 0;
   std::size_t next_to_let_go_ = 0;

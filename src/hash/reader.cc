@@ -85,37 +85,16 @@ bool Table::parse_here(ItemView& item) {
   return item.take_lengths(room) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
 }
 
-coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
+coro::Task<Result<Found>> Table::get_near(Key key) {
+  // Its items may be on other nodes.
   if (attachment_.refresh_due()) [[unlikely]] {
     if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
       co_return std::unexpected(std::move(fresh.error()));
   }
-  if (asked != nullptr) [[unlikely]] {
-    if (asked->is_of_another_item()) {
-      if (auto found = co_await get_by_word(*asked)) co_return std::move(*found);
-    }
-  } else if (auto what = known(key)) [[unlikely]] {
-    if (auto found = co_await get_known(*what)) co_return std::move(*found);
-  } else if (auto location = location_of(key)) [[unlikely]] {
-    // Of a port that keeps no order: get_known makes one.
-    if (auto found = co_await get_known({.key = key, .pointer = std::move(*location)}))
-      co_return std::move(*found);
-  }
   // Step 1: read the slots; a committed one whose item has the key answers.
-  const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;
-  if (looks_at_home) [[unlikely]] {
-    auto found = co_await get_at_home(key);
-    home_share_.learn(found.has_value());
-    if (found) co_return std::move(*found);
-  }
   Collect seen;
   if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read) [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
-  if (has_home_share_ && !looks_at_home) [[unlikely]] {
-    home_share_.learn(std::ranges::any_of(std::span(seen.word).first(candidates_ - 1), [&](SlotWord word) {
-      return word.is(SlotType::committed) && word.filter() == key.filter();
-    }));
-  }
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
     if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
@@ -132,41 +111,6 @@ coro::Task<Result<Found>> Table::get(Key key, const Known* asked) {
     co_return found;
   }
   co_return co_await get_by_snapshot(key, seen);
-}
-
-coro::Task<std::optional<Result<Found>>> Table::get_at_home(Key key) {
-  const Locations at = Locations::of(key.hash, directory(), candidates_);
-  const SlotNumber first = at.slot[0] / row_slots * row_slots;
-  const base::Nanos asked_at = newest_time();
-  std::array<SlotWord, row_slots> row;
-  std::uint64_t directory_word = at.directory.encode();
-  std::array asked = {fabric::Operation::read(index_.slot(first), &row[0].raw, row_bytes),
-                      fabric::Operation::read(index_.directory(), &directory_word, sizeof directory_word)};
-  const bool is_of_cluster = attachment_.is_of_cluster();  // as begin_collect
-  if (auto read = co_await endpoint_.perform(std::span(asked).first(is_of_cluster ? 2 : 1)); !read)
-    co_return std::unexpected(std::move(read.error()));
-  if (directory_word != at.directory.encode()) co_return std::nullopt;
-  for (unsigned i = 0; i + 1 < candidates_; ++i) {
-    const SlotWord word = row[at.slot[i] - first];
-    if (!word.is(SlotType::committed) || word.filter() != key.filter()) continue;
-    const memory::ItemRef ref = word.item();
-    if (ref.size_class >= memory::size_class_count || attachment_.find_node_of(ref) == nullptr) break;
-    const std::uint64_t length = memory::class_bytes[ref.size_class];
-    if (length > one_step_bytes_max) break;
-    auto bytes = std::make_shared_for_overwrite<std::byte[]>(length);
-    auto read = fabric::Operation::read_settled(ref.address(), bytes.get(), length);
-    if (!co_await endpoint_.perform({&read, 1})) break;
-    auto found = take_apart(ref, bytes.get(), length);
-    if (!found || found->view.key() != key.bytes) break;
-    if (found->view.expires_at_ns() != 0) {
-      const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
-      if (!left || *left != TimeLeft::some) break;
-    }
-    note_item(key, word, at.slot[i], found->view);
-    found->copy = std::move(bytes);
-    co_return std::move(found);
-  }
-  co_return std::nullopt;
 }
 
 // The rest of GET: what is not a plain hit.

@@ -40,16 +40,13 @@ class Shards final : public memory::ReuseGuard {
   // Of a store that has one shard; null if it has more, or that one is not reached.
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
-  // `asked`: as of Table::get.
-  coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
+  // `known`: as of Table::get.
+  coro::Task<Result<Found>> get(Key key, const Known* known = nullptr);
   // As Table's.
   [[nodiscard]] std::optional<Known> known(Key key) const;
   void fetch_known(Key key) const {
     if (const Table* table = tables_[shard_of(key.hash, tables_.size())].get(); table != nullptr)
       table->fetch_known(key);
-  }
-  coro::Task<bool> read_value(Known* known, std::string* into) {
-    return tables_[shard_of(known->key.hash, tables_.size())]->read_value(known, into);
   }
   // Several at once (get_together.cc), of a remote session, in one operation.
   coro::Task<void> get_together(std::span<PlainGet> gets);

@@ -87,9 +87,15 @@ class Table final {
   // initial_index_bytes long or longer.
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
-  // ---- one key (reader.cc, snapshot.cc, writer.cc)
-  // `asked`: what was read of a known key during this operation, and did not answer; or nothing_known.
-  coro::Task<Result<Found>> get(Key key, const Known* asked = nullptr);
+  // ---- one key (reader.cc, get_far.cc, snapshot.cc, writer.cc)
+  // `known`: what a remote session knows of the key, whether or not that was asked for during this operation;
+  // null: it is looked up.
+  coro::Task<Result<Found>> get(Key key, const Known* known = nullptr) {
+    if (!home_.remote()) return get_near(key);
+    if (attachment_.refresh_due()) [[unlikely]]
+      return get_refreshed(key);
+    return get_far(known != nullptr ? *known : this->known(key).value_or(Known{.key = key}));
+  }
   // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
   [[nodiscard]] std::optional<Known> known(Key key) const;
   // Before that, of many: asks for the memory that it looks at.
@@ -230,9 +236,19 @@ class Table final {
   coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Doubt* doubt);
   Result<Found> miss(Key key, Doubt doubt);
 
-  // Step 1 with the slots of the key's home row, where that spares a message: what is not found so is nothing
-  // yet.
-  coro::Task<std::optional<Result<Found>>> get_at_home(Key key);
+  coro::Task<Result<Found>> get_near(Key key);
+
+  // ---- get_far.cc
+  struct HomeRow;
+  coro::Task<Result<Found>> get_far(Known known);
+  coro::Task<Result<Found>> get_refreshed(Key key);
+  void ask_for_home(Key key, HomeRow* home);
+  // By its location alone.
+  [[nodiscard]] Known located(Key key) const;
+  [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {
+    return ref.size_class < memory::size_class_count && attachment_.find_node_of(ref) != nullptr &&
+           memory::class_bytes[ref.size_class] <= one_step_bytes_max;
+  }
   // How many of the gets of late find their key in its home row.
   class HomeShare {
    public:
@@ -308,8 +324,6 @@ class Table final {
     if (base::planted(base::Planted::mortal_without_time) && time == 0) return true;
     return expires_at_ns == 0 || (time != 0 && !expired(expires_at_ns, time + time_ahead_ns_));
   }
-  coro::Task<std::optional<Result<Found>>> get_known(Known known);
-  coro::Task<std::optional<Result<Found>>> get_by_word(Known known);
 
   // ---- put_together.cc
   struct Writing;
@@ -401,17 +415,19 @@ class Table final {
   void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes,
                     bool is_mortal = false, PointerCache::Copy copy = {}) {
     if (!home_.remote()) return;
-    const base::Nanos seen_at = attachment_.session_of(word.item()).oldest_operation();
-    pointers_.note(key.bytes, key.hash,
-                   {.word = word,
-                    .slot = slot,
-                    .seen_at = seen_at,
-                    .length_bytes = length_bytes,
-                    .is_mortal = is_mortal,
-                    .copy = std::move(copy)});
+    note_lately(key, {.word = word,
+                      .slot = slot,
+                      .length_bytes = length_bytes,
+                      .is_mortal = is_mortal,
+                      .copy = std::move(copy)});
     if (!goes_by_locations_) return;
     options_.locations->note(
         key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
+  }
+  // Of what others know, too: that this session has seen it now.
+  void note_lately(Key key, PointerCache::Pointer pointer) {
+    pointer.seen_at = attachment_.session_of(pointer.item()).oldest_operation();
+    pointers_.note(key.bytes, key.hash, std::move(pointer));
   }
   // Of an item that is to lie there.
   memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);

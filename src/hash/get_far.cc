@@ -1,0 +1,127 @@
+// GET of one key by a remote session: what it takes to answer in as few messages as may be. All of it is one
+// coroutine, since what a client computes for each get adds to the round trips.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+
+#include "hash/table.h"
+
+namespace loch::hash {
+
+// Where a key's home row is, and what is to be read of it.
+struct Table::HomeRow {
+  Locations at;
+  SlotNumber first = 0;
+  std::array<SlotWord, row_slots> word{};
+  std::uint64_t directory_word = 0;
+  std::array<fabric::Operation, 2> reads{};
+
+  // The candidate there that has the key's filter, if there is one.
+  [[nodiscard]] std::optional<unsigned> find(Key key) const {
+    for (unsigned i = 0; i + 1 < at.candidates; ++i) {
+      if (word_at(i).is(SlotType::committed) && word_at(i).filter() == key.filter()) return i;
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] SlotWord word_at(unsigned candidate) const { return word[at.slot[candidate] - first]; }
+};
+
+void Table::ask_for_home(Key key, HomeRow* home) {
+  home->at = Locations::of(key.hash, directory(), candidates_);
+  home->first = home->at.slot[0] / row_slots * row_slots;
+  home->directory_word = home->at.directory.encode();
+  home->reads = {
+      fabric::Operation::read(index_.slot(home->first), &home->word[0].raw, row_bytes),
+      fabric::Operation::read(index_.directory(), &home->directory_word, sizeof home->directory_word)};
+}
+
+Known Table::located(Key key) const {
+  auto pointer = location_of(key);
+  return pointer ? Known{.key = key, .pointer = std::move(*pointer)} : Known{.key = key};
+}
+
+// What it knew does not count before it has refreshed.
+coro::Task<Result<Found>> Table::get_refreshed(Key key) {
+  if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
+    co_return std::unexpected(std::move(fresh.error()));
+  co_return co_await get_far(known(key).value_or(Known{.key = key}));
+}
+
+coro::Task<Result<Found>> Table::get_far(Known known) {
+  const Key key = known.key;
+  if (known.is_nothing() && !endpoint_.keeps_order()) known = located(key);
+
+  // Where it was lately: one round trip, if the slot still names the item.
+  if (!known.is_nothing() && !known.was_asked) {
+    PointerCache::Copy copy = known.pointer.copy;
+    std::array<fabric::Operation, 3> operations = {read_slot(known)};
+    std::size_t count = 1;
+    if (!known.has_copy()) {
+      auto read = std::make_shared_for_overwrite<std::byte[]>(known.pointer.length_bytes);
+      known.item = read.get();
+      copy = std::move(read);
+      operations[count++] = read_item(known);
+      operations[1].after_previous = !known.was_used_lately() && !endpoint_.keeps_order();
+    }
+    if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
+    if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {
+      if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
+      known.word = {};
+    } else if (const auto item = answer(known)) {
+      co_return Found{.view = *item, .copy = std::move(copy)};
+    }
+  }
+  // Step 1 with one slot of the key's.
+  if (known.is_of_another_item()) {
+    auto found = co_await fetch_item(known.word.item());
+    if (found && found->view.key() == key.bytes && has_time_left(found->view.expires_at_ns(), known.time)) {
+      note_item(key, known.word, known.pointer.slot, found->view);
+      co_return found;
+    }
+  }
+
+  // Step 1 with the slots of the key's home row, where that spares a message.
+  const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;
+  if (looks_at_home) {
+    const base::Nanos asked_at = newest_time();
+    HomeRow home;
+    ask_for_home(key, &home);
+    const bool is_of_cluster = attachment_.is_of_cluster();  // as begin_collect
+    if (auto read = co_await endpoint_.perform(std::span(home.reads).first(is_of_cluster ? 2 : 1)); !read)
+      co_return std::unexpected(std::move(read.error()));
+    const auto j = home.directory_word == home.at.directory.encode() ? home.find(key) : std::nullopt;
+    const SlotWord word = j ? home.word_at(*j) : SlotWord{};
+    if (j && is_read_in_one_step(word.item())) {
+      const std::uint64_t length = memory::class_bytes[word.item().size_class];
+      auto bytes = std::make_shared_for_overwrite<std::byte[]>(length);
+      auto read = fabric::Operation::read_settled(word.item().address(), bytes.get(), length);
+      const bool was_read = (co_await endpoint_.perform({&read, 1})).has_value();
+      auto found = was_read ? take_apart(word.item(), bytes.get(), length) : Result<Found>(Found{});
+      bool is_found = was_read && found && found->view.key() == key.bytes;
+      if (is_found && found->view.expires_at_ns() != 0) {
+        const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
+        is_found = left && *left == TimeLeft::some;
+      }
+      if (is_found) {
+        home_share_.learn(true);
+        note_item(key, word, home.at.slot[*j], found->view);
+        found->copy = std::move(bytes);
+        co_return found;
+      }
+    }
+    home_share_.learn(false);
+  }
+
+  Collect seen;
+  if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read)
+    co_return std::unexpected(std::move(read.error()));
+  if (has_home_share_ && !looks_at_home) {
+    home_share_.learn(std::ranges::any_of(std::span(seen.word).first(candidates_ - 1), [&](SlotWord word) {
+      return word.is(SlotType::committed) && word.filter() == key.filter();
+    }));
+  }
+  co_return co_await get_by_snapshot(key, seen);
+}
+
+}  // namespace loch::hash

@@ -110,6 +110,10 @@ class Client {
   coro::Task<void> in_turns(std::span<Request> requests,
                             void (Client::*here)(std::span<Request>, std::span<bool>),
                             coro::Task<Result<void>> (Client::*one)(Request*));
+  // Items that are longer go each by itself: of many, the value of the first can be looked at while the last
+  // are on their way, and it is not copied.
+  static constexpr std::size_t short_bytes_max = 1'024;
+  static bool reads_long(const hash::Known& known);
   coro::Task<Result<void>> get_near(std::string_view key, std::string* into);
   coro::Task<Result<void>> get_far(std::string_view key, std::string* into);
   coro::Task<void> multi_get_far(std::span<Lookup> lookups);

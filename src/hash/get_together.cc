@@ -197,12 +197,11 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
 
 coro::Task<void> Shards::get_alone(Getting* one) {
   const Key key = one->get->key;
-  const Known nothing{.key = key};
   Result<Found> found;
   do {
     found = std::exchange(one->has_looked, false)
                 ? co_await one->table->get_by_snapshot(key, one->looked->words)
-                : co_await one->table->get(key, &nothing);
+                : co_await one->table->get(Known{.key = key});
   } while (found && !attachment_.may_act());
   if (found) {
     one->take(found->view);

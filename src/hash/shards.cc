@@ -54,9 +54,9 @@ std::size_t Shards::at_once(memory::LeaseWord lease) const {
   return std::clamp<std::size_t>(bytes_max / memory::class_bytes[lease.size_class], 1, most);
 }
 
-coro::Task<Result<Found>> Shards::get(Key key, const Known* known) {
+coro::Task<Result<Found>> Shards::get(Key key) {
   auto table = table_of(key.hash);
-  return table ? (*table)->get(key, known) : failed(std::move(table.error()));
+  return table ? (*table)->get(key) : failed(std::move(table.error()));
 }
 
 coro::Task<Result<std::uint64_t>> Shards::count() {

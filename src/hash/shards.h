@@ -40,8 +40,7 @@ class Shards final : public memory::ReuseGuard {
   // Of a store that has one shard; null if it has more, or that one is not reached.
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
-  // `known`: as of Table::get.
-  coro::Task<Result<Found>> get(Key key, const Known* known = nullptr);
+  coro::Task<Result<Found>> get(Key key);
   // As Table's.
   [[nodiscard]] std::optional<Known> known(Key key) const;
   void fetch_known(Key key) const {

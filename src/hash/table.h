@@ -88,13 +88,13 @@ class Table final {
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
   // ---- one key (reader.cc, get_far.cc, snapshot.cc, writer.cc)
-  // `known`: what a remote session knows of the key, whether or not that was asked for during this operation;
-  // null: it is looked up.
-  coro::Task<Result<Found>> get(Key key, const Known* known = nullptr) {
-    if (!home_.remote()) return get_near(key);
-    if (attachment_.refresh_due()) [[unlikely]]
-      return get_refreshed(key);
-    return get_far(known != nullptr ? *known : this->known(key).value_or(Known{.key = key}));
+  coro::Task<Result<Found>> get(Key key) {
+    return home_.remote() ? get(known(key).value_or(Known{.key = key})) : get_near(key);
+  }
+  // Of a remote session: by what it knows of the key, whether or not that was asked for during this
+  // operation.
+  coro::Task<Result<Found>> get(Known known) {
+    return attachment_.refresh_due() ? get_refreshed(known.key) : get_far(std::move(known));
   }
   // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
   [[nodiscard]] std::optional<Known> known(Key key) const;

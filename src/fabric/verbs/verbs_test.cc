@@ -104,7 +104,7 @@ TEST_P(VerbsHost, WhatWaitsInAChainIsNotForgotten) {
     sessions.push_back(session());
     sessions.back()->endpoint.set_timeout(5 * base::second_ns);
   }
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     std::array<std::uint64_t, 2> words{};
     std::array operations = {Operation::read(word_, words.data(), sizeof words[0]),
                              Operation::read({small_region, 1024}, &words[1], sizeof words[1])};

@@ -1,0 +1,301 @@
+// What several gets at once, and gets of long values, cost a client on another host, and that they go by what
+// is there now.
+#include <algorithm>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "client/testing/far.h"
+
+namespace loch::client {
+namespace {
+
+using fake::Far;
+using fake::FarInOrder;
+
+TEST_F(Far, KnownKeysTakeOneRoundTripTogether) {
+  auto lookups = put_keys(40, 50);
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+  for (int i = 0; i < 3; ++i) {
+    const Cost known = multi_get(lookups);
+    EXPECT_EQ(known.round_trips, 1U);
+    EXPECT_EQ(known.batches, 1U);
+    EXPECT_EQ(known.operations, 80U) << "an item and a slot each";
+    expect_all(lookups);
+  }
+}
+
+TEST_F(Far, KeysThatAreNotKnownTakeTwoBesideThoseThatAre) {
+  auto lookups = put_keys(40, 50);
+  std::vector<Lookup> some(lookups.begin(), lookups.begin() + 20);
+  multi_get(some);
+  const Cost cost = multi_get(lookups);
+  EXPECT_EQ(cost.round_trips, 2U);
+  EXPECT_EQ(cost.batches, 2U);
+  expect_all(lookups);
+}
+
+// Receive: gets together of keys that are not known, some of which are not there, one whose time is over, one
+// with some left, and values that take more than one step. Expect: what each of them gets by itself.
+TEST_F(Far, KeysThatAreNotKnownAreFoundAsEachByItself) {
+  auto lookups = put_keys(40, 50);
+  const base::Nanos in_an_hour = base::Clock().now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key3", values_[3], in_an_hour).has_value());
+  ASSERT_TRUE(near_.put("key4", "over", 1).has_value());
+  values_[7] = std::string(40'000, 'l');
+  values_[8] = std::string(3'000'000, 'm');
+  for (const std::size_t i : {7U, 8U}) ASSERT_TRUE(near_.put(keys_[i], values_[i]).has_value());
+  lookups[9].key = "absent";
+  const Cost cost = multi_get(lookups);
+  EXPECT_LE(cost.round_trips, 5U);
+  for (std::size_t i = 0; i < lookups.size(); ++i) {
+    const bool is_there = i != 4 && i != 9;
+    ASSERT_EQ(lookups[i].result.has_value(), is_there) << lookups[i].key;
+    if (is_there) EXPECT_TRUE(lookups[i].value == values_[i]) << lookups[i].key;
+    if (!is_there) EXPECT_EQ(lookups[i].result.error().code, Errc::not_found) << lookups[i].key;
+  }
+}
+
+TEST_F(Far, KeysThatAreNotThereTakeTwoRoundTripsTogether) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
+  std::vector<Lookup> lookups(letters.size());
+  for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = letters.substr(i, 1);
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  for (const Lookup& one : lookups) EXPECT_EQ(one.result.error().code, Errc::not_found);
+}
+
+// Receive: a key of which a slot names another key's item, with the same filter. Expect: a get and a put of
+// it read that one beside its own.
+TEST_F(Far, TheItemOfAnotherKeyWithTheSameFilterIsLookedAtBeside) {
+  put_keys(4, 50);
+  warm_up();
+  for (const std::string key : {"gets", "puts"}) put_in_the_way_of(key);
+  std::vector<Lookup> lookups(1);
+  lookups[0].key = "absent";
+  for (int i = 0; i < 4; ++i) multi_get(lookups);  // with which what is left of the puts goes
+  lookups[0].key = "gets";
+  const Cost get = multi_get(lookups);
+  EXPECT_EQ(lookups[0].value, "the key's own");
+  EXPECT_EQ(get.round_trips, 2U);
+  EXPECT_EQ(get.operations, 5U) << "three slots, and both items";
+  std::vector<Assignment> assignments(1);
+  assignments[0] = {.key = "puts", .value = values_[0], .options = {}, .result = {}};
+  EXPECT_EQ(multi_put(assignments).round_trips, 3U);
+  expect_put(assignments);
+}
+
+// Receive: of known keys some have another value now, one longer than what is read at once, one has none, and
+// one is no key. Expect: what is there now, at no more round trips than each of them takes by itself.
+TEST_F(Far, WhatIsNotAsItWasKnownIsFoundAllTheSame) {
+  auto lookups = put_keys(40, 50);
+  multi_get(lookups);
+  values_[3] = "another";
+  values_[7] = std::string(5'000, 'l');
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7]).has_value());
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+  EXPECT_EQ(multi_get(lookups).round_trips, 1U);
+  expect_all(lookups);
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  lookups[9].key = "";
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  EXPECT_EQ(lookups[9].result.error().code, Errc::invalid_argument);
+  EXPECT_EQ(lookups[10].value, values_[10]);
+}
+
+TEST_F(Far, OfAKeyThatIsAskedForTwiceBothAreAnswered) {
+  auto lookups = put_keys(5, 50);
+  multi_get(lookups);
+  std::vector<Lookup> twice = {lookups[2], lookups[2]};
+  EXPECT_EQ(multi_get(twice).round_trips, 1U);
+  EXPECT_EQ(twice[0].value, values_[2]);
+  EXPECT_EQ(twice[1].value, values_[2]);
+}
+
+// Expect: a long value of a known key takes one round trip, of as many bytes as there are; and is another one
+// when another one is there.
+TEST_F(Far, ALongValueOfAKnownKeyTakesOneRoundTrip) {
+  Result<void> result;
+  std::string into;
+  for (const std::size_t length : {1'000, 1'500, 5'001, 100'000}) {
+    const std::string value(length, 'x');
+    ASSERT_TRUE(near_.put("key", value).has_value());
+    get("key", into, result);
+    EXPECT_TRUE(into == value) << length;
+    into = "what was there before";
+    const Cost known = get("key", into, result);
+    ASSERT_TRUE(result.has_value());
+    EXPECT_TRUE(into == value) << length;
+    EXPECT_EQ(known.round_trips, 1U) << length;
+    EXPECT_EQ(known.operations, 3U) << "the value apart from what stands before it, and the slot";
+    EXPECT_EQ(known.bytes, 8 + hash::item_bytes(3, length)) << length;
+  }
+  ASSERT_TRUE(near_.remove("key").has_value());
+  get("key", into, result);
+  EXPECT_EQ(result.error().code, Errc::not_found);
+}
+
+// Receive: known values with a time to live, short and long ones, one at a time and together. Expect: one
+// round trip until the time is over; then they are not there.
+TEST_F(Far, AKnownValueWithATimeToLiveTakesOneRoundTripWithTheTime) {
+  constexpr base::Nanos lives_ns = base::second_ns / 2;
+  for (const std::size_t length : {50, 5'001}) {
+    const std::string value(length, 'x');
+    ASSERT_TRUE(near_.put("key", value, store_->now() + lives_ns).has_value());
+    Result<void> result;
+    std::string into;
+    get("key", into, result);
+    into.clear();
+    EXPECT_EQ(get("key", into, result).round_trips, 1U) << length;
+    EXPECT_TRUE(into == value) << length;
+    std::vector<Lookup> lookups(1);
+    lookups[0].key = "key";
+    EXPECT_EQ(multi_get(lookups).round_trips, 1U) << length;
+    EXPECT_TRUE(lookups[0].value == value) << length;
+    // Another one in its place.
+    const std::string next(length + 1, 'y');
+    ASSERT_TRUE(near_.put("key", next, store_->now() + lives_ns).has_value());
+    EXPECT_EQ(multi_get(lookups).round_trips, 2U) << length;
+    EXPECT_TRUE(lookups[0].value == next) << length;
+    store_->advance(lives_ns);
+    memory::fake::tell_time(*store_);
+    multi_get(lookups);
+    EXPECT_EQ(lookups[0].result.error().code, Errc::not_found) << length;
+    get("key", into, result);
+    EXPECT_EQ(result.error().code, Errc::not_found) << length;
+  }
+}
+
+// Receive: a byte of a long value of a known key changes where it lies. Expect: corrupt, and no value.
+TEST_F(Far, ALongValueThatIsDamagedIsNotGivenOut) {
+  Result<void> result;
+  std::string into;
+  ASSERT_TRUE(near_.put("key", std::string(3'000, 'x')).has_value());
+  get("key", into, result);
+  ASSERT_TRUE(result.has_value());
+  const hash::Locations at = hash::fake::locations(near_, "key");
+  for (unsigned j = 0; j < at.count; ++j) {
+    const hash::SlotWord word = hash::fake::slot(*store_, at.slot[j]);
+    if (word.is(hash::SlotType::committed)) *store_->at(word.item().address() + 2'000) = std::byte{'y'};
+  }
+  get("key", into, result);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code, Errc::corrupt);
+}
+
+// ---- copies of what is read again
+
+// Receive: items that are got again. Expect: the second time they are read once more, then their slots alone;
+// and again what has been changed.
+TEST_F(Far, OfWhatIsKeptTheSlotsAreReadTogether) {
+  far_ = open(std::size_t{1} << 20);
+  auto lookups = put_keys(40, 50);
+  multi_get(lookups);
+  EXPECT_EQ(multi_get(lookups).operations, 80U);
+  const Cost kept = multi_get(lookups);
+  EXPECT_EQ(kept.round_trips, 1U);
+  EXPECT_EQ(kept.operations, 40U);
+  EXPECT_EQ(kept.bytes, 40U * 8);
+  expect_all(lookups);
+  values_[3] = "another";
+  values_[7] = std::string(300, '7');
+  const base::Nanos in_an_hour = store_->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7], in_an_hour).has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  lookups.erase(lookups.begin() + 5);
+  values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+  multi_get(lookups);
+  expect_all(lookups);
+  EXPECT_EQ(multi_get(lookups).operations, 40U) << "with the time of one that has one to live";
+  expect_all(lookups);
+}
+
+// Receive: a long value, got again. Expect: the same, also together with others.
+TEST_F(Far, OfALongValueThatIsKeptTheSlotIsRead) {
+  far_ = open(std::size_t{4} << 20);
+  auto lookups = put_keys(2, 100'000);
+  Result<void> result;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      get(keys_[i], lookups[i].value, result);
+      EXPECT_TRUE(result.has_value());
+    }
+  }
+  EXPECT_EQ(get(keys_[0], lookups[0].value, result).bytes, 8U);
+  EXPECT_TRUE(lookups[0].value == values_[0]);
+  EXPECT_EQ(multi_get(lookups).bytes, 16U);
+  expect_all(lookups);
+}
+
+TEST_F(FarInOrder, WhatOthersGotTakesOneRoundTripTogether) {
+  auto lookups = put_keys(40, 50);
+  other_->run(other_->multi_get(lookups));
+  const Cost known = multi_get(lookups);
+  EXPECT_EQ(known.round_trips, 1U);
+  EXPECT_EQ(known.operations, 80U) << "a slot and an item each";
+  expect_all(lookups);
+}
+
+// Receive: items that have been changed, removed and given a time to live since another session saw them.
+// Expect: what is there now, in the round trips that it takes without what is known, and not in more of them
+// ever after.
+TEST_F(FarInOrder, WhatIsNotWhereItWasIsFoundAllTheSame) {
+  auto lookups = put_keys(40, 50);
+  other_->run(other_->multi_get(lookups));
+  values_[3] = "another";
+  values_[7] = std::string(5'000, 'l');
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7]).has_value());
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  const base::Nanos in_an_hour = store_->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key9", values_[9], in_an_hour).has_value());
+  multi_get(lookups);
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  lookups.erase(lookups.begin() + 5);
+  values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+  EXPECT_EQ(multi_get(lookups).round_trips, 1U) << "with the time";
+  expect_all(lookups);
+}
+
+// Receive: a long value of a key that is longer than what a session itself remembers. Expect: one round trip.
+TEST_F(FarInOrder, ALongValueOfALongKeyTakesOneRoundTrip) {
+  const std::string key(4'000, 'k');
+  const std::string value(5'000, 'v');
+  ASSERT_TRUE(near_.put(key, value).has_value());
+  Result<void> result;
+  std::string into;
+  get(key, into, result);
+  into.clear();
+  EXPECT_EQ(get(key, into, result).round_trips, 1U);
+  EXPECT_TRUE(result.has_value());
+  EXPECT_TRUE(into == value);
+}
+
+// Receive: of a long key, the location of another one's item, which is shorter than the key. Expect: its own.
+TEST_F(FarInOrder, ALocationOfAnotherKeyIsNoneOfIts) {
+  const std::string key(4'000, 'k');
+  const std::string value(5'000, 'v');
+  ASSERT_TRUE(near_.put(key, value).has_value());
+  ASSERT_TRUE(near_.put("other", std::string(1'500, 'o')).has_value());
+  Result<void> result;
+  std::string into;
+  get("other", into, result);
+  const auto other = locations_.find(near_.key_of("other").hash);
+  ASSERT_TRUE(other.has_value());
+  locations_.note(near_.key_of(key).hash, *other);
+  get(key, into, result);
+  EXPECT_TRUE(result.has_value());
+  EXPECT_TRUE(into == value);
+}
+
+}  // namespace
+}  // namespace loch::client

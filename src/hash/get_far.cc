@@ -96,18 +96,19 @@ coro::Task<Result<Found>> Table::get_far(Known known) {
       const std::uint64_t length = memory::class_bytes[word.item().size_class];
       auto bytes = std::make_shared_for_overwrite<std::byte[]>(length);
       auto read = fabric::Operation::read_settled(word.item().address(), bytes.get(), length);
-      const bool was_read = (co_await endpoint_.perform({&read, 1})).has_value();
-      auto found = was_read ? take_apart(word.item(), bytes.get(), length) : Result<Found>(Found{});
-      bool is_found = was_read && found && found->view.key() == key.bytes;
-      if (is_found && found->view.expires_at_ns() != 0) {
-        const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
-        is_found = left && *left == TimeLeft::some;
-      }
-      if (is_found) {
-        home_share_.learn(true);
-        note_item(key, word, home.at.slot[*j], found->view);
-        found->copy = std::move(bytes);
-        co_return found;
+      if (co_await endpoint_.perform({&read, 1})) {
+        auto found = take_apart(word.item(), bytes.get(), length);
+        bool is_found = found && found->view.key() == key.bytes;
+        if (is_found && found->view.expires_at_ns() != 0) {
+          const auto left = co_await time_left(found->view.expires_at_ns(), asked_at);
+          is_found = left && *left == TimeLeft::some;
+        }
+        if (is_found) {
+          home_share_.learn(true);
+          note_item(key, word, home.at.slot[*j], found->view);
+          found->copy = std::move(bytes);
+          co_return found;
+        }
       }
     }
     home_share_.learn(false);

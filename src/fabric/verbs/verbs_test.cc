@@ -96,7 +96,7 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
 }
 
 // Receive: chains whose second READ waits for the first, with other queue pairs there. Expect: all end in
-// time. (Soft-RoCE forgets about one of some thousands.)
+// time. (If the second is fenced, Soft-RoCE forgets about one of some thousands.)
 TEST_P(VerbsHost, WhatWaitsInAChainIsNotForgotten) {
   start({environment("LOCH_TEST_VERBS_HOST")}, 30 * base::second_ns);
   std::vector<std::unique_ptr<Session>> sessions;

@@ -116,11 +116,10 @@ coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into
     co_return std::unexpected(table.error());
   }
   const DuringOperation during(*attachment_);
+  hash::Known known = (*table)->known(hashed).value_or(hash::Known{.key = hashed});
+  bool looks_up = false;
   // What it knows does not count before it has refreshed.
-  bool looks_up = attachment_->refresh_due();
-  hash::Known known{.key = hashed};
-  if (!looks_up) known = (*table)->known(hashed).value_or(std::move(known));
-  if (reads_long(known)) {
+  if (reads_long(known) && !attachment_->refresh_due()) {
     const bool found = co_await (*table)->read_value(&known, into);
     known.was_asked = true;
     looks_up = !attachment_->may_act();

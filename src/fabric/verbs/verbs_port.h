@@ -12,7 +12,6 @@
 
 #include <array>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -106,7 +105,7 @@ class VerbsPort final : public remote::RemotePort {
   Beat beat_;
   base::Nanos beaten_ns_ = 0;
 
-  std::map<RegionId, std::vector<Key>> keys_;  // sorted by from_bytes
+  std::array<std::vector<Key>, region_count_max> keys_;  // of each region, sorted by from_bytes
   remote::Flights flights_;
   std::deque<Piece> pieces_;        // under way, in the order in which they were posted
   std::uint64_t first_piece_ = 0;   // the number of the first of them

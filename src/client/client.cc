@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <functional>
+#include <utility>
 
 #include "client/arguments.h"
 
@@ -117,27 +118,25 @@ coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into
   }
   const DuringOperation during(*attachment_);
   hash::Known known = (*table)->known(hashed).value_or(hash::Known{.key = hashed});
-  bool looks_up = false;
   // What it knows does not count before it has refreshed.
   if (reads_long(known) && !attachment_->refresh_due()) {
     const bool found = co_await (*table)->read_value(&known, into);
     known.was_asked = true;
-    looks_up = !attachment_->may_act();
-    if (found && !looks_up) {
+    if (!attachment_->may_act()) {
+      known = {.key = hashed};
+    } else if (found) {
       session_->count(Counter::get_hit);
       co_return Result<void>{};
     }
   }
   for (;;) {
-    auto reading = looks_up ? (*table)->get(hashed) : (*table)->get(std::move(known));
-    auto found = co_await std::move(reading);
+    auto found = co_await (*table)->get(std::exchange(known, {.key = hashed}));
     if (!found) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
     }
     into->assign(found->view.value());
     if (attachment_->may_act()) break;
-    looks_up = true;
   }
   session_->count(Counter::get_hit);
   co_return Result<void>{};

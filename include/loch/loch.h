@@ -73,9 +73,9 @@ struct Options {
   // of them reads no more than whether they are the key's still. Of each thread; none of an item is kept that
   // is longer than a sixteenth of it; of a cluster, each shard has its part of it. 0: none.
   std::size_t cache_bytes = std::size_t{4} << 20;
-  // Of a store that is reached over TCP: for where items were lately, shared by all threads, so that a get
-  // takes one round trip and not two, and a put one and not three. 16 B a key, taken as it is needed; 0:
-  // none.
+  // Of a store on another host: for where items were lately, shared by all threads. Over TCP a get takes one
+  // round trip and not two by it, and a put one and not three; over RDMA a get two messages, however full the
+  // store is. 16 B a key, taken as it is needed; 0: none.
   std::size_t location_cache_bytes = std::size_t{16} << 20;
 
   // Changes nothing (Errc::permission), and attaches only; creates and destroys no store. On another host,

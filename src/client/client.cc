@@ -91,24 +91,8 @@ bool Client::reads_long(const hash::Known& known) {
   return !known.has_copy() && known.pointer.length_bytes > short_bytes_max;
 }
 
-coro::Task<Result<void>> Client::get_near(std::string_view key, std::string* into) {
-  if (auto valid = check_key(key, "get"); !valid) co_return valid;
-  const DuringOperation during(*attachment_);
-  for (;;) {
-    auto found = co_await shards_.get(key_of(key));
-    if (!found) {
-      session_->count(Counter::get_miss);
-      co_return std::unexpected(std::move(found.error()));
-    }
-    into->assign(found->view.value());
-    if (attachment_->may_act()) break;
-  }
-  session_->count(Counter::get_hit);
-  co_return Result<void>{};
-}
-
-// Of a remote session: the value of a known item that is long is read to where it is wanted.
-coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into) {
+// The value of a known item that is long is read to where it is wanted.
+coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
@@ -117,7 +101,7 @@ coro::Task<Result<void>> Client::get_far(std::string_view key, std::string* into
     co_return std::unexpected(table.error());
   }
   const DuringOperation during(*attachment_);
-  hash::Known known = (*table)->known(hashed).value_or(hash::Known{.key = hashed});
+  hash::Known known = (*table)->known(hashed);
   // What it knows does not count before it has refreshed.
   if (reads_long(known) && !attachment_->refresh_due()) {
     const bool found = co_await (*table)->read_value(&known, into);

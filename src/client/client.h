@@ -59,9 +59,7 @@ class Client {
   bool get_here(std::string_view key, std::string& into);
   bool put_here(std::string_view key, std::string_view value, const PutOptions& options);
 
-  coro::Task<Result<void>> get(std::string_view key, std::string* into) {
-    return is_remote() ? get_far(key, into) : get_near(key, into);
-  }
+  coro::Task<Result<void>> get(std::string_view key, std::string* into);
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
@@ -114,13 +112,13 @@ class Client {
   // are on their way, and it is not copied.
   static constexpr std::size_t short_bytes_max = 1'024;
   static bool reads_long(const hash::Known& known);
-  coro::Task<Result<void>> get_near(std::string_view key, std::string* into);
-  coro::Task<Result<void>> get_far(std::string_view key, std::string* into);
-  coro::Task<void> multi_get_far(std::span<Lookup> lookups);
+  // Of a remote session: so many that they are asked for together, and then the next.
+  template <class Request>
+  coro::Task<void> in_groups(std::span<Request> requests,
+                             coro::Task<void> (Client::*group)(std::span<Request>));
   coro::Task<void> get_group(std::span<Lookup> group);
   // Nothing if it is not one for several at once.
   [[nodiscard]] std::optional<hash::PlainGet> plain_get(hash::Key key, Lookup* lookup) const;
-  coro::Task<void> multi_put_far(std::span<Assignment> assignments);
   coro::Task<void> put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);

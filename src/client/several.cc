@@ -187,12 +187,12 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     Lookup& one = group[i];
-    const auto get = may_be_together && key_fits(one.key) ? plain_get(keys[i], &one) : std::nullopt;
-    is_alone[i] = !get;
-    if (get) {
-      plain.push_back(*get);
+    auto together = may_be_together && key_fits(one.key) ? plain_get(keys[i], &one) : std::nullopt;
+    is_alone[i] = !together;
+    if (together) {
+      plain.push_back(std::move(*together));
     } else {
-      tasks[i] = get_far(one.key, &one.value);
+      tasks[i] = get(one.key, &one.value);
       scope.start(tasks[i]);
     }
   }
@@ -214,18 +214,20 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
 
 std::optional<hash::PlainGet> Client::plain_get(hash::Key key, Lookup* lookup) const {
   auto known = shards_.known(key);
-  if (known && reads_long(*known)) return std::nullopt;
-  return hash::PlainGet{.key = key, .known = std::move(known), .into = &lookup->value};
+  if (reads_long(known)) return std::nullopt;
+  return hash::PlainGet{.known = std::move(known), .into = &lookup->value};
 }
 
-coro::Task<void> Client::multi_get_far(std::span<Lookup> lookups) {
+template <class Request>
+coro::Task<void> Client::in_groups(std::span<Request> requests,
+                                   coro::Task<void> (Client::*group)(std::span<Request>)) {
   const fabric::Endpoint::Turns turns(attachment_->endpoint());
-  for (std::size_t first = 0; first < lookups.size(); first += group_max)
-    co_await get_group(lookups.subspan(first, std::min(group_max, lookups.size() - first)));
+  for (std::size_t first = 0; first < requests.size(); first += group_max)
+    co_await (this->*group)(requests.subspan(first, std::min(group_max, requests.size() - first)));
 }
 
 coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
-  if (is_remote()) return multi_get_far(lookups);
+  if (is_remote()) return in_groups(lookups, &Client::get_group);
   return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
 }
 
@@ -277,14 +279,8 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   }
 }
 
-coro::Task<void> Client::multi_put_far(std::span<Assignment> assignments) {
-  const fabric::Endpoint::Turns turns(attachment_->endpoint());
-  for (std::size_t first = 0; first < assignments.size(); first += group_max)
-    co_await put_group(assignments.subspan(first, std::min(group_max, assignments.size() - first)));
-}
-
 coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
-  if (is_remote()) return multi_put_far(assignments);
+  if (is_remote()) return in_groups(assignments, &Client::put_group);
   return in_turns(assignments, &Client::multi_put_here, &Client::put_one);
 }
 

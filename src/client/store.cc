@@ -122,6 +122,7 @@ bool Store::Impl::lives(Client& client) {
   if (!client.is_lost() && client.attachment().refresh_due()) {
     [[maybe_unused]] const auto fresh = client.run(client.attachment().refresh());
   }
+  // A store of one host has no other map.
   if (!client.attachment().is_of_cluster()) return !client.is_lost();
   if (const std::uint64_t epoch = client.attachment().newest_epoch(); epoch > client.epoch())
     renew_memory(epoch);

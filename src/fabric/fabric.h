@@ -150,7 +150,8 @@ class Port {
  public:
   virtual ~Port() = default;
   // Where `region` is in this process, after it may have been extended. If its memory is elsewhere this asks
-  // nobody, and `length_bytes` is what is known of it. Errors: not_found, io.
+  // nobody, and `length_bytes` is what is known of it; it stays elsewhere as long as the port is there.
+  // Errors: not_found, io.
   virtual Result<Mapping> map(RegionId region) = 0;
   // How long `region` is now, which may have to be asked for. Errors: not_found, io, unavailable.
   virtual Result<std::uint64_t> length_bytes(RegionId region) {

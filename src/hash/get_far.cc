@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "hash/table.h"
 
@@ -36,21 +38,16 @@ void Table::ask_for_home(Key key, HomeRow* home) {
       fabric::Operation::read(index_.directory(), &home->directory_word, sizeof home->directory_word)};
 }
 
-Known Table::located(Key key) const {
-  auto pointer = location_of(key);
-  return pointer ? Known{.key = key, .pointer = std::move(*pointer)} : Known{.key = key};
-}
-
 // What it knew does not count before it has refreshed.
 coro::Task<Result<Found>> Table::get_refreshed(Key key) {
   if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
     co_return std::unexpected(std::move(fresh.error()));
-  co_return co_await get_far(known(key).value_or(Known{.key = key}));
+  co_return co_await get_far(known(key));
 }
 
 coro::Task<Result<Found>> Table::get_far(Known known) {
   const Key key = known.key;
-  if (known.is_nothing() && !endpoint_.keeps_order()) known = located(key);
+  if (known.is_nothing() && !endpoint_.keeps_order()) known = Known::of(key, location_of(key));
 
   // Where it was lately: one round trip, if the slot still names the item.
   if (!known.is_nothing() && !known.was_asked) {

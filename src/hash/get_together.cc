@@ -55,13 +55,14 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
   std::vector<Getting> all(gets.size());
   for (std::size_t i = 0; i < gets.size(); ++i) {
     all[i].get = &gets[i];
-    if (auto table = table_of(gets[i].key.hash)) {
+    if (auto table = table_of(gets[i].known.key.hash)) {
       all[i].table = *table;
     } else {
       all[i].end(std::unexpected(std::move(table.error())));
     }
   }
-  std::vector<Looked> looked(std::ranges::count_if(gets, [](const PlainGet& get) { return !get.known; }));
+  std::vector<Looked> looked(
+      std::ranges::count_if(gets, [](const PlainGet& get) { return get.known.is_nothing(); }));
   std::vector<Candidate> candidates;
   candidates.reserve(gets.size());
   Result<void> done = co_await ask_together(all, looked, &candidates);
@@ -89,13 +90,13 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   std::size_t words = 0;
   for (Getting& one : all) {
     if (one.is_over) continue;
-    if (one.get->known) {
-      if (!one.get->known->has_copy()) length += one.get->known->pointer.length_bytes;
+    if (const Known& known = one.get->known; !known.is_nothing()) {
+      if (!known.has_copy()) length += known.pointer.length_bytes;
       ++words;
     } else {
       one.looked = &*next_looked++;
       one.looked->reading =
-          one.table->begin_collect(one.get->key.hash, &one.looked->words, Table::DirectoryToo::no);
+          one.table->begin_collect(one.get->known.key.hash, &one.looked->words, Table::DirectoryToo::no);
       words += one.looked->reading.count;
     }
   }
@@ -105,16 +106,16 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   // The slots first (Table::read_slot); and words that are side by side are asked for together.
   for (const Getting& one : all) {
     if (one.is_over) continue;
-    if (one.get->known) {
-      operations.push_back(one.table->read_slot(*one.get->known));
+    if (!one.get->known.is_nothing()) {
+      operations.push_back(one.table->read_slot(one.get->known));
       continue;
     }
     one.looked->reading.ask(one.looked->words.word.data(), &operations);
   }
   std::byte* into = items.get();
   for (const Getting& one : all) {
-    if (one.is_over || !one.get->known) continue;
-    Known& known = *one.get->known;
+    if (one.is_over || one.get->known.is_nothing()) continue;
+    Known& known = one.get->known;
     if (!known.has_copy()) {
       known.item = std::exchange(into, into + known.pointer.length_bytes);
       operations.push_back(Table::read_item(known));
@@ -128,9 +129,9 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   const Operation* item = operations.data() + words;
   for (Getting& one : all) {
     if (one.is_over) continue;
-    if (one.get->known) {
-      const bool has_item = one.get->known->has_copy() || !(item++)->bad_address;
-      if (one.get->known->pointer.is_mortal) ++item;
+    if (const Known& known = one.get->known; !known.is_nothing()) {
+      const bool has_item = known.has_copy() || !(item++)->bad_address;
+      if (known.pointer.is_mortal) ++item;
       if (!(word++)->bad_address) take_known(&one, has_item, candidates);
     } else {
       const std::span slots(word, one.looked->reading.count);
@@ -142,7 +143,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
 }
 
 void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* candidates) {
-  const Known& known = *one->get->known;
+  const Known& known = one->get->known;
   if (const auto item = has_item ? one->table->answer(known) : std::nullopt) {
     one->take(*item);
   } else if (known.is_of_another_item()) {
@@ -157,7 +158,7 @@ void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
   one->has_looked = true;
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
-    if (word.is(SlotType::committed) && word.filter() == one->get->key.filter())
+    if (word.is(SlotType::committed) && word.filter() == one->get->known.key.filter())
       add_candidate(one, word, seen.at.slot[j], candidates);
   }
 }
@@ -186,17 +187,16 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
   for (const Candidate& one : candidates) {
     const bool was_read = !(operation++)->bad_address;
     const PlainGet& get = *one.of->get;
-    const base::Nanos time = get.known ? get.known->time : 0;
-    const auto found = was_read
-                           ? one.of->table->item_of(get.key, one.word, one.slot, one.item, one.length(), time)
-                           : std::nullopt;
+    const auto found = was_read ? one.of->table->item_of(get.known.key, one.word, one.slot, one.item,
+                                                         one.length(), get.known.time)
+                                : std::nullopt;
     if (found) one.of->take(*found);
   }
   co_return Result<void>{};
 }
 
 coro::Task<void> Shards::get_alone(Getting* one) {
-  const Key key = one->get->key;
+  const Key key = one->get->known.key;
   Result<Found> found;
   do {
     found = std::exchange(one->has_looked, false)

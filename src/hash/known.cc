@@ -9,14 +9,13 @@
 
 namespace loch::hash {
 
-std::optional<Known> Table::known(Key key) const {
-  if (!home_.remote()) return std::nullopt;
+Known Table::known(Key key) const {
+  if (!home_.remote()) return {.key = key};
   auto pointer = pointers_.find(key.bytes, key.hash);
   const bool is_good =
       pointer &&
       (is_kept(*pointer) || (pointer->copy != nullptr && base::planted(base::Planted::copy_of_any_age)));
-  if (!is_good) pointer = location_in_order(key);
-  return pointer ? std::optional(Known{.key = key, .pointer = std::move(*pointer)}) : std::nullopt;
+  return Known::of(key, is_good ? std::move(pointer) : location_in_order(key));
 }
 
 std::optional<Expectation> Table::expectation_of(Key key) const {
@@ -113,9 +112,9 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   co_return true;
 }
 
-std::optional<Known> Shards::known(Key key) const {
+Known Shards::known(Key key) const {
   const Table* table = tables_[shard_of(key.hash, tables_.size())].get();
-  return table != nullptr ? table->known(key) : std::nullopt;
+  return table != nullptr ? table->known(key) : Known{.key = key};
 }
 
 }  // namespace loch::hash

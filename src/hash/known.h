@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -21,7 +23,10 @@ struct Known {
   base::Nanos time = 0;       // of the home node, of an item that has a time to live; likewise
   bool was_asked = false;     // and did not answer
 
-  // Whether nothing is known.
+  static Known of(Key key, std::optional<PointerCache::Pointer> pointer) {
+    return {.key = key, .pointer = pointer ? std::move(*pointer) : PointerCache::Pointer{}};
+  }
+  // Whether nothing is known of the key.
   [[nodiscard]] bool is_nothing() const { return pointer.length_bytes == 0; }
   // Else by way of a location, from whatever time.
   [[nodiscard]] bool was_used_lately() const { return pointer.seen_at != 0; }

@@ -1,6 +1,7 @@
 #include "hash/location_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/random.h"
 
@@ -74,6 +75,27 @@ TEST(LocationCache, GoesOnInTheNextTierWhereOneIsFull) {
   EXPECT_GE(found_of(noted), noted * 98 / 100);
   note_until(places * 2);
   EXPECT_GE(found_of(noted), places * 8 / 10);
+}
+
+// Receive: a thousand keys in a large cache. Expect: they are found on a few pages, as many as the first tier
+// has and no more (and some that the sanitizer keeps), not on two or three for each key.
+TEST(LocationCache, FewKeysTouchFewPages) {
+  constexpr std::uint64_t keys = 1'000;
+  LocationCache cache(std::size_t{16} << 20);
+  cache.note(base::mix(0), location(0));
+  const auto pages_touched = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+  };
+  const auto before = pages_touched();
+  std::uint64_t found = 0;
+  for (std::uint64_t n = 0; n < keys; ++n) {
+    cache.note(base::mix(n), location(n));
+    found += cache.find(base::mix(n)).has_value() ? 1 : 0;
+  }
+  EXPECT_EQ(found, keys);
+  EXPECT_LT(pages_touched() - before, 100);
 }
 
 TEST(LocationCache, KeepsTheLargestOfAllThatFits) {

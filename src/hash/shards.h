@@ -15,8 +15,7 @@ namespace loch::hash {
 
 // A get of those that are done together.
 struct PlainGet {
-  Key key;
-  std::optional<Known> known;  // of the key, if anything is
+  Known known;  // whose key it is, and what else is known of it
   std::string* into = nullptr;
   Result<void> outcome{};
 };
@@ -42,7 +41,7 @@ class Shards final : public memory::ReuseGuard {
 
   coro::Task<Result<Found>> get(Key key);
   // As Table's.
-  [[nodiscard]] std::optional<Known> known(Key key) const;
+  [[nodiscard]] Known known(Key key) const;
   void fetch_known(Key key) const {
     if (const Table* table = tables_[shard_of(key.hash, tables_.size())].get(); table != nullptr)
       table->fetch_known(key);

@@ -88,16 +88,14 @@ class Table final {
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
   // ---- one key (reader.cc, get_far.cc, snapshot.cc, writer.cc)
-  coro::Task<Result<Found>> get(Key key) {
-    return home_.remote() ? get(known(key).value_or(Known{.key = key})) : get_near(key);
-  }
-  // Of a remote session: by what it knows of the key, whether or not that was asked for during this
-  // operation.
+  coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get(known(key)) : get_near(key); }
+  // By what is known of the key, whether or not that was asked for during this operation.
   coro::Task<Result<Found>> get(Known known) {
+    if (!home_.remote()) return get_near(known.key);
     return attachment_.refresh_due() ? get_refreshed(known.key) : get_far(std::move(known));
   }
-  // What there is to ask for; nothing if the key is not known, or is not to be asked for so.
-  [[nodiscard]] std::optional<Known> known(Key key) const;
+  // What a remote session knows of the key that may be asked for in a batch.
+  [[nodiscard]] Known known(Key key) const;
   // Before that, of many: asks for the memory that it looks at.
   void fetch_known(Key key) const {
     if (goes_by_locations_) options_.locations->fetch(key.hash);
@@ -243,8 +241,6 @@ class Table final {
   coro::Task<Result<Found>> get_far(Known known);
   coro::Task<Result<Found>> get_refreshed(Key key);
   void ask_for_home(Key key, HomeRow* home);
-  // By its location alone.
-  [[nodiscard]] Known located(Key key) const;
   [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {
     return ref.size_class < memory::size_class_count && attachment_.find_node_of(ref) != nullptr &&
            memory::class_bytes[ref.size_class] <= one_step_bytes_max;

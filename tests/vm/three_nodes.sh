@@ -4,4 +4,4 @@ set -euo pipefail
 # shellcheck source=/dev/null
 source "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 nodes_up 3
-"$1" --gtest_brief=1 "${@:2}"
+"$1" "${@:2}"

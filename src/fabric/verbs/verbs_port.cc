@@ -191,8 +191,8 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   }
   if (operation.length_bytes == 0) return 0;
   // What comes after a WRITE on a queue pair executes after it. For the others the device would wait, too, if
-  // told to (IBV_SEND_FENCE); but Soft-RoCE, when it has to send what is fenced once more, waits for that
-  // itself.
+  // told to (IBV_SEND_FENCE); but when Soft-RoCE has to send such an operation once more, it waits for that
+  // operation itself, for ever.
   const bool waits = from == 0 && previous != nullptr && previous->kind != Operation::Kind::write;
   if (waits && flight.pieces != 0) return std::nullopt;
   if (pieces_.size() == QueuePair::depth) return std::nullopt;

@@ -113,16 +113,20 @@ TEST_F(ChangingCluster, HostsJoinAndAreDrained) {
   expect_in_order();
 }
 
-// Receive: hosts that give away what they have are killed meanwhile, and so are those that get it, and
-// ZooKeeper. Expect: they go on with it.
-TEST_F(ChangingCluster, HostsAreKilledWhileTheyAreDrained) {
+// Receive: hosts that give away what they have are killed or told to end meanwhile, and so are those that get
+// it; and ZooKeeper is killed. Expect: they end when they are told to, and go on with it afterwards.
+TEST_F(ChangingCluster, HostsEndWhileTheyAreDrained) {
   auto crew = start_crew();
   drain(a);
-  for (const Host host : {a, b, a, c}) {
+  for (const Host host : {a, b, c}) {
     std::this_thread::sleep_for(milliseconds(120));
     kill_lochd(host);
     start_lochd(host);
+    std::this_thread::sleep_for(milliseconds(120));
+    end_lochd(host);
+    start_lochd(host);
   }
+  EXPECT_FALSE(is_drained(map(), a)) << "it was drained before all of that";
   zookeeper_->kill();
   std::this_thread::sleep_for(milliseconds(1'000));
   zookeeper_->start();

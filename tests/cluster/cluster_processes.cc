@@ -71,6 +71,13 @@ void ClusterProcesses::kill_lochd(Host host) {
   ASSERT_TRUE(lochds_.at(host)->wait(patience));
 }
 
+void ClusterProcesses::end_lochd(Host host) {
+  lochds_.at(host)->signal(SIGTERM);
+  const auto ending = lochds_.at(host)->wait(std::chrono::seconds(10));
+  ASSERT_TRUE(ending.has_value()) << "it goes on after 10 s:\n" << lochds_.at(host)->output();
+  EXPECT_EQ(*ending, Ending{.exit_code = 0}) << lochds_.at(host)->output();
+}
+
 void ClusterProcesses::lose_memory(Host host) { must(files_->lose_memory(host)); }
 
 WorkerSpec ClusterProcesses::spec() const {

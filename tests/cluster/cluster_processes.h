@@ -41,6 +41,8 @@ class ClusterProcesses : public StoreProcesses {
 
   void start_lochd(Host host);
   void kill_lochd(Host host);
+  // As systemd does it: it has to end well, and soon.
+  void end_lochd(Host host);
   // Of a host whose lochd is not running.
   void lose_memory(Host host);
 

@@ -1,0 +1,91 @@
+#include "net/socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <vector>
+
+namespace loch::net {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint16_t usual_port = 7117;
+constexpr base::Nanos soon_ns = 300 * base::millisecond_ns;
+
+base::Nanos in(base::Nanos time) { return base::Clock().now() + time; }
+
+TEST(HostPort, IsReadWithAPortAndWithoutOne) {
+  const auto read = [](const char* text) { return parse_host_port(text, usual_port).value(); };
+  EXPECT_EQ(read("db.example"), (HostPort{.host = "db.example", .port = "7117"}));
+  EXPECT_EQ(read("192.0.2.7:80"), (HostPort{.host = "192.0.2.7", .port = "80"}));
+  EXPECT_EQ(read("[2001:db8::7]"), (HostPort{.host = "2001:db8::7", .port = "7117"}));
+  EXPECT_EQ(read("[::1]:80").text(), "[::1]:80");
+}
+
+TEST(HostPort, WhatIsNoneIsNamedWithWhatToWrite) {
+  for (const char* text :
+       {"", ":80", "a:", "a:http", "a:65536", "::1", "a:1:2", "[::1", "[::1]80", "[]:80"}) {
+    const auto read = parse_host_port(text, usual_port);
+    ASSERT_FALSE(read.has_value()) << text;
+    EXPECT_EQ(read.error().code, Errc::invalid_argument);
+    EXPECT_THAT(read.error().message(), HasSubstr(std::string("'") + text + "' is no address; write HOST"));
+  }
+}
+
+// Given: a name of two addresses, as the empty one is (::1 and 127.0.0.1), and who listens at the second
+// alone.
+TEST(Connect, TriesAllAddressesOfAName) {
+  const auto listener = listen({.host = "127.0.0.1", .port = "0"}).value();
+  const auto socket = connect({.host = "", .port = std::to_string(listener.port)}, "", in(base::second_ns));
+  ASSERT_TRUE(socket.has_value()) << socket.error().message();
+  EXPECT_THAT(peer_of(socket->get()), HasSubstr("127.0.0.1:"));
+}
+
+TEST(Connect, NamesWhoDoesNotAnswer) {
+  std::uint16_t port = 0;
+  {
+    port = listen({.host = "127.0.0.1", .port = "0"}).value().port;
+  }
+  const auto socket = connect({.host = "127.0.0.1", .port = std::to_string(port)}, "", in(base::second_ns));
+  ASSERT_FALSE(socket.has_value());
+  EXPECT_EQ(socket.error().code, Errc::unavailable);
+  EXPECT_THAT(socket.error().message(),
+              HasSubstr("127.0.0.1:" + std::to_string(port) + ": Connection refused"));
+}
+
+// Given: a host that takes no more connections, and drops who asks for one.
+TEST(Connect, EndsWithItsDeadline) {
+  const base::FileDescriptor full(::socket(AF_INET, SOCK_STREAM, 0));
+  SocketAddress at = look_up({.host = "127.0.0.1", .port = "0"}).value();
+  ASSERT_EQ(::bind(full.get(), at.get(), at.length), 0);
+  ASSERT_EQ(::listen(full.get(), 0), 0);
+  ASSERT_EQ(::getsockname(full.get(), at.get(), &at.length), 0);
+  const HostPort to{.host = "127.0.0.1",
+                    .port = std::to_string(ntohs(reinterpret_cast<sockaddr_in*>(at.get())->sin_port))};
+  std::vector<base::FileDescriptor> waiting;
+  for (;;) {
+    const base::Nanos began = base::Clock().now();
+    auto socket = connect(to, "", began + soon_ns);
+    if (socket) {
+      waiting.push_back(std::move(*socket));
+      ASSERT_LT(waiting.size(), 16U) << "it takes all of them";
+      continue;
+    }
+    EXPECT_EQ(socket.error().code, Errc::unavailable);
+    EXPECT_THAT(socket.error().message(), HasSubstr(to.text() + ": Connection timed out"));
+    EXPECT_GE(base::Clock().now(), began + soon_ns);
+    return;
+  }
+}
+
+TEST(Listen, AnAddressThatIsTakenIsNamed) {
+  const auto first = listen({.host = "127.0.0.1", .port = "0"}).value();
+  const auto second = listen({.host = "127.0.0.1", .port = std::to_string(first.port)});
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, Errc::io);
+  EXPECT_THAT(second.error().message(), HasSubstr(std::to_string(first.port) + ": Address already in use"));
+}
+
+}  // namespace
+}  // namespace loch::net

@@ -113,8 +113,8 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
       co_return Result<void>{};
     }
   }
-  for (;;) {
-    auto found = co_await (*table)->get(std::exchange(known, {.key = hashed}));
+  for (;; known = {.key = hashed}) {
+    auto found = co_await (*table)->get(&known);
     if (!found) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));

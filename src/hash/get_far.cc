@@ -39,13 +39,17 @@ void Table::ask_for_home(Key key, HomeRow* home) {
 }
 
 // What it knew does not count before it has refreshed.
-coro::Task<Result<Found>> Table::get_refreshed(Key key) {
-  if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
-    co_return std::unexpected(std::move(fresh.error()));
-  co_return co_await get_far(known(key));
+coro::Task<Result<Found>> Table::get_anew(Key key) {
+  if (attachment_.refresh_due()) {
+    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
+  }
+  Known known = this->known(key);
+  co_return co_await get_far(&known);
 }
 
-coro::Task<Result<Found>> Table::get_far(Known known) {
+coro::Task<Result<Found>> Table::get_far(Known* what) {
+  Known& known = *what;
   const Key key = known.key;
   if (known.is_nothing() && !endpoint_.keeps_order()) known = Known::of(key, location_of(key));
 

@@ -199,9 +199,10 @@ coro::Task<void> Shards::get_alone(Getting* one) {
   const Key key = one->get->known.key;
   Result<Found> found;
   do {
+    Known nothing{.key = key};
     found = std::exchange(one->has_looked, false)
                 ? co_await one->table->get_by_snapshot(key, one->looked->words)
-                : co_await one->table->get(Known{.key = key});
+                : co_await one->table->get(&nothing);
   } while (found && !attachment_.may_act());
   if (found) {
     one->take(found->view);

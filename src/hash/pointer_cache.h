@@ -45,8 +45,8 @@ class PointerCache {
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
-    if (places_.empty() || places_[key_hash % place_count] == nullptr) return std::nullopt;
-    const Place& place = *places_[key_hash % place_count];
+    if (numbers_.empty() || numbers_[key_hash % place_count] == none) return std::nullopt;
+    const Place& place = place_of(numbers_[key_hash % place_count]);
     const std::size_t i = place.index_of(key, key_hash);
     if (i == entries_in_place) return std::nullopt;
     const Entry& entry = place.entry[i];
@@ -67,10 +67,7 @@ class PointerCache {
   // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
   void note(std::string_view key, std::uint64_t key_hash, Pointer pointer) {
     if (key.size() > key_bytes_max) return;
-    places_.resize(place_count);
-    if (places_[key_hash % place_count] == nullptr)
-      places_[key_hash % place_count] = std::make_unique<Place>();
-    Place& place = *places_[key_hash % place_count];
+    Place& place = place_to_note(key_hash);
     std::size_t i = place.index_of(key, key_hash);
     const bool is_new = i == entries_in_place;
     if (is_new) i = static_cast<std::size_t>(std::ranges::min_element(place.seen_at) - place.seen_at.begin());
@@ -96,7 +93,10 @@ class PointerCache {
 
  private:
   static constexpr std::size_t place_count = 4'096;
+  static constexpr std::size_t places_in_chunk = 8;
   static constexpr std::size_t entries_in_place = 4;
+  using PlaceNumber = std::uint16_t;  // in the order in which they are made
+  static constexpr PlaceNumber none = place_count;
   struct Entry {
     SlotWord word{};
     SlotNumber slot = 0;
@@ -125,6 +125,21 @@ class PointerCache {
     }
   };
 
+  using Chunk = std::array<Place, places_in_chunk>;
+
+  [[nodiscard]] Place& place_of(PlaceNumber number) const {
+    return (*chunks_[number / places_in_chunk])[number % places_in_chunk];
+  }
+  Place& place_to_note(std::uint64_t key_hash) {
+    if (numbers_.empty()) numbers_.assign(place_count, none);
+    PlaceNumber& number = numbers_[key_hash % place_count];
+    if (number == none) {
+      if (places_made_ % places_in_chunk == 0) chunks_.push_back(std::make_unique<Chunk>());
+      number = places_made_++;
+    }
+    return place_of(number);
+  }
+
   void drop_copy(Entry& entry) {
     if (entry.copy == nullptr) return;
     copies_bytes_ -= entry.length_bytes;
@@ -134,17 +149,19 @@ class PointerCache {
   void make_room_for(std::size_t length_bytes) {
     copies_bytes_ += length_bytes;
     while (copies_bytes_ > copies_bytes_max_) {
-      const auto& place = places_[next_to_let_go_++ % place_count];
-      if (place == nullptr) continue;
-      for (Entry& entry : place->entry) drop_copy(entry);
+      next_to_let_go_ = (next_to_let_go_ + 1) % places_made_;
+      for (Entry& entry : place_of(next_to_let_go_).entry) drop_copy(entry);
     }
   }
 
-  // Each is made when it is first needed: many sessions use few keys, and those of this host none.
-  std::vector<std::unique_ptr<Place>> places_;
+  // Places are made when they are first needed, a page of them at a time: many sessions use few keys, and
+  // those of this host none.
+  std::vector<PlaceNumber> numbers_;  // of place_count, once there is one
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  PlaceNumber places_made_ = 0;
   const std::size_t copies_bytes_max_;
   std::size_t copies_bytes_ = 0;
-  std::size_t next_to_let_go_ = 0;
+  PlaceNumber next_to_let_go_ = 0;
 };
 
 }  // namespace loch::hash

@@ -88,11 +88,11 @@ class Table final {
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
   // ---- one key (reader.cc, get_far.cc, snapshot.cc, writer.cc)
-  coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get(known(key)) : get_near(key); }
-  // By what is known of the key, whether or not that was asked for during this operation.
-  coro::Task<Result<Found>> get(Known known) {
-    if (!home_.remote()) return get_near(known.key);
-    return attachment_.refresh_due() ? get_refreshed(known.key) : get_far(std::move(known));
+  coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
+  // By what is known of the key, whether or not that was asked for during this operation; it is used up.
+  coro::Task<Result<Found>> get(Known* known) {
+    if (!home_.remote()) return get_near(known->key);
+    return attachment_.refresh_due() ? get_anew(known->key) : get_far(known);
   }
   // What a remote session knows of the key that may be asked for in a batch.
   [[nodiscard]] Known known(Key key) const;
@@ -238,8 +238,8 @@ class Table final {
 
   // ---- get_far.cc
   struct HomeRow;
-  coro::Task<Result<Found>> get_far(Known known);
-  coro::Task<Result<Found>> get_refreshed(Key key);
+  coro::Task<Result<Found>> get_far(Known* known);
+  coro::Task<Result<Found>> get_anew(Key key);
   void ask_for_home(Key key, HomeRow* home);
   [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {
     return ref.size_class < memory::size_class_count && attachment_.find_node_of(ref) != nullptr &&

@@ -1,7 +1,9 @@
 // loch-bench-rdma: what one operation takes over a network, one after the other: a READ and a compare-swap of
-// 8 bytes, and the calls of a store that are made of them. For a store that nobody else uses meanwhile.
+// 8 bytes, and the calls of a store that are made of them; and some of them at once. For a store that nobody
+// else uses meanwhile.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fmt/format.h>
@@ -33,15 +35,16 @@ struct Arguments {
 
 struct Measured {
   const char* operation;
-  std::function<Result<void>(std::uint64_t)> call;  // told how many calls there were before
+  std::function<Result<void>(std::uint64_t)> call;  // told how many there were before
+  std::size_t at_once = 1;                          // of them, in a call
 };
 struct Row {
   std::string operation;
   Histogram times{};
 };
 
-// Calls of one operation that follow each other.
-constexpr std::uint64_t calls_in_turn = 50;
+// Of one operation, before another has its turn.
+constexpr std::uint64_t times_in_turn = 64;
 
 constexpr fabric::Address some_word{.region = memory::control_region,
                                     .offset_bytes = 0};  // the store's magic
@@ -54,14 +57,33 @@ coro::Task<Result<std::uint64_t>> compare_swap(fabric::Endpoint* endpoint) {
   co_return co_await endpoint->compare_swap(some_word, 1, 1);
 }
 
+// Those at once, of READs each of another line.
+constexpr std::size_t batch = 16;
+coro::Task<Result<void>> read_batch(fabric::Endpoint* endpoint, std::array<std::uint64_t, batch>* words) {
+  std::array<fabric::Operation, batch> reads{};
+  for (std::size_t i = 0; i < batch; ++i)
+    reads[i] = fabric::Operation::read(some_word + i * fabric::cache_line_bytes, &(*words)[i],
+                                       sizeof(std::uint64_t));
+  co_return co_await endpoint->perform(reads);
+}
+Result<void> get_batch(Store& store, std::span<const std::string> keys, std::uint64_t first) {
+  std::array<Lookup, batch> lookups{};
+  for (std::size_t i = 0; i < batch; ++i) lookups[i].key = keys[(first + i) % keys.size()];
+  store.multi_get(lookups);
+  for (const Lookup& one : lookups) {
+    if (!one.result) return one.result;
+  }
+  return {};
+}
+
 // Calls each so often. They take turns, since the machine may be slower at one time than at another; the
 // first error ends it.
 Result<std::vector<Row>> measure(std::span<const Measured> all, std::uint64_t times) {
   std::vector<Row> rows;
   for (const Measured& one : all) rows.push_back({.operation = one.operation});
-  for (std::uint64_t begin = 0; begin < times; begin += calls_in_turn) {
+  for (std::uint64_t begin = 0; begin < times; begin += times_in_turn) {
     for (std::size_t row = 0; row < all.size(); ++row) {
-      for (std::uint64_t i = begin; i < std::min(begin + calls_in_turn, times); ++i) {
+      for (std::uint64_t i = begin; i < std::min(begin + times_in_turn, times); i += all[row].at_once) {
         const auto start = Clock::now();
         const auto done = all[row].call(i);
         const auto took = Clock::now() - start;
@@ -96,20 +118,24 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
   const auto session = [&] { return Store::open(arguments.url, options); };
   auto newcomer = session();
   auto regular = session();
+  auto crowd = session();
   auto fan = session();
   auto seeker = session();
   auto writer = session();
-  for (const auto* opened : {&newcomer, &regular, &fan, &seeker, &writer}) {
+  for (const auto* opened : {&newcomer, &regular, &crowd, &fan, &seeker, &writer}) {
     if (!*opened) return std::unexpected(opened->error());
   }
-  // It used all keys, but longer ago than it keeps pointers for.
+  // They used all keys, but longer ago than they keep pointers for.
   for (const std::string& key : keys) {
-    if (auto got = regular->get(key); !got) return std::unexpected(std::move(got.error()));
+    for (auto* one : {&regular, &crowd}) {
+      if (auto got = (*one)->get(key); !got) return std::unexpected(std::move(got.error()));
+    }
   }
   std::this_thread::sleep_for(3 * store->info()->expiry);
   const auto fabric = store->impl().memory()->shared_fabric();
   fabric::Endpoint endpoint(fabric, fabric->connect());
   std::uint64_t word = 0;
+  std::array<std::uint64_t, batch> words{};
   const std::vector<Measured> all = {
       {"READ", [&](std::uint64_t) { return endpoint.run(read_word(&endpoint, &word)); }},
       {"compare-swap", [&](std::uint64_t) { return without_value(endpoint.run(compare_swap(&endpoint))); }},
@@ -118,6 +144,8 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
       {"get, known key", [&](std::uint64_t) { return without_value(fan->get(keys[0])); }},
       {"get, no such key", [&](std::uint64_t) { return without_value(seeker->exists("bench-rdma")); }},
       {"put, known key", [&](std::uint64_t) { return writer->put(keys[0], value); }},
+      {"16 READs at once", [&](std::uint64_t) { return endpoint.run(read_batch(&endpoint, &words)); }, batch},
+      {"16 gets, any keys", [&](std::uint64_t i) { return get_batch(*crowd, keys, i); }, batch},
   };
   auto rows = measure(all, arguments.times);
   if (!rows) return rows;

@@ -88,7 +88,7 @@ coro::Task<Result<void>> Client::settle_predecessors() {
 }
 
 bool Client::reads_long(const hash::Known& known) {
-  return !known.has_copy() && known.pointer.length_bytes > short_bytes_max;
+  return known.asks_for_item() && known.pointer.length_bytes > short_bytes_max;
 }
 
 // The value of a known item that is long is read to where it is wanted.

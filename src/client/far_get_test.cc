@@ -235,6 +235,47 @@ TEST_F(Far, OfALongValueThatIsKeptTheSlotIsRead) {
   expect_all(lookups);
 }
 
+// ---- by where others saw them
+
+// Receive: gets together of keys that another session got, where the order of a batch is not kept. Expect:
+// the slots that named them, and after these the items, and no other slot.
+TEST_F(Far, OfWhatOthersGotOneSlotIsReadAndThenTheItem) {
+  const auto other = open();
+  auto lookups = put_keys(40, 50);
+  other->run(other->multi_get(lookups));
+  const Cost cost = multi_get(lookups);
+  EXPECT_EQ(cost.round_trips, 2U);
+  EXPECT_EQ(cost.operations, 80U) << "a slot and an item each";
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < keys_.size(); ++i)
+    bytes += 8 + hash::item_bytes(keys_[i].size(), values_[i].size());
+  EXPECT_EQ(cost.bytes, bytes);
+  expect_all(lookups);
+}
+
+// Receive: some of them have been changed, removed and given a time to live since. Expect: what is there now,
+// which takes no more round trips where a slot names another item of the key.
+TEST_F(Far, OfWhatOthersGotItIsFoundWhatIsThereNow) {
+  const auto other = open();
+  auto lookups = put_keys(40, 50);
+  other->run(other->multi_get(lookups));
+  values_[3] = "another";
+  values_[7] = std::string(5'000, 'l');
+  const base::Nanos in_an_hour = store_->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near_.put("key3", values_[3]).has_value());
+  ASSERT_TRUE(near_.put("key7", values_[7]).has_value());
+  EXPECT_EQ(multi_get(lookups).round_trips, 2U);
+  expect_all(lookups);
+  const auto next = open();
+  ASSERT_TRUE(near_.remove("key5").has_value());
+  ASSERT_TRUE(near_.put("key9", values_[9], in_an_hour).has_value());
+  next->run(next->multi_get(lookups));
+  EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
+  lookups.erase(lookups.begin() + 5);
+  values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+}
+
 TEST_F(FarInOrder, WhatOthersGotTakesOneRoundTripTogether) {
   auto lookups = put_keys(40, 50);
   other_->run(other_->multi_get(lookups));

@@ -51,7 +51,6 @@ coro::Task<Result<Found>> Table::get_anew(Key key) {
 coro::Task<Result<Found>> Table::get_far(Known* what) {
   Known& known = *what;
   const Key key = known.key;
-  if (known.is_nothing() && !endpoint_.keeps_order()) known = Known::of(key, location_of(key));
 
   // Where it was lately: one round trip, if the slot still names the item.
   if (!known.is_nothing() && !known.was_asked) {
@@ -63,7 +62,7 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
       known.item = read.get();
       copy = std::move(read);
       operations[count++] = read_item(known);
-      operations[1].after_previous = !known.was_used_lately() && !endpoint_.keeps_order();
+      operations[1].after_previous = known.item_comes_after;
     }
     if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
     if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {

@@ -46,9 +46,8 @@ struct Shards::Candidate {
   Getting* of = nullptr;
   SlotWord word{};
   SlotNumber slot = 0;
+  std::uint64_t length = 0;   // of it, or, as long as that is not known, of its memory
   std::byte* item = nullptr;  // where it is read to
-
-  [[nodiscard]] std::uint64_t length() const { return memory::class_bytes[word.item().size_class]; }
 };
 
 coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
@@ -81,8 +80,8 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
   co_await coro::run_together(&attachment_.endpoint().queue(), std::span(rest));
 }
 
-// Step 1: of those that are known, the slots that named them, and the items of which there is no copy; of the
-// others, the slots.
+// Step 1: of those that are known, the slots that named them, and the items that may be read with these; of
+// the others, all slots.
 coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<Looked> looked,
                                               std::vector<Candidate>* candidates) {
   auto next_looked = looked.begin();
@@ -91,7 +90,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (const Known& known = one.get->known; !known.is_nothing()) {
-      if (!known.has_copy()) length += known.pointer.length_bytes;
+      if (known.asks_for_item()) length += known.pointer.length_bytes;
       ++words;
     } else {
       one.looked = &*next_looked++;
@@ -116,7 +115,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (const Getting& one : all) {
     if (one.is_over || one.get->known.is_nothing()) continue;
     Known& known = one.get->known;
-    if (!known.has_copy()) {
+    if (known.asks_for_item()) {
       known.item = std::exchange(into, into + known.pointer.length_bytes);
       operations.push_back(Table::read_item(known));
     }
@@ -130,7 +129,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (const Known& known = one.get->known; !known.is_nothing()) {
-      const bool has_item = known.has_copy() || !(item++)->bad_address;
+      const bool has_item = known.has_copy() || (known.asks_for_item() && !(item++)->bad_address);
       if (known.pointer.is_mortal) ++item;
       if (!(word++)->bad_address) take_known(&one, has_item, candidates);
     } else {
@@ -148,6 +147,8 @@ void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* can
     one->take(*item);
   } else if (known.is_of_another_item()) {
     add_candidate(one, known.word, known.pointer.slot, candidates);
+  } else if (known.item_comes_after && known.is_as_known()) {
+    add_candidate(one, known.word, known.pointer.slot, candidates, known.pointer.length_bytes);
   }
 }
 
@@ -164,22 +165,27 @@ void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
 }
 
 // If the item can be read in one step.
-void Shards::add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates) {
-  if (one->table->is_read_in_one_step(word.item()))
-    candidates->push_back({.of = one, .word = word, .slot = slot});
+void Shards::add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates,
+                           std::optional<std::uint64_t> length) {
+  const memory::ItemRef item = word.item();
+  if (!one->table->is_read_in_one_step(item)) return;
+  candidates->push_back({.of = one,
+                         .word = word,
+                         .slot = slot,
+                         .length = length.value_or(memory::class_bytes[item.size_class])});
 }
 
 // Step 2: a committed word whose item has the key answers.
 coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) {
   std::size_t length = 0;
-  for (const Candidate& one : candidates) length += one.length();
+  for (const Candidate& one : candidates) length += one.length;
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
   operations.reserve(candidates.size());
   std::byte* into = items.get();
   for (Candidate& one : candidates) {
-    one.item = std::exchange(into, into + one.length());
-    operations.push_back(Operation::read_settled(one.word.item().address(), one.item, one.length()));
+    one.item = std::exchange(into, into + one.length);
+    operations.push_back(Operation::read_settled(one.word.item().address(), one.item, one.length));
   }
   const auto done = co_await attachment_.endpoint().perform(operations);
   if (!done && attachment_.endpoint().has_failed()) co_return done;
@@ -188,7 +194,7 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
     const bool was_read = !(operation++)->bad_address;
     const PlainGet& get = *one.of->get;
     const auto found = was_read ? one.of->table->item_of(get.known.key, one.word, one.slot, one.item,
-                                                         one.length(), get.known.time)
+                                                         one.length, get.known.time)
                                 : std::nullopt;
     if (found) one.of->take(*found);
   }

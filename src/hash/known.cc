@@ -15,7 +15,8 @@ Known Table::known(Key key) const {
   const bool is_good =
       pointer &&
       (is_kept(*pointer) || (pointer->copy != nullptr && base::planted(base::Planted::copy_of_any_age)));
-  return Known::of(key, is_good ? std::move(pointer) : location_in_order(key));
+  if (is_good) return Known::of(key, std::move(pointer));
+  return Known::of(key, location_of(key), !endpoint_.keeps_order());
 }
 
 std::optional<Expectation> Table::expectation_of(Key key) const {

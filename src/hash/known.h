@@ -1,5 +1,5 @@
-// Known: what a remote session asks for when it knows where a key's item was lately: the slot that named it,
-// the item there, unless it has a copy, and, if that has a time to live, the time, all at once
+// Known: what a remote session asks for when it knows where a key's item was: the slot that named it, the
+// item there, unless it has a copy, and, if that has a time to live, the time; mostly all at once
 // (nessie.txt 4.1.3).
 #pragma once
 
@@ -18,19 +18,24 @@ namespace loch::hash {
 struct Known {
   Key key;
   PointerCache::Pointer pointer{};
-  std::byte* item = nullptr;  // where the item is read to, unless there is a copy: pointer.length_bytes
-  SlotWord word{};            // what the slot holds, once it was read; of no type until then
-  base::Nanos time = 0;       // of the home node, of an item that has a time to live; likewise
-  bool was_asked = false;     // and did not answer
+  std::byte* item = nullptr;      // where the item is read to, unless there is a copy: pointer.length_bytes
+  SlotWord word{};                // what the slot holds, once it was read; of no type until then
+  base::Nanos time = 0;           // of the home node, of an item that has a time to live; likewise
+  bool item_comes_after = false;  // the slot, and not with it: of a location, where no order is kept
+  bool was_asked = false;         // and did not answer
 
-  static Known of(Key key, std::optional<PointerCache::Pointer> pointer) {
-    return {.key = key, .pointer = pointer ? std::move(*pointer) : PointerCache::Pointer{}};
+  static Known of(Key key, std::optional<PointerCache::Pointer> pointer, bool item_comes_after = false) {
+    return {.key = key,
+            .pointer = pointer ? std::move(*pointer) : PointerCache::Pointer{},
+            .item_comes_after = item_comes_after};
   }
   // Whether nothing is known of the key.
   [[nodiscard]] bool is_nothing() const { return pointer.length_bytes == 0; }
   // Else by way of a location, from whatever time.
   [[nodiscard]] bool was_used_lately() const { return pointer.seen_at != 0; }
   [[nodiscard]] bool has_copy() const { return pointer.copy != nullptr; }
+  // Whether the item is asked for at once with the slot.
+  [[nodiscard]] bool asks_for_item() const { return !has_copy() && !item_comes_after; }
   [[nodiscard]] const std::byte* bytes() const { return has_copy() ? pointer.copy.get() : item; }
   // Whether the slot names the item still; or another one, which is probably the key's, then.
   [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }

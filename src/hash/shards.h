@@ -81,7 +81,8 @@ class Shards final : public memory::ReuseGuard {
                                         std::vector<Candidate>* candidates);
   void take_known(Getting* one, bool has_item, std::vector<Candidate>* candidates);
   void take_slots(Getting* one, std::vector<Candidate>* candidates);
-  void add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates);
+  void add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates,
+                     std::optional<std::uint64_t> length = {});
   coro::Task<Result<void>> read_together(std::span<Candidate> candidates);
   coro::Task<void> get_alone(Getting* one);
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);

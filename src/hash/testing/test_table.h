@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
@@ -54,6 +55,10 @@ class Client {
   }
 
   Result<std::string> get(std::string_view k) { return run(get_task(this, std::string(k))); }
+  // In a batch, of a remote session.
+  Result<std::string> get_in_batch(std::string_view k) {
+    return run(get_in_batch_task(this, std::string(k)));
+  }
   Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0) {
     return run(put_task(this, std::string(k), std::string(v), Condition::none, 0, expires_at));
   }
@@ -89,6 +94,14 @@ class Client {
     auto found = co_await self->shards_->get(self->key_of(k));
     if (!found) co_return std::unexpected(std::move(found.error()));
     co_return std::string(found->view.value());
+  }
+  static coro::Task<Result<std::string>> get_in_batch_task(Client* self, std::string k) {
+    const During during(*self->attachment_);
+    std::string value;
+    std::array<PlainGet, 1> gets{{{.known = self->shards_->known(self->key_of(k)), .into = &value}}};
+    co_await self->shards_->get_together(gets);
+    if (!gets[0].outcome) co_return std::unexpected(std::move(gets[0].outcome.error()));
+    co_return value;
   }
   static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string k, std::string v,
                                                     Condition condition, std::uint64_t version,

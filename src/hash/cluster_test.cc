@@ -198,11 +198,13 @@ TEST(Cluster, WhatIsToBePutOnANodeThatIsLeftOut) {
   using Policy = memory::Placement::Policy;
   const auto store = make_store();
   lose_second(*store);
-  Client named(*store, {.policy = Policy::node, .node = 1});
-  EXPECT_EQ(named.error_of_put("key"), Errc::unavailable);
-  EXPECT_EQ(named.error_of_get("key"), Errc::not_found);
-  Client local(*store, {.policy = Policy::local, .node = 1});
-  EXPECT_EQ(local.put("key").region, 2);
+  const auto client = [&](Policy policy) {
+    return std::make_unique<Client>(*store, memory::Placement{.policy = policy, .node = 1});
+  };
+  const auto named = client(Policy::node);
+  EXPECT_EQ(named->error_of_put("key"), Errc::unavailable);
+  EXPECT_EQ(named->error_of_get("key"), Errc::not_found);
+  EXPECT_EQ(client(Policy::local)->put("key").region, 2);
 }
 
 // Receive: an index grows while items that it names can not be reached. Expect: other keys are written as

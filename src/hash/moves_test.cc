@@ -22,7 +22,6 @@ using fake::Op;
 using fake::padded;
 using fake::perform;
 using fake::Scene;
-using fake::set_slot;
 using fake::slot;
 using fake::Stage;
 using fake::Stepper;

@@ -286,7 +286,7 @@ TEST(Levels, TheOpenPlaceIsLowUntilTheRowIsSplit) {
   std::uint64_t hash = 1;
   while (Locations::of(hash, {.level = first_level, .growing = true}, 3).high[0] < 0) ++hash;
   Collect c = growing(hash);
-  const auto high = static_cast<unsigned>(c.at.high[0]);
+  const auto high = static_cast<std::uint8_t>(c.at.high[0]);
   EXPECT_EQ(home_location(c), 0U);
   c.word[high] = SlotWord::empty(5, first_level + 1);
   EXPECT_EQ(home_location(c), 0U) << "born, but the row is not split";
@@ -302,7 +302,7 @@ TEST(Levels, WordsThatNoClientWritesAreDamage) {
   EXPECT_TRUE(is_damaged(c));
   c.word[2] = {0};
   EXPECT_TRUE(is_damaged(c)) << "a low slot was born long ago";
-  Collect g = growing(key_hash);
+  const Collect g = growing(key_hash);
   EXPECT_FALSE(is_damaged(g));
 }
 

@@ -238,7 +238,7 @@ class Table final {
 
   // ---- get_far.cc
   struct HomeRow;
-  coro::Task<Result<Found>> get_far(Known* known);
+  coro::Task<Result<Found>> get_far(Known* what);
   coro::Task<Result<Found>> get_anew(Key key);
   void ask_for_home(Key key, HomeRow* home);
   [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {

@@ -14,7 +14,6 @@ namespace {
 using fake::Client;
 using fake::locations;
 using fake::make_store;
-using fake::slot;
 
 // ---- iteration
 // -----------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ TEST(Layout, ClientEntryBytes) {
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
   EXPECT_EQ(shard_roots_offset, 4'096U + 1'024 * 512);
-  EXPECT_EQ(control_bytes, shard_roots_offset + 32 * 256);
+  EXPECT_EQ(control_bytes, shard_roots_offset + std::uint64_t{32} * 256);
 }
 
 TEST(Layout, ItemHeaderBytes) {

@@ -42,7 +42,7 @@ class ShmTest : public testing::Test {
     EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
     access_ = {.directory = folder, .group = {}, .huge_pages = false};
   }
-  ~ShmTest() override { std::filesystem::remove_all(access_.directory); }
+  void TearDown() override { std::filesystem::remove_all(access_.directory); }
 
   static Plan plan() {
     return {.regions = {{0, region_bytes}, {1, region_bytes}}, .fill = [](std::span<const Mapping> regions) {

@@ -83,7 +83,8 @@ TEST_F(OneKey, AValueComesFromStandardInputByteForByte) {
 }
 
 TEST_F(OneKey, AValueComesFromAFileByteForByte) {
-  const std::string bytes("\0\n\r\xff no newline at the end", 27);
+  using namespace std::string_literals;
+  const std::string bytes = "\0\n\r\xff no newline at the end"s;
   ok({"put", "s", "k", "--file", write_file("value", bytes)});
   EXPECT_EQ(ok({"get", "s", "k"}), bytes);
   EXPECT_EQ(loch({"put", "s", "k", "--file", file_path("missing")}).exit_code, 1);

@@ -1,4 +1,5 @@
 // The program around the commands: help, version, usage errors, doctor, bench, completion.
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/cli/run.h"
@@ -23,7 +24,7 @@ class Program : public CliTest {
   std::vector<std::string> complete(const Arguments& words) const {
     std::string script = "source '" LOCH_SOURCE_FOLDER "/packaging/loch.bash'; COMP_WORDS=(loch";
     for (const std::string& word : words) script += " '" + word + "'";
-    script += "); COMP_CWORD=" + std::to_string(words.size()) + "; _loch; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    script += "); COMP_CWORD=" + std::to_string(words.size()) + R"(; _loch; printf '%s\n' "${COMPREPLY[@]}")";
     const std::string path = std::filesystem::path(loch_program()).parent_path();
     const Outcome outcome =
         run({"--noprofile", "--norc", "-c", script},
@@ -98,7 +99,7 @@ TEST_F(Program, DoctorSaysHowToMendWhatItFinds) {
   }
   for (const char* subject : {"directory", "space", "try-out", "huge pages", "processor", "clock",
                               "locked memory", "open files", "build"}) {
-    EXPECT_NE(std::find(subjects.begin(), subjects.end(), subject), subjects.end()) << subject;
+    EXPECT_NE(std::ranges::find(subjects, subject), subjects.end()) << subject;
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder()));  // it leaves nothing behind
   EXPECT_NE(ok({"doctor"}).find("OK "), std::string::npos);
@@ -156,7 +157,7 @@ TEST_F(Program, CompletionOffersCommandsStoresAndOptions) {
   EXPECT_TRUE(complete({"get", "sessions", ""}).empty());
   const auto all = complete({""});
   for (const std::string& command : commands)
-    EXPECT_NE(std::find(all.begin(), all.end(), command), all.end()) << command;
+    EXPECT_NE(std::ranges::find(all, command), all.end()) << command;
 }
 
 // Receive: --option=value, which bash cuts at the '='.
@@ -181,7 +182,7 @@ TEST_F(Program, CompletionKnowsEveryOptionOfTheHelp) {
                              (help[at - 1] == ',' || help.substr(at - 3, 3) == "\n  ");
       const std::string option = help.substr(at, end - at);
       if (!is_listed) continue;
-      EXPECT_NE(std::find(offers.begin(), offers.end(), option), offers.end()) << command << " " << option;
+      EXPECT_NE(std::ranges::find(offers, option), offers.end()) << command << " " << option;
     }
   }
 }

@@ -49,12 +49,12 @@ struct Launch {
   std::vector<char*> variable_pointers;
   int program = -1;
 
-  Launch(const std::string& program_path, const Arguments& arguments, const std::vector<std::string>& extra) {
+  Launch(const std::string& program_path, const Arguments& arguments, const std::vector<std::string>& extra)
+      : variables(extra) {
     words.push_back(program_path);
     words.insert(words.end(), arguments.begin(), arguments.end());
     for (std::string& word : words) argument_pointers.push_back(word.data());
     argument_pointers.push_back(nullptr);
-    variables = extra;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string_view text = *variable;
       const std::string_view name = text.substr(0, text.find('=') + 1);
@@ -146,7 +146,8 @@ Outcome run(const Arguments& arguments, const RunOptions& options) {
     ::dup2(out.write_end, STDOUT_FILENO);
     ::dup2(err.write_end, STDERR_FILENO);
     if (!options.output_path.empty()) {
-      ::dup2(::open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), STDOUT_FILENO);
+      const int file = ::open(options.output_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+      if (file < 0 || ::dup2(file, STDOUT_FILENO) < 0) ::_exit(127);
     }
     if (options.output_closed) ::close(STDOUT_FILENO);
     if (options.unprivileged) drop_privileges();
@@ -204,7 +205,7 @@ Running::~Running() {
   close_end(output_descriptor_);
 }
 
-void Running::type(std::string_view text) {
+void Running::type(std::string_view text) const {
   while (!text.empty()) {
     const ssize_t written = ::write(input_, text.data(), text.size());
     if (written < 0) {
@@ -268,12 +269,12 @@ Arguments CliTest::in_folder(Arguments arguments) const {
   return arguments;
 }
 
-Outcome CliTest::loch(Arguments arguments, RunOptions options) const {
+Outcome CliTest::loch(Arguments arguments, const RunOptions& options) const {
   return run(in_folder(std::move(arguments)), options);
 }
 
-std::string CliTest::ok(Arguments arguments, RunOptions options) const {
-  const Outcome outcome = loch(std::move(arguments), std::move(options));
+std::string CliTest::ok(Arguments arguments, const RunOptions& options) const {
+  const Outcome outcome = loch(std::move(arguments), options);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   return outcome.out;
 }

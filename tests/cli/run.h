@@ -47,7 +47,7 @@ class Running {
   Running& operator=(const Running&) = delete;
   ~Running();
 
-  void type(std::string_view text);
+  void type(std::string_view text) const;
   // Waits until what was printed so far contains `text`; false once `timeout` has passed or the process
   // ended.
   bool await(std::string_view text, std::chrono::milliseconds timeout = patience);
@@ -80,9 +80,9 @@ class CliTest : public testing::Test {
   CliTest();
 
   // Runs with --directory set to the folder.
-  Outcome loch(Arguments arguments, RunOptions options = {}) const;
+  Outcome loch(Arguments arguments, const RunOptions& options = {}) const;
   // The same, and the exit code must be 0. Gives standard output.
-  std::string ok(Arguments arguments, RunOptions options = {}) const;
+  std::string ok(Arguments arguments, const RunOptions& options = {}) const;
   // The same with --json, parsed.
   nlohmann::json json(Arguments arguments) const;
   [[nodiscard]] Arguments in_folder(Arguments arguments) const;

@@ -9,8 +9,9 @@
 #include "base/check.h"
 #include "hash/item.h"
 
+namespace loch {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace loch;
   // A copy of exactly this length, aligned as items are, so that a touch beyond its end is seen.
   const std::unique_ptr<std::byte[]> bytes(new std::byte[size]);
   if (size != 0) std::memcpy(bytes.get(), data, size);
@@ -48,3 +49,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   LOCH_CHECK(!damaged.parse(at, length, ref) || !damaged.is_intact());
   return 0;
 }
+
+}  // namespace loch

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/testing/far.h"
@@ -273,6 +274,23 @@ TEST_F(Far, OfWhatOthersGotItIsFoundWhatIsThereNow) {
   EXPECT_EQ(lookups[5].result.error().code, Errc::not_found);
   lookups.erase(lookups.begin() + 5);
   values_.erase(values_.begin() + 5);
+  expect_all(lookups);
+}
+
+// Receive: of items whose memory has been used again for their keys' next ones, longer and shorter, the
+// lengths that they had. Expect: what is there now.
+TEST_F(Far, OfWhatOthersGotTheLengthIsAHint) {
+  const auto other = open();
+  auto lookups = put_keys(2, 50);
+  other->run(other->multi_get(lookups));
+  for (const auto& [key, more] : {std::pair(keys_[0], -20), std::pair(keys_[1], 7)}) {
+    const std::uint64_t hash = near_.key_of(key).hash;
+    auto location = locations_.find(hash);
+    ASSERT_TRUE(location.has_value());
+    location->length_bytes += static_cast<std::uint64_t>(more);
+    locations_.note(hash, *location);
+  }
+  multi_get(lookups);
   expect_all(lookups);
 }
 

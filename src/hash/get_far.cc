@@ -52,7 +52,7 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
   Known& known = *what;
   const Key key = known.key;
 
-  // Where it was lately: one round trip, if the slot still names the item.
+  // Where it was: one round trip, if the slot still names the item; two if the item comes after.
   if (!known.is_nothing() && !known.was_asked) {
     PointerCache::Copy copy = known.pointer.copy;
     std::array<fabric::Operation, 3> operations = {read_slot(known)};

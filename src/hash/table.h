@@ -101,7 +101,8 @@ class Table final {
     if (goes_by_locations_) options_.locations->fetch(key.hash);
   }
   // Asks for it: operations of one batch, the slot before the item (location_of), and the time if that is
-  // mortal; the item not if there is a copy. The key's item, if that is what was read, and has time left.
+  // mortal. The item not if there is a copy; and if it comes after, in a later batch, or `after_previous`.
+  // The key's item, if that is what was read, and has time left.
   [[nodiscard]] fabric::Operation read_slot(Known& known) const {
     return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
   }

@@ -33,8 +33,8 @@ TEST(HostPort, WhatIsNoneIsNamedWithWhatToWrite) {
   }
 }
 
-// Given: a name of two addresses, as the empty one is (::1 and 127.0.0.1), and who listens at the second
-// alone.
+// Given: a name of two addresses, as the empty one is where there is IPv6 (::1 and 127.0.0.1), and who
+// listens at the second alone.
 TEST(Connect, TriesAllAddressesOfAName) {
   const auto listener = listen({.host = "127.0.0.1", .port = "0"}).value();
   const auto socket = connect({.host = "", .port = std::to_string(listener.port)}, "", in(base::second_ns));
@@ -43,10 +43,7 @@ TEST(Connect, TriesAllAddressesOfAName) {
 }
 
 TEST(Connect, NamesWhoDoesNotAnswer) {
-  std::uint16_t port = 0;
-  {
-    port = listen({.host = "127.0.0.1", .port = "0"}).value().port;
-  }
+  const std::uint16_t port = listen({.host = "127.0.0.1", .port = "0"}).value().port;  // until now
   const auto socket = connect({.host = "127.0.0.1", .port = std::to_string(port)}, "", in(base::second_ns));
   ASSERT_FALSE(socket.has_value());
   EXPECT_EQ(socket.error().code, Errc::unavailable);

@@ -277,6 +277,23 @@ TEST_F(Far, OfWhatOthersGotItIsFoundWhatIsThereNow) {
   expect_all(lookups);
 }
 
+// Receive: keys that were removed since, by others and by this session. Expect: their slot is looked at once
+// more, and never after that.
+TEST_F(Far, OfWhatIsGoneWhereItWasIsForgotten) {
+  const auto other = open();
+  auto lookups = put_keys(2, 50);
+  other->run(other->multi_get(lookups));
+  ASSERT_TRUE(near_.remove(keys_[0]).has_value());
+  ASSERT_TRUE(other->run(other->remove(keys_[1])).has_value());
+  EXPECT_TRUE(locations_.find(near_.key_of(keys_[0]).hash).has_value());
+  EXPECT_FALSE(locations_.find(near_.key_of(keys_[1]).hash).has_value());
+  const Cost first = multi_get(lookups);
+  EXPECT_FALSE(locations_.find(near_.key_of(keys_[0]).hash).has_value());
+  const Cost second = multi_get(lookups);
+  EXPECT_LT(second.round_trips, first.round_trips);
+  for (const Lookup& one : lookups) EXPECT_EQ(one.result.error().code, Errc::not_found);
+}
+
 // Receive: of items whose memory has been used again for their keys' next ones, longer and shorter, the
 // lengths that they had. Expect: what is there now.
 TEST_F(Far, OfWhatOthersGotTheLengthIsAHint) {

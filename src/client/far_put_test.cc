@@ -142,6 +142,75 @@ TEST_F(Far, PutsTogetherGoByWhatIsThereNow) {
   EXPECT_EQ(near_.count().value(), 40U);
 }
 
+// Receive: where no order is kept, puts of keys that another session got. Expect: of each of them the slot is
+// read where it was, the item there, and no other slot.
+TEST_F(Far, PutsOfWhatOthersGotLookAtOneSlotOfEach) {
+  put_keys(40, 50);
+  warm_up();
+  const auto put_others = [this](const std::string& prefix, bool are_seen) {
+    for (std::string& key : keys_) {
+      key.insert(0, prefix);
+      EXPECT_TRUE(near_.put(key, "old").has_value());
+    }
+    if (are_seen) {
+      const auto other = open();
+      std::string value;
+      for (const std::string& key : keys_) EXPECT_TRUE(other->run(other->get(key, &value)).has_value());
+    }
+    auto updates = next_values();
+    const std::string alone(updates.back().key);
+    updates.pop_back();
+    const Cost together = multi_put(updates);
+    expect_put(updates);
+    Result<std::uint64_t> done;
+    const Cost by_itself = cost(put_alone(alone, values_.back()), &done);
+    EXPECT_TRUE(done.has_value());
+    EXPECT_EQ(near_.get(alone).value_or("none"), values_.back());
+    return std::pair(together, by_itself);
+  };
+  const auto [new_ones, a_new_one] = put_others("new", false);
+  const auto [seen_ones, a_seen_one] = put_others("seen", true);
+  EXPECT_EQ(new_ones.slots, 39U * 3);
+  EXPECT_EQ(a_new_one.slots, 3U);
+  EXPECT_EQ(seen_ones.slots, 39U);
+  EXPECT_EQ(a_seen_one.slots, 1U);
+  EXPECT_EQ(seen_ones.round_trips, 3U);
+  EXPECT_EQ(a_seen_one.round_trips, 3U);
+  EXPECT_EQ(near_.count().value(), 120U);
+}
+
+// Receive: where no order is kept, puts of keys that another session got, whose slots hold now another item
+// of the key, another key's, or none. Expect: all of them done.
+TEST_F(Far, PutsOfWhatOthersGotGoByWhatIsThereNow) {
+  for (const bool are_together : {true, false}) {
+    auto lookups = put_keys(40, 50);
+    const auto other = open();
+    other->run(other->multi_get(lookups));
+    for (std::size_t i = 0; i < keys_.size(); i += 3) {
+      if (i % 2 == 0) ASSERT_TRUE(near_.remove(keys_[i]).has_value());
+      if (i % 4 == 0) put_in_the_way_of(keys_[i]);
+      if (i % 2 != 0) ASSERT_TRUE(near_.put(keys_[i], "another").has_value());
+    }
+    const std::uint64_t taken = near_.count().value();
+    auto assignments = next_values();
+    if (are_together) {
+      multi_put(assignments);
+    } else {
+      for (Assignment& one : assignments) {
+        const auto done = far_->run(put_alone(one.key, one.value));
+        if (!done) one.result = std::unexpected(done.error());
+      }
+    }
+    expect_put(assignments);
+    EXPECT_EQ(near_.check()->slots_corrupt, 0U);
+    EXPECT_GE(near_.count().value(), taken);
+    for (const std::string& key : keys_) ASSERT_TRUE(near_.remove(key).has_value());
+    for (const Lookup& one : lookups) EXPECT_EQ(near_.get(one.key).error().code, Errc::not_found);
+    keys_.clear();
+    values_.clear();
+  }
+}
+
 TEST_F(FarInOrder, PutsOfWhatOthersGotTakeOneRoundTripTogether) {
   put_keys(40, 50);
   warm_up();

@@ -72,6 +72,7 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
       co_return Found{.view = *item, .copy = std::move(copy)};
     }
   }
+  if (!known.is_nothing() && known.is_gone()) forget_location(key, known.pointer.slot);
   // Step 1 with one slot of the key's.
   if (known.is_of_another_item()) {
     auto found = co_await fetch_item(known.word.item());

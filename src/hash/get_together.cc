@@ -149,6 +149,8 @@ void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* can
     add_candidate(one, known.word, known.pointer.slot, candidates);
   } else if (known.item_comes_after && known.is_as_known()) {
     add_candidate(one, known.word, known.pointer.slot, candidates, known.pointer.length_bytes);
+  } else if (known.is_gone()) {
+    one->table->forget_location(known.key, known.pointer.slot);
   }
 }
 

@@ -40,6 +40,8 @@ struct Known {
   // Whether the slot names the item still; or another one, which is probably the key's, then.
   [[nodiscard]] bool is_as_known() const { return is_of_key() && word.item() == pointer.item(); }
   [[nodiscard]] bool is_of_another_item() const { return is_of_key() && word.item() != pointer.item(); }
+  // Or nothing of the key's.
+  [[nodiscard]] bool is_gone() const { return !is_of_key(); }
 
  private:
   [[nodiscard]] bool is_of_key() const {

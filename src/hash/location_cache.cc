@@ -68,4 +68,10 @@ void LocationCache::note(std::uint64_t key_hash, const Location& location) {
   if (at->rest.load(std::memory_order_relaxed) != rest) at->rest.store(rest, std::memory_order_relaxed);
 }
 
+void LocationCache::forget(std::uint64_t key_hash, SlotNumber slot) {
+  Entry* at = entry_of(sets(), key_hash);
+  if (at != nullptr && at->rest.load(std::memory_order_relaxed) >> slot_at == slot)
+    at->rest.store(0, std::memory_order_relaxed);
+}
+
 }  // namespace loch::hash

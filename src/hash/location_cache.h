@@ -50,6 +50,8 @@ class LocationCache {
   }
   // One that is longer than length_bytes_max is not noted.
   void note(std::uint64_t key_hash, const Location& location);
+  // That the key is in the slot, if that is what is known of it.
+  void forget(std::uint64_t key_hash, SlotNumber slot);
   // Asks for what `find` looks at first.
   void fetch(std::uint64_t key_hash) const {
     const Set* all = sets();

@@ -37,6 +37,20 @@ TEST(LocationCache, FindsWhatWasNotedLast) {
   EXPECT_TRUE(cache.find(7)->is_mortal);
 }
 
+TEST(LocationCache, ForgetsAKeyThatIsInItsSlotNoMore) {
+  LocationCache cache(1'000'000);
+  cache.forget(7, 1);
+  cache.note(7, location(1));
+  cache.note(7 + apart, location(2));
+  cache.forget(7, 2);
+  expect_found(cache, 7, 1);
+  cache.forget(7, 1);
+  EXPECT_FALSE(cache.find(7).has_value());
+  expect_found(cache, 7 + apart, 2);
+  cache.note(7, location(3));
+  expect_found(cache, 7, 3);
+}
+
 TEST(LocationCache, KeepsTheLastAndThreeMoreWhereThereIsRoomForFour) {
   LocationCache cache(one_set);
   constexpr std::uint64_t keys = 20;

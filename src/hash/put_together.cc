@@ -54,6 +54,8 @@ struct Table::Writing {
   unsigned location = 0;
 
   [[nodiscard]] Key key() const { return put->request.key; }
+  // Whether the words of all the key's slots are looked at, and not of one.
+  [[nodiscard]] bool has_all_slots() const { return seen.at.count > 1; }
   void end(Result<std::uint64_t> outcome) {
     if (!outcome) outcome.error().key_hash = key().hash;
     put->outcome = std::move(outcome);
@@ -98,21 +100,26 @@ coro::Task<void> Table::put_alone(Writing* one) {
   one->put->outcome = co_await put_written(&one->put->request, &one->seen, one->item, begun);
 }
 
-// How the put of a key begins, by what is known of it.
-void Table::choose_way(Writing* one, bool in_time) {
+// How the put of a key begins, by what is known of it. The one of the key's slots that is looked at, unless
+// that is each of them.
+std::optional<SlotNumber> Table::choose_way(Writing* one, bool in_time) {
   using Stage = Writing::Stage;
-  const auto pointer = pointer_of(one->key());
-  one->lately = pointer || !in_time ? std::nullopt : expectation_of(one->key());
-  if (pointer) {
-    begin_collect(one->key().hash, &one->seen, DirectoryToo::no, pointer->slot);
+  const Key key = one->key();
+  if (const auto pointer = pointer_of(key)) {
+    begin_collect(key.hash, &one->seen, DirectoryToo::no, pointer->slot);
     one->old = pointer->word;
     one->stage = in_time ? Stage::links : Stage::written;
-  } else if (one->lately) {
+    return pointer->slot;
+  }
+  one->lately = in_time ? expectation_of(key) : std::nullopt;
+  if (one->lately) {
     one->old = one->lately->word;
     one->stage = Stage::follows;
-  } else {
-    one->stage = Stage::looks;
+    return one->lately->slot;
   }
+  one->stage = Stage::looks;
+  const auto location = location_of(key);
+  return location ? std::optional(location->slot) : std::nullopt;
 }
 
 // The items are written. Those of known keys take the place of what is known right after that, and so do
@@ -126,9 +133,8 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   operations.reserve(all.size() * (3 + Expectation::operations));
   for (Writing& one : all) {
     length += in_whole_words(length_of(one.put->request));
-    choose_way(&one, in_time);
+    const auto only = choose_way(&one, in_time);
     if (one.stage != Stage::looks && one.stage != Stage::follows) continue;
-    const auto only = one.lately ? std::optional(one.lately->slot) : std::nullopt;
     begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only).ask(one.seen.word.data(), &operations);
   }
   const std::size_t slots_end = operations.size();
@@ -184,7 +190,7 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
   if (swap->bad_address || before != one->old) {
     home_.count(Counter::conflicts);
     one->seen.word[0] = before;
-    one->stage = swap->bad_address || one->seen.at.count != 1 ? Stage::written : Stage::looks;
+    one->stage = swap->bad_address || one->has_all_slots() ? Stage::written : Stage::looks;
     co_return;
   }
   co_await let_go_of(before, Counter::put_update);
@@ -197,14 +203,14 @@ void Table::end_linked(Writing* one) {
 }
 
 // Of each that looks: what is to be done by the words that were read.
-void Table::choose_step(Writing* one) const {
+void Table::choose_step(Writing* one) {
   using Stage = Writing::Stage;
   const Collect& seen = one->seen;
   const auto matches = plain_matches(seen);
-  const bool are_all = seen.at.count > 1;  // the words of all slots
+  const bool are_all = one->has_all_slots();
   one->asked = matches.value_or(0);
   if (!matches || (*matches == 0 && !are_all)) {
-    one->stage = Stage::written;
+    look_elsewhere(one);
   } else if (*matches != 0) {
     one->stage = Stage::matches;
   } else if (seen.word[home_location(seen)].is(SlotType::empty)) {
@@ -315,7 +321,17 @@ void Table::take_items(Writing* one, const Operation*& next) {
     is_plain = is_plain && !read.bad_address && (!is_mine || one->seen.header[j].expires_at_ns == 0);
     if (is_mine) one->location = j;
   }
-  one->stage = is_plain && std::popcount(one->seen.mine) == 1 ? Stage::found : Stage::written;
+  if (is_plain && std::popcount(one->seen.mine) == 1) {
+    one->stage = Stage::found;
+  } else {
+    look_elsewhere(one);
+  }
+}
+
+// What was read says too little.
+void Table::look_elsewhere(Writing* one) {
+  one->stage = Writing::Stage::written;
+  if (!one->has_all_slots()) forget_location(one->key(), one->seen.at.slot[0]);
 }
 
 // Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.

@@ -331,11 +331,12 @@ class Table final {
   coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
   coro::Task<void> put_alone(Writing* one);
   void end_linked(Writing* one);
-  void choose_step(Writing* one) const;
+  void choose_step(Writing* one);
+  void look_elsewhere(Writing* one);
   void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
   bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
   bool has_linked(Writing* one, const fabric::Operation& swap);
-  void choose_way(Writing* one, bool in_time);
+  std::optional<SlotNumber> choose_way(Writing* one, bool in_time);
   static std::uint64_t head_bytes(const Writing& one);
   static void ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
                            std::vector<fabric::Operation>* operations);
@@ -420,6 +421,10 @@ class Table final {
     if (!goes_by_locations_) return;
     options_.locations->note(
         key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
+  }
+  // That the slot has nothing of the key any more.
+  void forget_location(Key key, SlotNumber slot) {
+    if (goes_by_locations_) options_.locations->forget(key.hash, slot);
   }
   // Of what others know, too: that this session has seen it now.
   void note_lately(Key key, PointerCache::Pointer pointer) {

@@ -70,8 +70,9 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
       co_return item;
     }
   }
-  const auto location = pointer ? std::nullopt : location_in_order(key);
+  const auto location = pointer ? std::nullopt : location_of(key);
   const auto& known = pointer ? pointer : location;
+  const bool reads_item = location && endpoint_.keeps_order();
   const Reading reading =
       begin_collect(key.hash, seen, DirectoryToo::no, known ? std::optional(known->slot) : std::nullopt);
   std::vector<fabric::Operation> operations;
@@ -79,7 +80,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   operations.push_back(write);
   reading.ask(seen->word.data(), &operations);
   std::vector<std::byte> head;
-  if (location) {
+  if (reads_item) {
     head.resize(item_bytes(key.bytes.size(), 0));
     operations.push_back(
         fabric::Operation::read_settled(location->item().address(), head.data(), head.size()));
@@ -92,11 +93,14 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   bool is_collected = false;
   if (done && pointer) {
     is_collected = names_what_is_known(key, reading, seen);
-  } else if (done && location) {
+  } else if (done && reads_item) {
     is_collected = names_what_was_read(key, reading, location->item(), head, seen);
   } else if (done) {
     is_collected = co_await identify_first(key, &reading, seen);
+    // What one slot has nothing of may be in the others.
+    if (location) is_collected = is_collected && committed_location(*seen) >= 0;
   }
+  if (done && location && !is_collected) forget_location(key, location->slot);
   *begun = is_collected ? Begun::collected : Begun::written;
   co_return item;
 }
@@ -127,6 +131,7 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
   if (!done || seen->word[0] != old) {
     home_.count(Counter::conflicts);
     const bool is_found = co_await identify(key, seen) && committed_location(*seen) >= 0;
+    if (!is_found) forget_location(key, slot);
     *begun = is_found ? Begun::collected : Begun::written;
     co_return Result<void>{};
   }
@@ -564,6 +569,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
       if (!won) co_return std::unexpected(std::move(won.error()));
       if (*won) {
         LOCH_FAULT_POINT("remove.after_unlink");
+        forget_location(key, seen.at.slot[j]);
         co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
         if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
         co_return Result<void>{};

@@ -29,6 +29,8 @@ class Far : public testing::Test {
     const auto count = [this](const fabric::Operation& one) {
       ++total_.operations;
       total_.bytes += one.length_bytes;
+      const bool is_slot = one.kind == fabric::Operation::Kind::read && one.at.region == memory::index_region;
+      total_.slots += is_slot;
     };
     // Of those that link an item, since claiming and retiring go beside them.
     const auto count_batch = [this](std::span<const fabric::Operation> batch) {
@@ -56,6 +58,7 @@ class Far : public testing::Test {
     std::uint64_t round_trips = 0;
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t slots = 0;  // of the operations, those that read one
     std::uint64_t batches = 0;
     std::uint64_t linking = 0;  // of the batches
   };
@@ -74,11 +77,15 @@ class Far : public testing::Test {
     return {.round_trips = total_.round_trips - before.round_trips,
             .operations = total_.operations - before.operations,
             .bytes = total_.bytes - before.bytes,
+            .slots = total_.slots - before.slots,
             .batches = total_.batches - before.batches,
             .linking = total_.linking - before.linking};
   }
   Cost multi_get(std::vector<Lookup>& lookups) { return cost(far_->multi_get(lookups)); }
   Cost multi_put(std::vector<Assignment>& assignments) { return cost(far_->multi_put(assignments)); }
+  coro::Task<Result<std::uint64_t>> put_alone(std::string_view key, std::string_view value) {
+    return far_->put(key, value, {}, hash::Condition::none, 0, "put");
+  }
   Cost get(const std::string& key, std::string& into, Result<void>& result) {
     return cost(far_->get(key, &into), &result);
   }

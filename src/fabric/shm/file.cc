@@ -24,8 +24,8 @@ Result<FileMapping> FileMapping::map(int fd, std::uint64_t reserved_bytes, const
     return fail(
         Errc::io, "open",
         fmt::format(
-            "{} bytes of address space for {}: {}; raise `ulimit -v`, or create the store with a smaller "
-            "max_bytes",
+            "{} bytes of address space for {}: {}; raise `ulimit -v`, or have the store on a smaller file "
+            "system (--directory)",
             padded, path, std::strerror(errno)));
   }
   auto* start = static_cast<std::byte*>(reservation);
@@ -103,14 +103,16 @@ Result<void> reserve(int fd, std::uint64_t length_bytes, const FileMapping* in_h
   // Unlike ftruncate, this takes the memory now: a full file system is an error here and never a SIGBUS
   // later. The length grows only once all of it is there.
   const auto take = [&](std::uint64_t bytes) {
-    int error_number = 0;
-    do {
+    // A signal undoes what one call has taken, so a process that gets many gets on with short ones only.
+    constexpr int tries_max = 1'000;
+    int error_number = EINTR;
+    for (int tried = 0; error_number == EINTR && tried < tries_max; ++tried)
       error_number = ::posix_fallocate(fd, static_cast<off_t>(length), static_cast<off_t>(bytes));
-    } while (error_number == EINTR);
     return error_number;
   };
   // Piece by piece only where there is room for all of it: else what was taken would stay.
-  if (length < length_bytes && free_bytes_at(path) < length_bytes - length) in_huge_pages = nullptr;
+  const bool has_room = length >= length_bytes || free_bytes_at(path) >= length_bytes - length;
+  if (!has_room) in_huge_pages = nullptr;
   while (length < length_bytes) {
     std::uint64_t end = (length / huge_page_bytes + 1) * huge_page_bytes;
     if (end > length_bytes) in_huge_pages = nullptr;
@@ -124,7 +126,7 @@ Result<void> reserve(int fd, std::uint64_t length_bytes, const FileMapping* in_h
       }
       if (!in_huge_pages->collapse(end - huge_page_bytes)) in_huge_pages = nullptr;
     }
-    if (in_huge_pages == nullptr) end = length_bytes;
+    if (!has_room || end > length_bytes) end = length_bytes;
     if (const int error_number = take(end - length); error_number != 0)
       return system_error("extend", error_number, path);
     length = end;

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
@@ -18,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fabric/shm/file.h"
+#include "fabric/shm/folder.h"
 
 namespace loch::fabric::shm {
 namespace {
@@ -31,15 +30,14 @@ std::string store_path(const std::string& name, const Access& access) {
   return access.directory + "/" + store_prefix + name;
 }
 
-std::string device_atomics_path(const std::string& folder) { return folder + "/device-atomics"; }
-
+// The files of a store's folder.
+constexpr const char* present_file = "present";
+constexpr const char* device_atomics_file = "device-atomics";
 // By client number, what other hosts of a cluster know the session by that has it.
-std::string sessions_path(const std::string& folder) { return folder + "/sessions"; }
-constexpr std::streamsize session_record_bytes = 64;
-
-std::string region_path(const std::string& folder, RegionId region) {
-  return fmt::format("{}/region.{}", folder, region);
-}
+constexpr const char* sessions_file = "sessions";
+constexpr std::size_t session_record_bytes = 64;
+constexpr std::uint32_t session_records_max = 1U << 16;  // there are fewer clients
+std::string region_file(RegionId region) { return fmt::format("region.{}", region); }
 
 // True if the lock of one byte was got (`want_lock`), or could be got (not `want_lock`).
 bool lock_byte(int fd, std::uint64_t byte, bool want_lock) {
@@ -54,7 +52,7 @@ bool lock_byte(int fd, std::uint64_t byte, bool want_lock) {
 
 class ShmFabric final : public Fabric {
  public:
-  ShmFabric(std::string folder, Atomics atomics, bool huge_pages, FileDescriptor present)
+  ShmFabric(Folder folder, Atomics atomics, bool huge_pages, FileDescriptor present)
       : folder_(std::move(folder)),
         atomics_(atomics),
         huge_pages_(huge_pages),
@@ -74,7 +72,8 @@ class ShmFabric final : public Fabric {
       if (!mapping) return std::unexpected(std::move(mapping.error()));
     }
     // Without the lock: it takes long, and a region stays open once it is.
-    return reserve(file, length_bytes, huge_pages_ ? *mapping : nullptr, region_path(folder_, region));
+    return reserve(file, length_bytes, huge_pages_ ? *mapping : nullptr,
+                   folder_.path_of(region_file(region)));
   }
 
   Result<Mapping> map(RegionId region) {
@@ -95,7 +94,7 @@ class ShmFabric final : public Fabric {
     if (std::ranges::find(held_, client) != held_.end()) return false;
     if (!lock_byte(present_.get(), client, true)) {
       if (errno == EAGAIN || errno == EACCES) return false;
-      return system_error("open", errno, folder_ + "/present");
+      return system_error("open", errno, folder_.path_of(present_file));
     }
     held_.push_back(client);
     return true;
@@ -119,32 +118,37 @@ class ShmFabric final : public Fabric {
 
   void note_session(std::uint32_t client, const std::string& session) override {
     const std::scoped_lock lock(mutex_);
-    const FileDescriptor file(::open(sessions_path(folder_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const auto file = folder_.add_file(sessions_file, 0600, no_group, "open");
+    if (!file) return;
     std::string record = session;
     record.resize(session_record_bytes, '\0');
     // What can not be noted is not fenced should lochd die before the session does.
     [[maybe_unused]] const ssize_t written =
-        ::pwrite(file.get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+        ::pwrite(file->get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
   }
 
   [[nodiscard]] std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() override {
     std::vector<std::pair<std::uint32_t, std::string>> noted;
-    std::ifstream file(sessions_path(folder_), std::ios::binary);
+    const auto file = folder_.open_file(sessions_file, "open");
+    if (!file) return noted;
     std::string record(session_record_bytes, '\0');
-    for (std::uint32_t client = 0; file.read(record.data(), session_record_bytes); ++client) {
+    for (std::uint32_t client = 0; client < session_records_max; ++client) {
+      const ssize_t got =
+          ::pread(file->get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+      if (got != static_cast<ssize_t>(record.size())) break;
       if (record.front() != '\0') noted.emplace_back(client, record.substr(0, record.find('\0')));
     }
     return noted;
   }
 
-  [[nodiscard]] bool is_published() const override {
-    struct stat ours{};
-    struct stat found{};
-    return ::fstat(present_.get(), &ours) == 0 && ::stat((folder_ + "/present").c_str(), &found) == 0 &&
-           ours.st_dev == found.st_dev && ours.st_ino == found.st_ino;
+  [[nodiscard]] bool is_published() const override { return folder_.is_at_path(); }
+  // What was not mapped before it was removed can not be any more.
+  [[nodiscard]] std::unexpected<Error> removed() const {
+    return fail(Errc::unavailable, "open",
+                fmt::format("{} was removed since it was opened; open it again", folder_.path()));
   }
-  [[nodiscard]] std::string location() const override { return folder_; }
-  [[nodiscard]] std::uint64_t free_bytes() const override { return free_bytes_at(folder_); }
+  [[nodiscard]] std::string location() const override { return folder_.path(); }
+  [[nodiscard]] std::uint64_t free_bytes() const override { return free_bytes_at(folder_.path()); }
   [[nodiscard]] std::uint64_t huge_page_bytes() const override;
 
  private:
@@ -162,7 +166,7 @@ class ShmFabric final : public Fabric {
   // One that goes as far as that, if a region may.
   Result<const FileMapping*> mapping_of(Region& region, RegionId id, std::uint64_t length_bytes);
 
-  const std::string folder_;
+  const Folder folder_;
   const Atomics atomics_;
   const bool huge_pages_;
   const FileDescriptor present_;
@@ -177,6 +181,7 @@ class ShmPort final : public Port {
   explicit ShmPort(ShmFabric& fabric) : fabric_(fabric) {}
   Result<Mapping> map(RegionId region) override { return fabric_.map(region); }
   void post(std::span<Operation> batch, base::Nanos /*deadline*/, Completion& done) override {
+    if (!fabric_.is_published()) return done.complete(done, fabric_.removed());
     for (Operation& operation : batch) operation.bad_address = true;
     done.complete(done, {});
   }
@@ -198,19 +203,14 @@ std::unique_ptr<Port> ShmFabric::connect() { return std::make_unique<ShmPort>(*t
 Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
   Region& region = regions_[id];
   if (region.file.is_open()) return &region;
-  const std::string path = region_path(folder_, id);
   // A region that is added later gets the mode and group of the store's other files.
   struct stat first{};
-  if (::fstat(present_.get(), &first) != 0) return system_error("open", errno, folder_);
-  const mode_t mode = first.st_mode & 0777;
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), mode));
-  if (!file.is_open()) return system_error("open", errno, path);
-  if (create) {
-    // Only the owner can, and needs to: the umask may have narrowed the mode.
-    [[maybe_unused]] const int mode_set = ::fchmod(file.get(), mode);
-    [[maybe_unused]] const int group_set = ::fchown(file.get(), static_cast<uid_t>(-1), first.st_gid);
-  }
-  region.file = std::move(file);
+  if (::fstat(present_.get(), &first) != 0) return system_error("open", errno, folder_.path());
+  auto file = create ? folder_.add_file(region_file(id), first.st_mode & 0777, first.st_gid, "extend")
+                     : folder_.open_file(region_file(id), "open");
+  if (!file && !is_published()) return removed();
+  if (!file) return std::unexpected(std::move(file.error()));
+  region.file = std::move(*file);
   return &region;
 }
 
@@ -219,17 +219,17 @@ Result<const FileMapping*> ShmFabric::mapping_of(Region& region, RegionId id, st
     const FileMapping& last = region.mappings.back();
     if (length_bytes <= last.reserved_bytes() || last.reserved_bytes() == region_bytes_max) return &last;
   }
-  const std::string path = region_path(folder_, id);
   // As much as the file system can hold. If it was made larger since, or does not say, all that a region may
   // have.
   std::uint64_t reserved = region_bytes_max;
   struct statvfs fs{};
-  if (::statvfs(folder_.c_str(), &fs) != 0) return system_error("open", errno, folder_);
+  if (::fstatvfs(present_.get(), &fs) != 0) return system_error("open", errno, folder_.path());
   const std::uint64_t fs_bytes = static_cast<std::uint64_t>(fs.f_blocks) * fs.f_frsize;
   constexpr std::uint64_t reserve_unit = std::uint64_t{1} << 30;
   if (region.mappings.empty() && fs_bytes != 0 && fs_bytes < region_bytes_max)
     reserved = (std::max(fs_bytes, length_bytes) + reserve_unit - 1) / reserve_unit * reserve_unit;
-  auto mapping = FileMapping::map(region.file.get(), std::min(reserved, region_bytes_max), path);
+  auto mapping = FileMapping::map(region.file.get(), std::min(reserved, region_bytes_max),
+                                  folder_.path_of(region_file(id)));
   if (!mapping) return std::unexpected(std::move(mapping.error()));
   if (huge_pages_) mapping->want_huge_pages();
   return &region.mappings.emplace_back(std::move(*mapping));
@@ -237,12 +237,13 @@ Result<const FileMapping*> ShmFabric::mapping_of(Region& region, RegionId id, st
 
 std::uint64_t ShmFabric::huge_page_bytes() const {
   // The entries of this process's map that belong to our files.
+  const std::string regions = folder_.path_of("region.");
   std::ifstream smaps("/proc/self/smaps");
   std::string line;
   std::uint64_t total = 0;
   bool ours = false;
   while (std::getline(smaps, line)) {
-    if (line.find('-') < line.find(' ')) ours = line.find(folder_) != std::string::npos;
+    if (line.find('-') < line.find(' ')) ours = line.find(regions) != std::string::npos;
     constexpr std::string_view field = "ShmemPmdMapped:";
     if (ours && line.starts_with(field))
       total += std::strtoull(line.c_str() + field.size(), nullptr, 10) * 1024;
@@ -250,40 +251,28 @@ std::uint64_t ShmFabric::huge_page_bytes() const {
   return total;
 }
 
-void remove_folder(const std::string& folder) {
-  if (DIR* directory = ::opendir(folder.c_str()); directory != nullptr) {
-    while (const dirent* entry = ::readdir(directory)) {
-      const std::string_view file = entry->d_name;
-      if (file != "." && file != "..") ::unlink((folder + "/" + entry->d_name).c_str());
-    }
-    ::closedir(directory);
-  }
-  ::rmdir(folder.c_str());
-}
-
 // Removes what creators and destroyers left that died: private folders whose lock nobody holds. A folder that
 // is younger than the grace may belong to somebody who has not locked it yet.
 void remove_leftovers(const Access& access) {
   constexpr time_t grace_s = 10;
-  DIR* directory = ::opendir(access.directory.c_str());
-  if (directory == nullptr) return;
-  while (const dirent* entry = ::readdir(directory)) {
-    if (!std::string_view(entry->d_name).starts_with(private_prefix)) continue;
-    const std::string folder = access.directory + "/" + entry->d_name;
-    struct stat stat{};
-    if (::stat(folder.c_str(), &stat) != 0 || !S_ISDIR(stat.st_mode) ||
-        ::time(nullptr) - stat.st_mtime < grace_s) {
-      continue;
-    }
-    const FileDescriptor present(::open((folder + "/present").c_str(), O_RDWR | O_CLOEXEC));
-    if (present.is_open() && !lock_byte(present.get(), creator_lock_byte, false)) continue;
-    remove_folder(folder);
+  const auto names = names_in(access.directory, "create");
+  if (!names) return;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(private_prefix)) continue;
+    const auto folder = Folder::open(access.directory + "/" + name, "create");
+    if (!folder) continue;
+    const auto status = folder->status("create");
+    const bool may_remove = status && (status->st_uid == ::geteuid() || ::geteuid() == 0);
+    if (!may_remove || ::time(nullptr) - status->st_mtime < grace_s) continue;
+    const auto present = folder->open_file(present_file, "create");
+    const bool is_left = present ? lock_byte(present->get(), creator_lock_byte, false)
+                                 : present.error().code == Errc::not_found;
+    if (is_left) folder->remove();
   }
-  ::closedir(directory);
 }
 
 Result<gid_t> group_id(const std::string& group) {
-  if (group.empty()) return static_cast<gid_t>(-1);
+  if (group.empty()) return no_group;
   std::array<char, 4096> buffer{};
   struct group entry{};
   struct group* found = nullptr;
@@ -293,40 +282,38 @@ Result<gid_t> group_id(const std::string& group) {
   return entry.gr_gid;
 }
 
-// A folder that is not published; removed again unless it is.
+// A new folder that is not published; removed again unless it is.
 class PrivateFolder {
  public:
-  explicit PrivateFolder(std::string path) : path_(std::move(path)) {}
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  ~PrivateFolder() {
-    if (!published_) remove_folder(path_);
+  static Result<PrivateFolder> make(const std::string& name, const Access& access, const char* operation) {
+    std::string path = access.directory + "/" + private_prefix + name + ".XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return system_error(operation, errno, access.directory);
+    auto folder = Folder::open(path, operation);
+    if (!folder) return std::unexpected(std::move(folder.error()));
+    return PrivateFolder(std::move(*folder));
   }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  void published() { published_ = true; }
+  PrivateFolder(PrivateFolder&& other) noexcept : folder_(std::exchange(other.folder_, std::nullopt)) {}
+  PrivateFolder& operator=(PrivateFolder&&) = delete;
+  ~PrivateFolder() {
+    if (folder_) folder_->remove();
+  }
+  const Folder& operator*() const { return *folder_; }
+  const Folder* operator->() const { return &*folder_; }
+  void published() { folder_.reset(); }
 
  private:
-  std::string path_;
-  bool published_ = false;
+  explicit PrivateFolder(Folder folder) : folder_(std::move(folder)) {}
+
+  std::optional<Folder> folder_;
 };
 
-Result<FileDescriptor> create_file(const std::string& path, mode_t mode, gid_t group) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.is_open()) return system_error("create", errno, path);
-  if (group != static_cast<gid_t>(-1) && ::fchown(file.get(), static_cast<uid_t>(-1), group) != 0) {
-    return system_error("create", errno, path);
-  }
-  if (::fchmod(file.get(), mode) != 0) return system_error("create", errno, path);
-  return file;
-}
-
 // Fills `folder` with the regions of `plan`.
-Result<void> build(const std::string& folder, const Plan& plan, mode_t mode, gid_t group) {
+Result<void> build(const Folder& folder, const Plan& plan, mode_t mode, gid_t group) {
   std::vector<FileMapping> mappings;
   std::vector<Mapping> filled;
   for (const Plan::Region& region : plan.regions) {
-    const std::string path = region_path(folder, region.id);
-    auto file = create_file(path, mode, group);
+    const std::string path = folder.path_of(region_file(region.id));
+    auto file = folder.create_file(region_file(region.id), mode, group, "create");
     if (!file) return std::unexpected(std::move(file.error()));
     if (auto done = reserve(file->get(), region.length_bytes, nullptr, path); !done) return done;
     auto mapping = FileMapping::map(file->get(), region.length_bytes, path);
@@ -335,35 +322,33 @@ Result<void> build(const std::string& folder, const Plan& plan, mode_t mode, gid
     mappings.push_back(std::move(*mapping));
   }
   if (plan.atomics == Atomics::device) {
-    if (auto file = create_file(device_atomics_path(folder), mode, group); !file)
+    if (auto file = folder.create_file(device_atomics_file, mode, group, "create"); !file)
       return std::unexpected(std::move(file.error()));
   }
   plan.fill(filled);
   return {};
 }
 
+std::unexpected<Error> no_store(const char* operation, const std::string& name, const Access& access) {
+  return fail(Errc::not_found, operation,
+              fmt::format("there is no store '{}' in {}", name, access.directory));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& access) {
-  const std::string folder = store_path(name, access);
-  const std::string path = folder + "/present";
-  FileDescriptor present(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!present.is_open()) {
-    if (errno == ENOENT) {
-      return fail(Errc::not_found, "open",
-                  fmt::format("there is no store '{}' in {}", name, access.directory));
-    }
-    return system_error("open", errno, path);
-  }
-  struct stat stat{};
-  if (!access.lends && ::stat(region_path(folder, 0).c_str(), &stat) != 0 && errno == ENOENT) {
+  auto folder = Folder::open(store_path(name, access), "open");
+  auto present = folder ? folder->open_file(present_file, "open") : std::unexpected(folder.error());
+  if (!present && present.error().code == Errc::not_found) return no_store("open", name, access);
+  if (!present) return std::unexpected(std::move(present.error()));
+  if (!access.lends && !folder->has(region_file(0))) {
     return fail(
         Errc::incompatible, "open",
         fmt::format("'{0}' is this host's part of a cluster's store; open it as tcp://HOST/{0}, where "
                     "HOST is any of the cluster's",
                     name));
   }
-  const bool is_of_device = ::stat(device_atomics_path(folder).c_str(), &stat) == 0;
+  const bool is_of_device = folder->has(device_atomics_file);
   if (is_of_device && !access.lends) {
     return fail(
         Errc::incompatible, "open",
@@ -372,8 +357,8 @@ Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& ac
             "verbs://HOST/{0}, where lochd lends it",
             name));
   }
-  return std::make_shared<ShmFabric>(folder, is_of_device ? Atomics::device : Atomics::processor,
-                                     access.huge_pages, std::move(present));
+  return std::make_shared<ShmFabric>(std::move(*folder), is_of_device ? Atomics::device : Atomics::processor,
+                                     access.huge_pages, std::move(*present));
 }
 
 Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& access, const Plan& plan) {
@@ -385,32 +370,27 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
   }
   remove_leftovers(access);
 
-  std::string pattern = access.directory + "/" + private_prefix + name + ".XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) return system_error("create", errno, access.directory);
-  PrivateFolder building(pattern);
+  auto building = PrivateFolder::make(name, access, "create");
+  if (!building) return std::unexpected(std::move(building.error()));
+  const Folder& made = **building;
   const mode_t mode = access.file_mode & 0666;
-  auto present = create_file(building.path() + "/present", mode, *group);
-  if (!present) return std::unexpected(std::move(present.error()));
+  const auto present = made.create_file(present_file, mode, *group, "create");
+  if (!present) return std::unexpected(present.error());
   lock_byte(present->get(), creator_lock_byte, true);
-  if (auto done = build(building.path(), plan, mode, *group); !done) {
-    return std::unexpected(std::move(done.error()));
-  }
+  if (auto done = build(made, plan, mode, *group); !done) return std::unexpected(std::move(done.error()));
 
   // Who may read the files may enter the folder; who may write them may add regions to it.
   const mode_t folder_mode = mode | 0700 | ((mode & 0444) >> 2);
-  if (*group != static_cast<gid_t>(-1) &&
-      ::chown(building.path().c_str(), static_cast<uid_t>(-1), *group) != 0) {
-    return system_error("create", errno, building.path());
-  }
-  if (::chmod(building.path().c_str(), folder_mode) != 0)
-    return system_error("create", errno, building.path());
-  if (::rename(building.path().c_str(), folder.c_str()) != 0) {
+  if (*group != no_group && ::chown(made.path().c_str(), static_cast<uid_t>(-1), *group) != 0)
+    return system_error("create", errno, made.path());
+  if (::chmod(made.path().c_str(), folder_mode) != 0) return system_error("create", errno, made.path());
+  if (::rename(made.path().c_str(), folder.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) {
       return fail(Errc::exists, "create", fmt::format("{} is there already", folder));
     }
     return system_error("create", errno, folder);
   }
-  building.published();
+  building->published();
   Access lends = access;
   lends.lends = true;
   return attach(name, lends);
@@ -418,35 +398,31 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
 
 Result<void> destroy(const std::string& name, const Access& access) {
   const std::string folder = store_path(name, access);
-  std::string pattern = access.directory + "/" + private_prefix + name + ".XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) return system_error("destroy", errno, access.directory);
   // Renaming over an empty folder takes the store out of sight in one step.
-  if (::rename(folder.c_str(), pattern.c_str()) != 0) {
+  std::string path = access.directory + "/" + private_prefix + name + ".XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) return system_error("destroy", errno, access.directory);
+  if (::rename(folder.c_str(), path.c_str()) != 0) {
     const int error_number = errno;
-    ::rmdir(pattern.c_str());
-    if (error_number == ENOENT) {
-      return fail(Errc::not_found, "destroy",
-                  fmt::format("there is no store '{}' in {}", name, access.directory));
-    }
+    ::rmdir(path.c_str());
+    if (error_number == ENOENT) return no_store("destroy", name, access);
     return system_error("destroy", error_number, folder);
   }
-  remove_folder(pattern);
+  const auto unpublished = Folder::open(std::move(path), "destroy");
+  if (!unpublished) return std::unexpected(unpublished.error());
+  unpublished->remove();
   return {};
 }
 
 Result<std::vector<std::string>> list(const Access& access) {
-  DIR* directory = ::opendir(access.directory.c_str());
-  if (directory == nullptr) return system_error("list", errno, access.directory);
+  const auto entries = names_in(access.directory, "list");
+  if (!entries) return entries;
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(directory)) {
-    const std::string_view file = entry->d_name;
-    if (!file.starts_with(store_prefix)) continue;
-    if (struct stat stat{};
-        ::stat((access.directory + "/" + entry->d_name + "/present").c_str(), &stat) == 0) {
-      names.emplace_back(file.substr(std::string_view(store_prefix).size()));
-    }
+  for (const std::string& entry : *entries) {
+    if (!entry.starts_with(store_prefix)) continue;
+    const auto folder = Folder::open(access.directory + "/" + entry, "list");
+    if (folder && folder->has(present_file))
+      names.push_back(entry.substr(std::string_view(store_prefix).size()));
   }
-  ::closedir(directory);
   std::ranges::sort(names);
   return names;
 }

@@ -241,8 +241,9 @@ class Fabric {
   [[nodiscard]] virtual bool is_published() const = 0;
 
   // Of a cluster, for its hosts: what they have to know of the session that has a client number, in 63 bytes
-  // (empty: nobody has it), and what was noted, also by a host that ended since.
-  virtual void note_session(std::uint32_t /*client*/, const std::string& /*note*/) {}
+  // (empty: nobody has it), and what was noted, also by a host that ended since. Errors: no_space,
+  // permission, io.
+  virtual Result<void> note_session(std::uint32_t /*client*/, const std::string& /*note*/) { return {}; }
   [[nodiscard]] virtual std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() { return {}; }
 
   // Where the store is, for people: "/dev/shm/loch.sessions".

@@ -38,6 +38,8 @@ bool same_for_clients(ClusterMap a, ClusterMap b) {
   return a == b;
 }
 
+std::string new_session_name() { return net::random_hex(remote::session_name_bytes_max / 2); }
+
 std::unexpected<Error> unreached(Error why) {
   why.code = Errc::unavailable;
   return std::unexpected(std::move(why));
@@ -140,6 +142,15 @@ Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::option
   return attached;
 }
 
+Result<ClusterFabric::Host> ClusterFabric::find(std::uint32_t node) const {
+  auto host = reach(node);
+  if (!host) return host;
+  // One that answers may have no way for sessions, such as queue pairs; new ones would come to nothing.
+  if (auto tried = (*host)->connect(new_session_name()); !tried)
+    return std::unexpected(std::move(tried.error()));
+  return host;
+}
+
 void ClusterFabric::lose(std::uint32_t node, Error why) {
   const std::scoped_lock lock(mutex_);
   nodes_[node].host = unreached(std::move(why));
@@ -166,7 +177,7 @@ void ClusterFabric::look_for_the_lost() {
       if (nodes_[node].host) living.push_back(*nodes_[node].host);
       if (!is_lost(nodes_[node])) continue;
       lock.unlock();
-      auto host = reach(node);
+      auto host = find(node);
       lock.lock();
       if (host) {
         nodes_[node].host = std::move(host);
@@ -188,7 +199,7 @@ void ClusterFabric::look_for_the_lost() {
 }
 
 std::unique_ptr<Port> ClusterFabric::connect() {
-  const std::string session = net::random_hex(remote::session_name_bytes_max / 2);
+  const std::string session = new_session_name();
   std::vector<ClusterPort::Way> ways(nodes_.size());
   for (std::uint32_t node = 0; node < ways.size(); ++node) {
     const auto host = host_of(control_region_of(node));

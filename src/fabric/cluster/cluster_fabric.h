@@ -57,6 +57,8 @@ class ClusterFabric final : public Fabric {
   Result<Host> reach(std::uint32_t node, std::optional<ClusterMap>* newer = nullptr) const;
   static Result<std::shared_ptr<ClusterFabric>> try_attach(const remote::Target& first, ClusterMap map,
                                                            std::optional<ClusterMap>* newer);
+  // One that was lost, if a session can begin there again. Errors: as reach, and RemoteFabric::connect.
+  Result<Host> find(std::uint32_t node) const;
   // The host of a region, if it can be reached. Errors: not_found, unavailable.
   Result<Host> host_of(RegionId region) const;
   [[nodiscard]] bool is_gone(std::uint32_t node) const;

@@ -107,6 +107,8 @@ void ClusterPort::post(std::span<Operation> batch, base::Nanos deadline, Complet
   const std::uint32_t node = batch.empty() ? 0 : nodes_[batch.front().at.region];
   if (node < ways_.size() && ways_[node].port != nullptr)
     return ways_[node].port->post(batch, deadline, done);
+  // Of a session that reaches nobody it matters why.
+  if (node < ways_.size() && ports_.empty()) return done.complete(done, std::unexpected(*ways_[node].why));
   for (Operation& operation : batch) refuse(operation, node);
   done.complete(done, {});
 }

@@ -1,13 +1,15 @@
-// Flights: the batches that a port has posted and that are not over yet, in the order in which they were
-// posted. A batch is asked for piece by piece, as long as there is room on the way.
+// Flights: the batches that a port has posted and that are not over yet. Each is asked for piece by piece, in
+// the order in which they were posted, as long as there is room on the way; one that waits for its own pieces
+// lets those behind it go on. Pieces are answered in the order in which they were asked for.
 //
 // One thread.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
+#include <expected>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,11 +25,16 @@ class Flights {
     base::Nanos deadline = 0;
     Completion* done = nullptr;
     base::Nanos posted_at = 0;  // of one in the background, whose time counts from when it is asked for
+    std::size_t operation = 0;  // where in the batch to go on,
+    std::size_t from = 0;       // and where in that operation
     std::size_t pieces = 0;     // that are asked for and not answered
-    bool is_asked = false;      // all of it
     Result<void> outcome{};
   };
-  [[nodiscard]] bool empty() const { return flights_.empty(); }
+  // What a piece waits for before it can be asked for: as all others do, or alone.
+  enum class Wait : std::uint8_t { for_room, for_its_flight };
+  using Put = std::expected<std::size_t, Wait>;
+
+  [[nodiscard]] bool empty() const { return posted_.empty() && asked_.empty(); }
 
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
     std::unique_ptr<Flight> flight;
@@ -43,49 +50,35 @@ class Flights {
     } else {
       is_awaited_ = true;
     }
-    flights_.push_back(std::move(flight));
+    posted_.push_back(std::move(flight));
   }
   // Whether what was posted is to be asked for now: somebody waits for it, or for nothing else.
-  [[nodiscard]] bool is_due() const { return next_ < flights_.size() && (is_awaited_ || next_ == 0); }
+  [[nodiscard]] bool is_due() const { return !posted_.empty() && (is_awaited_ || asked_.empty()); }
 
   // Asks for what was posted. `put(flight, operation, from)` asks for a piece that begins there, and returns
-  // its length, or nothing if there is no room for it now; it may be all of some operations that follow each
-  // other in the batch. It counts its pieces in `flight.pieces`.
-  template <class Put>
-  void ask(base::Nanos now, Put put) {
-    while (next_ < flights_.size()) {
-      Flight& flight = *flights_[next_];
-      if (const base::Nanos posted_at = std::exchange(flight.posted_at, 0); posted_at != 0)
-        flight.deadline += now - posted_at;
-      if (operation_ == 0 && from_ == 0 && now > flight.deadline) {
-        flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
-        operation_ = flight.batch.size();
+  // its length, or what it waits for; it may be all of some operations that follow each other in the batch.
+  // It counts its pieces in `flight.pieces`.
+  template <class PutPiece>
+  void ask(base::Nanos now, PutPiece put) {
+    for (std::size_t i = 0; i < posted_.size();) {
+      const auto done = ask_for(*posted_[i], now, put);
+      if (!done && done.error() == Wait::for_room) return;
+      if (!done) {
+        ++i;
+        continue;
       }
-      while (operation_ < flight.batch.size()) {
-        Operation& operation = flight.batch[operation_];
-        operation.bad_address = operation.bad_address && from_ != 0;
-        const std::optional<std::size_t> length = put(flight, operation, from_);
-        if (!length) return;
-        from_ += *length;
-        while (from_ >= flight.batch[operation_].length_bytes) {
-          from_ -= flight.batch[operation_++].length_bytes;
-          if (from_ == 0) break;
-        }
-      }
-      flight.is_asked = true;
-      ++next_;
-      operation_ = 0;
+      asked_.push_back(std::move(posted_[i]));
+      posted_.erase(posted_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    is_awaited_ = false;
+    if (posted_.empty()) is_awaited_ = false;
   }
 
   // Tells of those that are over; whether there were any.
   bool settle() {
     bool any = false;
-    while (!flights_.empty() && is_over(*flights_.front())) {
-      std::unique_ptr<Flight> flight = std::move(flights_.front());
-      flights_.pop_front();
-      --next_;
+    while (!asked_.empty() && asked_.front()->pieces == 0) {
+      std::unique_ptr<Flight> flight = std::move(asked_.front());
+      asked_.pop_front();
       flight->done->complete(*flight->done, std::move(flight->outcome));
       spare_.push_back(std::move(flight));
       any = true;
@@ -95,29 +88,57 @@ class Flights {
 
   // Whether one has waited beyond its deadline.
   [[nodiscard]] bool any_late(base::Nanos now) const {
-    return std::ranges::any_of(flights_, [now](const auto& flight) {
+    const auto is_late = [now](const auto& flight) {
       return flight->outcome.has_value() && flight->posted_at == 0 && now > flight->deadline;
-    });
+    };
+    return std::ranges::any_of(asked_, is_late) || std::ranges::any_of(posted_, is_late);
+  }
+  // For so long nothing could be asked for, and no answer be taken: nobody's time counts that.
+  void stood_still(base::Nanos for_ns) {
+    for (const auto* flights : {&asked_, &posted_}) {
+      for (const auto& flight : *flights) flight->deadline += for_ns;
+    }
   }
 
   // Ends them all; with `why` unless they were over.
   void end_all(const Error& why) {
-    next_ = operation_ = from_ = 0;
     is_awaited_ = false;
-    for (const auto& flight : std::exchange(flights_, {})) {
-      flight->done->complete(
-          *flight->done, is_over(*flight) ? std::move(flight->outcome) : Result<void>(std::unexpected(why)));
+    auto posted = std::exchange(posted_, {});
+    for (const auto& flight : std::exchange(asked_, {})) {
+      flight->done->complete(*flight->done, flight->pieces == 0 ? std::move(flight->outcome)
+                                                                : Result<void>(std::unexpected(why)));
     }
+    for (const auto& flight : posted) flight->done->complete(*flight->done, std::unexpected(why));
   }
 
  private:
-  static bool is_over(const Flight& flight) { return flight.is_asked && flight.pieces == 0; }
+  // Asks for what is left of one.
+  template <class PutPiece>
+  static std::expected<void, Wait> ask_for(Flight& flight, base::Nanos now, PutPiece& put) {
+    if (const base::Nanos posted_at = std::exchange(flight.posted_at, 0); posted_at != 0)
+      flight.deadline += now - posted_at;
+    if (flight.operation == 0 && flight.from == 0 && now > flight.deadline) {
+      flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
+      return {};
+    }
+    while (flight.operation < flight.batch.size()) {
+      Operation& operation = flight.batch[flight.operation];
+      operation.bad_address = operation.bad_address && flight.from != 0;
+      const Put length = put(flight, operation, flight.from);
+      if (!length) return std::unexpected(length.error());
+      flight.from += *length;
+      while (flight.from >= flight.batch[flight.operation].length_bytes) {
+        flight.from -= flight.batch[flight.operation++].length_bytes;
+        if (flight.from == 0) break;
+      }
+    }
+    return {};
+  }
 
-  std::deque<std::unique_ptr<Flight>> flights_;
+  using Queue = std::deque<std::unique_ptr<Flight>>;
+  Queue posted_;  // not asked for whole, in the order in which they were posted
+  Queue asked_;   // for whole, in that order; so they are over in that order, too
   std::vector<std::unique_ptr<Flight>> spare_;
-  std::size_t next_ = 0;       // the first of them that is not asked for whole,
-  std::size_t operation_ = 0;  // and where in it to go on
-  std::size_t from_ = 0;
   bool is_awaited_ = false;  // any of those that are not asked for whole
 };
 

@@ -30,9 +30,10 @@ class FlightsTest : public testing::Test {
   std::size_t ask(base::Nanos now, std::size_t room = 100) {
     const std::size_t before = asked_.size();
     flights_.ask(now,
-                 [&](Flights::Flight& flight, Operation& operation,
-                     std::size_t /*from*/) -> std::optional<std::size_t> {
-                   if (room-- == 0) return std::nullopt;
+                 [&](Flights::Flight& flight, Operation& operation, std::size_t /*from*/) -> Flights::Put {
+                   if (operation.after_previous && flight.pieces != 0)
+                     return std::unexpected(Flights::Wait::for_its_flight);
+                   if (room-- == 0) return std::unexpected(Flights::Wait::for_room);
                    ++flight.pieces;
                    asked_.push_back(&flight);
                    return operation.length_bytes;
@@ -125,18 +126,67 @@ TEST_F(FlightsTest, APieceMayBeSeveralOperationsOrAPartOfOne) {
                                   {&parts.operations[1], 0, 16},
                                   {&parts.operations[1], 16, 8}};
   auto next = expected.begin();
-  flights_.ask(
-      now_,
-      [&](Flights::Flight& flight, Operation& operation, std::size_t from) -> std::optional<std::size_t> {
-        EXPECT_TRUE(next != expected.end() && &operation == next->operation && from == next->from);
-        ++flight.pieces;
-        asked_.push_back(&flight);
-        return (next++)->length;
-      });
+  flights_.ask(now_, [&](Flights::Flight& flight, Operation& operation, std::size_t from) -> Flights::Put {
+    EXPECT_TRUE(next != expected.end() && &operation == next->operation && from == next->from);
+    ++flight.pieces;
+    asked_.push_back(&flight);
+    return (next++)->length;
+  });
   EXPECT_TRUE(next == expected.end());
   EXPECT_FALSE(flights_.is_due());
   answer_all();
   EXPECT_TRUE(both.is_over && parts.is_over);
+}
+
+// Receive: batches whose second operation waits for the first, and one that has none that waits. Expect: the
+// round trips of one batch, and who does not wait is told first.
+TEST_F(FlightsTest, WhatWaitsHoldsUpNoOther) {
+  std::array<Batch, 3> waiting{Batch(Urgency::awaited), Batch(Urgency::awaited), Batch(Urgency::awaited)};
+  Batch other(Urgency::awaited);
+  for (Batch& batch : waiting) {
+    batch.operations[0].length_bytes = batch.operations[1].length_bytes = 8;
+    batch.operations[1].after_previous = true;
+    post(batch);
+  }
+  post(other);
+  EXPECT_EQ(ask(now_), 5U);
+  EXPECT_TRUE(flights_.is_due());
+  answer_all();
+  EXPECT_TRUE(other.is_over);
+  EXPECT_EQ(ask(now_), 3U);
+  EXPECT_FALSE(flights_.is_due());
+  answer_all();
+  for (const Batch& batch : waiting) EXPECT_TRUE(batch.is_over && batch.outcome.has_value());
+  EXPECT_TRUE(flights_.empty());
+}
+
+// Receive: one that waits in the midst of an operation, and one behind it for which there is no room. Expect:
+// each goes on where it was.
+TEST_F(FlightsTest, EachGoesOnWhereItWas) {
+  Batch waiting(Urgency::awaited);
+  Batch behind(Urgency::awaited);
+  for (Batch* batch : {&waiting, &behind}) {
+    batch->operations[0].length_bytes = batch->operations[1].length_bytes = 8;
+    post(*batch);
+  }
+  waiting.operations[1].after_previous = true;
+  EXPECT_EQ(ask(now_, 2), 2U);
+  answer_all();
+  EXPECT_FALSE(waiting.is_over || behind.is_over);
+  EXPECT_EQ(ask(now_), 2U);
+  answer_all();
+  EXPECT_TRUE(waiting.is_over && behind.is_over);
+}
+
+TEST_F(FlightsTest, ATimeInWhichNothingCouldBeDoneDoesNotCount) {
+  Batch batch(Urgency::awaited);
+  post(batch);
+  ASSERT_EQ(ask(now_), 2U);
+  const base::Nanos later = base::Clock().now() + 2 * timeout_ns;
+  EXPECT_TRUE(flights_.any_late(later));
+  flights_.stood_still(2 * timeout_ns);
+  EXPECT_FALSE(flights_.any_late(later));
+  answer_all();
 }
 
 }  // namespace

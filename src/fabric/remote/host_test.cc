@@ -1,8 +1,11 @@
 // A host, and links that do what they should not.
 #include "fabric/host.h"
 
+#include <atomic>
 #include <chrono>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <latch>
 #include <memory>
 #include <netinet/in.h>
 #include <string>
@@ -10,12 +13,16 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/testing/comes_true.h"
+#include "fabric/endpoint.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/protocol.h"
+#include "fabric/remote/remote_fabric.h"
 #include "fabric/testing/memory_store.h"
 #include "net/message.h"
 #include "net/proof.h"
 #include "net/socket.h"
+#include "net/testing/reserved_port.h"
 
 namespace loch::fabric::remote {
 namespace {
@@ -33,6 +40,13 @@ int host_end_of(int socket) {
   while (end < descriptors_max && net::peer_of(end) != name) ++end;
   EXPECT_LT(end, descriptors_max);
   return end;
+}
+
+coro::Task<Result<std::uint64_t>> read_word(Endpoint* endpoint, Address at) {
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return word;
 }
 
 class HostTest : public testing::Test {
@@ -112,6 +126,70 @@ TEST_F(HostTest, AClientNumberThatThereIsNotIsRefused) {
     ASSERT_FALSE(answer.has_value()) << client;
     EXPECT_EQ(answer.error().code, Errc::invalid_argument) << client;
   }
+}
+
+// Receive: a host that is held up for longer than somebody waits. Expect: who asks next is told what it asked
+// for, and who sees to the connection does not take a late answer for its end.
+TEST_F(HostTest, AnAnswerThatComesTooLateIsNotTakenForAnother) {
+  std::latch goes_on(1);
+  std::atomic<bool> is_held_up = false;
+  const auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                                 .open_store =
+                                     [&](const std::string& name) {
+                                       is_held_up = name == "slow";
+                                       if (is_held_up) goes_on.wait();
+                                       return store_->attach();
+                                     }})
+                        .value();
+  Target target = target_;
+  target.host.port = std::to_string(host->ports().at(0));
+  const auto link = Link::open(target).value();
+  target.store = "slow";
+  std::thread other([target] { EXPECT_TRUE(Link::open(target).has_value()); });
+  while (!is_held_up) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) {
+    const auto late = link->ask({{"do", "free"}}, base::Clock().now() + 20 * base::millisecond_ns);
+    ASSERT_FALSE(late.has_value());
+    EXPECT_EQ(late.error().code, Errc::timed_out);
+  }
+  goes_on.count_down();
+  other.join();
+  const auto answer = link->ask({{"do", "present"}, {"client", 1}}, in_seconds(5));
+  ASSERT_TRUE(answer.has_value()) << answer.error().message();
+  EXPECT_TRUE(answer->contains("present"));
+  EXPECT_TRUE(link->is_alive());
+}
+
+// Receive: a cluster's host that answers, and makes no queue pairs. Expect: sessions do without it and say
+// why, and it is not said to be found as long as that is so.
+TEST_F(HostTest, OfAClusterAHostWithoutQueuePairsIsNotReachedOverVerbs) {
+  const net::fake::ReservedPort port;
+  const ClusterMap map = ClusterMap::spread({{.name = "a", .at = port.at()}}, 1).value();
+  std::atomic<int> opened = 0;
+  const auto host =
+      Host::start({.listen = {port.at()},
+                   .open_store =
+                       [&](const std::string&) {
+                         ++opened;
+                         return store_->attach();
+                       },
+                   .cluster_of = [&](const std::string&) { return Host::Options::Cluster{.map = map}; }})
+          .value();
+  const Target target{.scheme = "verbs", .host = port.at(), .store = "store"};
+  const auto way = RemoteFabric::attach(target).value();
+  const auto refused = way->connect("session");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().detail, testing::HasSubstr("does not lend over verbs"));
+
+  const auto fabric = attach(target.text(), {}).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  const auto read = endpoint.run(read_word(&endpoint, {control_region_of(0), 0}));
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().code, Errc::unavailable);
+  EXPECT_THAT(read.error().detail, testing::HasSubstr("does not lend over verbs"));
+  const int before = opened;
+  EXPECT_TRUE(base::fake::comes_true([&] { return opened >= before + 3; }));
+  EXPECT_EQ(fabric->hosts_found(), 0U);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "fabric/remote/link.h"
 
+#include <chrono>
 #include <fmt/format.h>
 #include <utility>
 
@@ -103,13 +104,37 @@ Result<Link::Joined> Link::join(const std::string& session) {
 
 Result<net::Message> Link::ask(const net::Message& message) {
   const std::scoped_lock lock(mutex_);
+  return ask_now(message, answer_max_ns);
+}
+
+Result<net::Message> Link::ask(const net::Message& message, base::Nanos deadline) {
+  const auto left_ns = [deadline] {
+    const base::Nanos now = base::Clock().now();
+    return deadline > now ? deadline - now : 0;
+  };
+  const std::unique_lock lock(mutex_, std::chrono::nanoseconds(left_ns()));
+  if (lock.owns_lock()) return ask_now(message, left_ns());
+  return fail(Errc::timed_out, "fabric",
+              fmt::format("{}: the host has not answered others in time", target_.text()));
+}
+
+Result<net::Message> Link::ask_now(const net::Message& message, base::Nanos within_ns) {
   if (messages_ == nullptr) {
     return fail(Errc::unavailable, "fabric",
                 fmt::format("{}: the connection was lost; it is made anew by the next call", target_.text()));
   }
-  auto answer = messages_->ask(message, base::Clock().now() + answer_max_ns);
+  const base::Nanos now = base::Clock().now();
+  const base::Nanos deadline = now + within_ns;
+  if (owed_++ == 0) silent_since_ns_ = now;
+  auto answer = messages_->ask(message, deadline);
+  while (answer && --owed_ != 0) {
+    silent_since_ns_ = base::Clock().now();
+    answer = messages_->wait_next(deadline);
+  }
   if (!answer) {
-    messages_ = nullptr;
+    const bool may_come = answer.error().code == Errc::timed_out && within_ns < answer_max_ns &&
+                          base::Clock().now() - silent_since_ns_ < answer_max_ns;
+    if (!may_come) messages_ = nullptr;
     answer.error().detail = fmt::format("{}: {}", target_.text(), answer.error().detail);
     return answer;
   }
@@ -138,9 +163,14 @@ Result<void> fence(const Target& target, const std::string& session, base::Nanos
 bool Link::is_alive() {
   const std::scoped_lock lock(mutex_);
   if (messages_ == nullptr) return false;
-  // Nothing is said unasked, so what there is to read is the end.
-  const auto said = messages_->next();
-  if (said && !*said) return true;
+  // Nothing is said unasked, so what there is to read is what comes too late, or the end.
+  for (;;) {
+    const auto said = messages_->next();
+    if (said && !*said) return true;
+    if (!said || owed_ == 0) break;
+    --owed_;
+    silent_since_ns_ = base::Clock().now();
+  }
   messages_ = nullptr;
   return false;
 }

@@ -45,6 +45,9 @@ class Link {
   // Asks, and waits for the answer. Errors: what the host answers; unavailable, timed_out, after which the
   // link is of no more use.
   Result<net::Message> ask(const net::Message& message);
+  // The same, waiting until then at most, also for others who ask. What was not answered in time may happen
+  // still, and the link is of use until the host has been silent for as long as an answer may take.
+  Result<net::Message> ask(const net::Message& message, base::Nanos deadline);
   [[nodiscard]] bool is_alive();
   // Says what is not answered, and may be lost.
   void tell(const net::Message& message);
@@ -66,6 +69,7 @@ class Link {
     std::string theirs;
   };
   Result<Greeting> greet(base::Nanos deadline) const;
+  Result<net::Message> ask_now(const net::Message& message, base::Nanos within_ns);
   [[nodiscard]] Error explained(Error error, const char* step) const;
 
   const Target target_;
@@ -74,8 +78,10 @@ class Link {
   bool read_only_ = false;
   net::Message cluster_;
   std::uint64_t node_ = 0;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::unique_ptr<net::Messages> messages_;  // null: it has ended
+  std::size_t owed_ = 0;                     // answers that are to come; all but the last come too late
+  base::Nanos silent_since_ns_ = 0;          // while there are any
   std::string id_;
   net::Secret secret_{};
 };

@@ -22,7 +22,8 @@ class RemoteFabric final : public Fabric {
                                                       base::Nanos within_ns = greeting_max_ns);
 
   std::unique_ptr<Port> connect() override;
-  // The way of a session of a cluster. Errors: as Link::join, and Link::open.
+  // The way of a session of a cluster, which it can go. Errors: as Link::join, and Link::open; of a queue
+  // pair.
   Result<std::unique_ptr<RemotePort>> connect(const std::string& session);
   // What the host says of the cluster that the store is of, and which node of it the host is.
   struct Membership {
@@ -56,7 +57,9 @@ class RemoteFabric final : public Fabric {
     Link::Joined joined;
   };
   Result<Connected> join(const std::string& session) const;
-  std::unique_ptr<RemotePort> make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined);
+  // `within_ns` is for the queue pair, if it needs one.
+  std::unique_ptr<RemotePort> make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined,
+                                        base::Nanos within_ns);
   void learn_length(RegionId region, std::uint64_t length_bytes);
 
   const Target target_;

@@ -1,6 +1,7 @@
 // RemotePort: a port to another host, of which somebody may have several and wait for all of them at once.
 #pragma once
 
+#include <optional>
 #include <poll.h>
 #include <span>
 #include <vector>
@@ -24,8 +25,9 @@ class RemotePort : public Port {
   // What has come of the last waits that `await` added.
   virtual void awoken(std::span<const pollfd> /*waits*/) {}
 
-  // Whether it is over: nothing is posted any more.
-  [[nodiscard]] virtual bool is_severed() const = 0;
+  // Why it is over, if it is: nothing is posted any more.
+  [[nodiscard]] virtual const std::optional<Error>& severed() const = 0;
+  [[nodiscard]] bool is_severed() const { return severed().has_value(); }
   // Of a session that has failed on another way: the host is to take it for dead, though it leaves.
   virtual void abandon() = 0;
   // Of a session of a cluster: the nodes that it reaches, a bit each, for the hosts that give it a client

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <fmt/format.h>
+#include <tuple>
 #include <utility>
 
 #include "fabric/remote/protocol.h"
@@ -86,9 +87,16 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
     }
     agent_.set_range(id, **range);
   }
+  // Unless it is noted, nobody ends it on the other hosts should this one end before it.
+  if (!session.name.empty()) {
+    if (auto noted = store.fabric->note_session(client, note_of(session.name, reached)); !noted) {
+      if (session.reads_only) agent_.set_range(id, {});
+      let_go(session, client);
+      return std::unexpected(std::move(noted.error()));
+    }
+  }
   session.clients.insert(client);
   session.reached = reached;
-  if (!session.name.empty()) store.fabric->note_session(client, note_of(session.name, reached));
   return true;
 }
 
@@ -103,7 +111,8 @@ void Sessions::release(Id id, std::uint32_t client) {
 // read has left nothing.
 void Sessions::let_go(const Session& session, std::uint32_t client) {
   OpenedStore& store = *session.store;
-  if (!session.name.empty()) store.fabric->note_session(client, {});
+  // A note that stays ends a session once more that has ended.
+  if (!session.name.empty()) std::ignore = store.fabric->note_session(client, {});
   if (session.reads_only) options_.readers.dismiss(*store.fabric, client);
   store.way->release_presence(client);
 }

@@ -85,7 +85,7 @@ class OneAnswer final : public RemotePort {
     has_slept = true;
     return false;
   }
-  [[nodiscard]] bool is_severed() const override { return false; }
+  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override {}
   void tell_reached(NodeSet /*nodes*/) override {}
   Result<Mapping> map(RegionId /*region*/) override { return fail(Errc::not_found, "test"); }
@@ -96,6 +96,9 @@ class OneAnswer final : public RemotePort {
 
   int looks = 0;
   bool has_slept = false;
+
+ private:
+  const std::optional<Error> severed_;
 };
 
 // One look before it sleeps, and one that finds the answer.

@@ -116,15 +116,19 @@ class ShmFabric final : public Fabric {
     return std::ranges::find(held_, client) != held_.end() || !lock_byte(present_.get(), client, false);
   }
 
-  void note_session(std::uint32_t client, const std::string& session) override {
+  Result<void> note_session(std::uint32_t client, const std::string& session) override {
     const std::scoped_lock lock(mutex_);
-    const auto file = folder_.add_file(sessions_file, 0600, no_group, "open");
-    if (!file) return;
+    if (!sessions_.is_open()) {
+      auto file = folder_.add_file(sessions_file, 0600, no_group, "open");
+      if (!file) return std::unexpected(std::move(file.error()));
+      sessions_ = std::move(*file);
+    }
     std::string record = session;
     record.resize(session_record_bytes, '\0');
-    // What can not be noted is not fenced should lochd die before the session does.
-    [[maybe_unused]] const ssize_t written =
-        ::pwrite(file->get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+    const ssize_t written =
+        ::pwrite(sessions_.get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+    if (written == static_cast<ssize_t>(record.size())) return {};
+    return system_error("open", written < 0 ? errno : ENOSPC, folder_.path_of(sessions_file));
   }
 
   [[nodiscard]] std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() override {
@@ -171,6 +175,7 @@ class ShmFabric final : public Fabric {
   const bool huge_pages_;
   const FileDescriptor present_;
   std::mutex mutex_;
+  FileDescriptor sessions_;  // once something is noted
   std::vector<std::uint32_t> held_;
   std::array<Region, region_count_max> regions_;
 };
@@ -273,10 +278,15 @@ void remove_leftovers(const Access& access) {
 
 Result<gid_t> group_id(const std::string& group) {
   if (group.empty()) return no_group;
-  std::array<char, 4096> buffer{};
+  // One of many members takes much.
+  constexpr std::size_t buffer_bytes_max = std::size_t{1} << 24;
+  std::vector<char> buffer(4096);
   struct group entry{};
   struct group* found = nullptr;
-  ::getgrnam_r(group.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  while (::getgrnam_r(group.c_str(), &entry, buffer.data(), buffer.size(), &found) == ERANGE &&
+         buffer.size() < buffer_bytes_max) {
+    buffer.resize(2 * buffer.size());
+  }
   if (found == nullptr)
     return fail(Errc::invalid_argument, "create", fmt::format("there is no group '{}'", group));
   return entry.gr_gid;
@@ -398,6 +408,11 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
 
 Result<void> destroy(const std::string& name, const Access& access) {
   const std::string folder = store_path(name, access);
+  // What is no store is not ours to remove.
+  if (const auto there = Folder::open(folder, "destroy")) {
+    const auto present = there->open_file(present_file, "destroy");
+    if (!present && present.error().code == Errc::not_found) return no_store("destroy", name, access);
+  }
   // Renaming over an empty folder takes the store out of sight in one step.
   std::string path = access.directory + "/" + private_prefix + name + ".XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return system_error("destroy", errno, access.directory);
@@ -419,9 +434,10 @@ Result<std::vector<std::string>> list(const Access& access) {
   std::vector<std::string> names;
   for (const std::string& entry : *entries) {
     if (!entry.starts_with(store_prefix)) continue;
+    std::string name = entry.substr(std::string_view(store_prefix).size());
+    if (!is_store_name(name)) continue;
     const auto folder = Folder::open(access.directory + "/" + entry, "list");
-    if (folder && folder->has(present_file))
-      names.push_back(entry.substr(std::string_view(store_prefix).size()));
+    if (folder && folder->has(present_file)) names.push_back(std::move(name));
   }
   std::ranges::sort(names);
   return names;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <functional>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -423,7 +425,14 @@ TEST_F(ShmTest, ListTellsTheStoresAlone) {
   std::filesystem::create_directory(access_.directory + "/loch.empty-folder");
   std::filesystem::create_directory(access_.directory + "/.loch.private.123456");
   std::filesystem::create_directory(access_.directory + "/other");
+  // A name that is none may be anything in a shell.
+  for (const char* no_store : {"loch.$(touch x)", "loch.notes"})
+    std::filesystem::create_directory(access_.directory + "/" + no_store);
+  for (const char* file : {"loch.$(touch x)/present", "loch.notes/mine"})
+    std::ofstream(access_.directory + "/" + file) << "x";
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "b", "c.d"}));
+  EXPECT_EQ(shm::destroy("notes", access_).error().code, Errc::not_found);
+  EXPECT_TRUE(std::filesystem::exists(access_.directory + "/loch.notes/mine"));
   ASSERT_TRUE(shm::destroy("b", access_).has_value());
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "c.d"}));
   Access nowhere = access_;
@@ -507,9 +516,24 @@ TEST_F(ShmTest, LinksAndPipesAreNoRegions) {
         << mapped.error().detail;
     EXPECT_FALSE(attached->extend(region, region_bytes).has_value());
   }
-  attached->note_session(3, "session");
+  EXPECT_FALSE(attached->note_session(3, "session").has_value());
   EXPECT_TRUE(attached->noted_sessions().empty());
   EXPECT_EQ(std::filesystem::file_size(secret), 0U);
+}
+
+// Receive: a process that can open no more files, once it has noted a session. Expect: it notes others.
+TEST_F(ShmTest, SessionsAreNotedThoughNoFileCanBeOpened) {
+  const auto attached = shm::create("store", access_, plan()).value();
+  ASSERT_TRUE(attached->note_session(3, "first").has_value());
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto noted = attached->note_session(5, "second");
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_TRUE(noted.has_value());
+  const std::vector<std::pair<std::uint32_t, std::string>> expected{{3, "first"}, {5, "second"}};
+  EXPECT_EQ(attached->noted_sessions(), expected);
 }
 
 // ---- presence
@@ -523,11 +547,13 @@ TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
     ASSERT_EQ(::pipe(ends.data()), 0);
     const pid_t child = ::fork();
     if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const auto mine = shm::attach("store", access_);
       const char said = mine && (*mine)->connect()->claim_presence(5).value_or(false) ? 'y' : 'n';
       if (::write(ends[1], &said, 1) != 1) ::_exit(1);
       for (;;) ::pause();
     }
+    ::close(ends[1]);
     char said = 0;
     ASSERT_EQ(::read(ends[0], &said, 1), 1);
     EXPECT_EQ(said, 'y');
@@ -540,7 +566,6 @@ TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_FALSE(port->present(5));
     ::close(ends[0]);
-    ::close(ends[1]);
   }
   EXPECT_TRUE(port->claim_presence(5).value());
 }

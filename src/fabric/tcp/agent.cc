@@ -175,9 +175,9 @@ void Agent::watch(Connection& connection, std::uint32_t events) const {
 }
 
 void Agent::drop(Id id) {
-  connections_.erase(id);  // which closes its socket
+  connections_.erase(id);
   const std::scoped_lock lock(mutex_);
-  known_.erase(id);
+  known_.erase(id);  // which closes its socket
 }
 
 void Agent::run() {
@@ -303,6 +303,7 @@ Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
   const auto* in = reinterpret_cast<const std::byte*>(in_.get());
   std::size_t at = 0;
   const std::byte* fetched = in;
+  bool gathered_last = false;  // the operation before
   answers_.clear();
   while (have - at >= sizeof(OperationHead)) {
     OperationHead head;
@@ -310,15 +311,18 @@ Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
     if (!is_operation(head)) return After::is_gone;  // it speaks something else
     const std::size_t length = sizeof head + bytes_after(head);
     if (have - at < length) break;
-    // What is gathered is read when it is sent: before anything changes that comes after it.
+    // What is gathered is read when it is sent: before anything changes that comes after it, and before what
+    // comes after it is read now.
     const bool is_read = kind_of(head) == static_cast<std::uint8_t>(Operation::Kind::read);
-    const bool waits_for_reads = is_after_previous(head) && !is_read && answers_.has_gathered();
-    if (answers_.is_full() || waits_for_reads) {
+    const bool gathers = is_gathered(connection, head);
+    const bool may_overtake = is_read ? gathered_last && !gathers : answers_.has_gathered();
+    if (answers_.is_full() || (is_after_previous(head) && may_overtake)) {
       if (!send(connection)) return After::is_gone;
       if (!connection.kept.empty()) break;
     }
     if (in + at == fetched) fetched = fetch_ahead(connection, fetched, in + have);
     execute(connection, in + at);
+    gathered_last = gathers;
     at += length;
   }
   connection.in.assign(in + at, in + have);

@@ -110,13 +110,12 @@ void TcpPort::encode() {
   operations_waiting_ = 0;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
   asked_.erase(asked_.begin(), asked_.begin() + static_cast<std::ptrdiff_t>(std::exchange(answered_, 0)));
-  const auto put = [this](Flight& flight, Operation& operation,
-                          std::size_t from) -> std::optional<std::size_t> {
+  const auto put = [this](Flight& flight, Operation& operation, std::size_t from) -> remote::Flights::Put {
     const std::size_t words = words_from(flight, operation);
     const std::size_t length =
         words > 1 ? words * word_bytes : std::min(operation.length_bytes - from, piece_bytes_max);
     if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes)
-      return std::nullopt;
+      return std::unexpected(remote::Flights::Wait::for_room);
     if (words > 1) {
       encode_words(flight, {&operation, words});
     } else {

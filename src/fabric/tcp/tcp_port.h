@@ -14,6 +14,7 @@
 #include <optional>
 #include <poll.h>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -40,12 +41,14 @@ class TcpPort final : public remote::RemotePort {
   bool progress() override;
   [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }
   bool await(std::vector<pollfd>& waits) override;
-  [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
+  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override { abandoned_ = true; }
   void tell_reached(NodeSet nodes) override { reached_ = nodes; }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override;
-  // Why the port is over, if it is.
-  [[nodiscard]] const std::optional<Error>& severed() const { return severed_; }
+  // The other end of its connection, as long as there is one.
+  [[nodiscard]] std::string peer() const { return net::peer_of(stream_->socket()); }
+  // See Flights.
+  void stood_still(base::Nanos for_ns) { flights_.stood_still(for_ns); }
   // The port is over: all that is under way, and all that will be posted, ends with `why`.
   void sever(Error why);
 

@@ -261,6 +261,32 @@ TEST_F(AgentTest, WhatComesAfterAReadOfWhatIsSettledDoesNotOvertakeIt) {
   EXPECT_TRUE(receive(*stream_, expected.size()) == expected);
 }
 
+// Receive: reads of what is settled that go out from where they lie, and behind each one that does so, too,
+// or is read at once. Expect: the latter is read when what it goes by has been; the former is, anyway.
+TEST_F(AgentTest, AReadDoesNotOvertakeTheOneItGoesBy) {
+  using enum Operation::Kind;
+  constexpr std::uint32_t length = 1'024;
+  const std::string there(length, 't');
+  std::memcpy(store_->at({0, 4'096}), there.data(), there.size());
+  std::memcpy(store_->at({0, 128}), "abcdefgh", 8);
+  const auto sends_for = [&](const std::string& asked, const std::string& expected) {
+    const std::uint64_t before = host_->counts().sends;
+    send_all(*stream_, asked);
+    EXPECT_TRUE(receive(*stream_, expected.size()) == expected);
+    return host_->counts().sends - before;
+  };
+  EXPECT_EQ(
+      sends_for(operation(settled(read), 4'096, length, 0) +
+                    operation(after_previous(settled(read)), 4'096, length, 1) + operation(read, 128, 8, 2),
+                answer(read, Status::done, 0, length, there) + answer(read, Status::done, 1, length, there) +
+                    answer(read, Status::done, 2, 8, "abcdefgh")),
+      1U);
+  EXPECT_EQ(
+      sends_for(operation(settled(read), 4'096, length, 3) + operation(after_previous(read), 128, 8, 4),
+                answer(read, Status::done, 3, length, there) + answer(read, Status::done, 4, 8, "abcdefgh")),
+      2U);
+}
+
 // Expect: the operations of a batch tell each for itself, also where they go together.
 TEST_F(AgentTest, OfABatchOnlyTheOperationThatIsOutsideItsRegionDoesNothing) {
   Endpoint endpoint(fabric_, fabric_->connect());

@@ -15,8 +15,8 @@
 namespace loch::fabric::verbs {
 namespace {
 
-// No registration takes longer than some tenths of a second, so that nobody waits for long.
-constexpr std::uint64_t lent_bytes_max = std::uint64_t{1} << 30;
+// No registration takes longer than a tenth of a second or so, since others wait for the thread meanwhile.
+constexpr std::uint64_t lent_bytes_max = std::uint64_t{256} << 20;
 // Messages of a session that may come before they are looked at; more wait at its own end.
 constexpr int messages_max = 4;
 

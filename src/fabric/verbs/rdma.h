@@ -55,11 +55,12 @@ void take_notices(ibv_comp_channel& channel, const std::function<void(void* cont
 // Null, and errno, if it can not be registered. Nothing here asks for relaxed ordering.
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access);
 
-// Of both ends of a connection. 7 would mean for ever, and an unanswered packet is sent again after 4.096 us
-// << ack_timeout: a host that is cut off is noticed after half a second.
+// Of a client's end of a connection. 7 would mean for ever, and an unanswered packet is sent again after
+// 4.096 us << ack_timeout: a host that is cut off is noticed after half a second.
 inline constexpr std::uint8_t retry_count = 6;
-inline constexpr std::uint8_t receiver_not_ready_retry_count = 6;
 inline constexpr std::uint8_t ack_timeout = 14;
+// Of both ends.
+inline constexpr std::uint8_t receiver_not_ready_retry_count = 6;
 // What a client shows when it connects, to be told from others: made by the host for each session, and good
 // for one connection. In hexadecimal digits.
 inline constexpr std::size_t token_bytes = 16;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t piece_bytes_max = 65'536;
 constexpr base::Nanos beat_answer_max_ns = remote::answer_max_ns;
-constexpr base::Nanos connect_max_ns = remote::greeting_max_ns;
 
 ibv_wr_opcode opcode_of(Operation::Kind kind) {
   switch (kind) {
@@ -63,15 +62,16 @@ const char* meaning_of(ibv_wc_status status) {
 
 }  // namespace
 
-VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
-                     const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined)
+VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
+                     const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined,
+                     base::Nanos within_ns)
     : fabric_(fabric),
       link_(link),
       id_(joined ? joined->port : 0),
       agent_(fabric, link, std::move(joined)),
       severed_(agent_.severed()) {
   if (severed_) return;
-  if (auto opened = open_queue_pair(target, id_); !opened) {
+  if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened) {
     severed_ = std::move(opened.error());
     return;
   }
@@ -81,12 +81,14 @@ VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
   beaten_ns_ = base::Clock().now();
 }
 
-Result<void> VerbsPort::open_queue_pair(const remote::Target& target, std::uint64_t port) {
-  const auto offer = link_->ask({{"do", "queue_pair"}, {"port", port}});
+Result<void> VerbsPort::open_queue_pair(const std::string& source, base::Nanos deadline) {
+  const auto offer = link_->ask({{"do", "queue_pair"}, {"port", id_}}, deadline);
   if (!offer) return std::unexpected(offer.error());
   device_changes_ = net::flag_of(*offer, "device_changes");
-  auto pair = QueuePair::connect(target.host, target.source, net::text_of(*offer, "token"),
-                                 base::Clock().now() + connect_max_ns);
+  // Of several addresses that the host's name may have, that of which is known that the host has it.
+  const auto peer = net::parse_host_port(agent_.peer(), default_port);
+  if (!peer) return std::unexpected(peer.error());
+  auto pair = QueuePair::connect(*peer, source, net::text_of(*offer, "token"), deadline);
   if (!pair) return std::unexpected(std::move(pair.error()));
   pair_ = std::move(*pair);
   return {};
@@ -134,39 +136,36 @@ bool VerbsPort::progress() {
 
 // ---- what is asked
 
-const VerbsPort::Key* VerbsPort::key_of(RegionId region, std::uint64_t offset_bytes) {
-  std::vector<Key>& keys = keys_[region];
-  const auto find = [&]() -> const Key* {
-    const auto after = std::ranges::upper_bound(keys, offset_bytes, {}, &Key::from_bytes);
-    if (after == keys.begin()) return nullptr;
-    const Key& key = *std::prev(after);
-    return offset_bytes - key.from_bytes < key.length_bytes ? &key : nullptr;
-  };
-  if (const Key* known = find(); known != nullptr) return known;
-  const auto answer = link_->ask({{"do", "key"}, {"port", id_}, {"region", region}, {"at", offset_bytes}});
+const Keys::Key* VerbsPort::key_of(const Flight& flight, RegionId region, std::uint64_t offset_bytes) {
+  if (const Keys::Key* known = keys_.find(region, offset_bytes); known != nullptr) return known;
+  const base::Nanos before = base::Clock().now();
+  const auto answer =
+      link_->ask({{"do", "key"}, {"port", id_}, {"region", region}, {"at", offset_bytes}}, flight.deadline);
+  const base::Nanos waited_ns = base::Clock().now() - before;
+  flights_.stood_still(waited_ns);
+  agent_.stood_still(waited_ns);
   if (!answer) {
     if (answer.error().code != Errc::not_found) trouble_ = answer.error();
     return nullptr;
   }
-  const Key key{.from_bytes = net::number_of(*answer, "from").value_or(0),
-                .length_bytes = net::number_of(*answer, "bytes").value_or(0),
-                .address = net::number_of(*answer, "address").value_or(0),
-                .key = static_cast<std::uint32_t>(net::number_of(*answer, "key").value_or(0))};
-  if (offset_bytes < key.from_bytes || offset_bytes - key.from_bytes >= key.length_bytes) return nullptr;
-  keys.insert(std::ranges::upper_bound(keys, key.from_bytes, {}, &Key::from_bytes), key);
-  return find();
+  const Keys::Key key{.from_bytes = net::number_of(*answer, "from").value_or(0),
+                      .length_bytes = net::number_of(*answer, "bytes").value_or(0),
+                      .address = net::number_of(*answer, "address").value_or(0),
+                      .key = static_cast<std::uint32_t>(net::number_of(*answer, "key").value_or(0))};
+  if (!keys_.add(region, offset_bytes, key)) return nullptr;
+  return keys_.find(region, offset_bytes);
 }
 
 // Whether the operation is inside its region.
-bool VerbsPort::is_covered(const Operation& operation) {
+bool VerbsPort::is_covered(const Flight& flight, const Operation& operation) {
   const Address at = operation.at;
   if (operation.is_atomic() && at.offset_bytes % word_bytes != 0) return false;
   if (at.offset_bytes > region_bytes_max || operation.length_bytes > region_bytes_max) return false;
   const std::uint64_t end = at.offset_bytes + operation.length_bytes;
   for (std::uint64_t offset = at.offset_bytes; offset < end;) {
-    const Key* key = key_of(at.region, offset);
+    const Keys::Key* key = key_of(flight, at.region, offset);
     if (key == nullptr) return false;
-    offset = key->from_bytes + key->length_bytes;
+    offset = key->end_bytes();
   }
   return true;
 }
@@ -181,11 +180,11 @@ std::optional<std::size_t> VerbsPort::take_buffer(std::size_t bytes) {
   return (buffer_end_ - taken) % QueuePair::buffer_bytes;
 }
 
-std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Operation& operation,
-                                          std::size_t from) {
+remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::size_t from) {
+  using Wait = remote::Flights::Wait;
   const Operation* previous = operation.after_previous ? &operation - 1 : nullptr;
-  if (from == 0 && ((previous != nullptr && previous->bad_address) || !is_covered(operation))) {
-    if (trouble_) return std::nullopt;
+  if (from == 0 && ((previous != nullptr && previous->bad_address) || !is_covered(flight, operation))) {
+    if (trouble_) return std::unexpected(Wait::for_room);
     operation.bad_address = true;
     return operation.length_bytes;
   }
@@ -194,16 +193,16 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   // told to (IBV_SEND_FENCE); but when Soft-RoCE has to send such an operation once more, it waits for that
   // operation itself, for ever.
   const bool waits = from == 0 && previous != nullptr && previous->kind != Operation::Kind::write;
-  if (waits && flight.pieces != 0) return std::nullopt;
-  if (pieces_.size() == QueuePair::depth) return std::nullopt;
+  if (waits && flight.pieces != 0) return std::unexpected(Wait::for_its_flight);
+  if (pieces_.size() == QueuePair::depth) return std::unexpected(Wait::for_room);
   const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);
   const Extent extent = extent_of(operations);
   const std::uint64_t offset = extent.begin_bytes + from;
-  const Key& key = *key_of(operation.at.region, offset);
+  const Keys::Key& key = *keys_.find(operation.at.region, offset);
   const std::size_t length = std::min({static_cast<std::size_t>(extent.end_bytes - offset), piece_bytes_max,
-                                       static_cast<std::size_t>(key.from_bytes + key.length_bytes - offset)});
+                                       static_cast<std::size_t>(key.end_bytes() - offset)});
   const auto at = take_buffer(length);
-  if (!at) return std::nullopt;
+  if (!at) return std::unexpected(Wait::for_room);
 
   ibv_sge& part = parts_[chained_];
   part = {.addr = reinterpret_cast<std::uintptr_t>(pair_->buffer() + *at),
@@ -240,7 +239,7 @@ std::optional<std::size_t> VerbsPort::put(remote::Flights::Flight& flight, Opera
   return all_bytes;
 }
 
-std::span<Operation> VerbsPort::line_from(const remote::Flights::Flight& flight, Operation& operation) {
+std::span<Operation> VerbsPort::line_from(const Flight& flight, Operation& operation) {
   const std::span rest(&operation, flight.batch.data() + flight.batch.size());
   const auto is_in_line = [&operation](const Operation& other) {
     const std::uint64_t line = operation.at.offset_bytes / cache_line_bytes;
@@ -252,8 +251,9 @@ std::span<Operation> VerbsPort::line_from(const remote::Flights::Flight& flight,
   const auto count = static_cast<std::size_t>(end - rest.begin());
   if (count < 2) return rest.first(1);
   const std::span<Operation> line = rest.first(count);
-  if (!std::ranges::all_of(line, [this](const Operation& other) { return is_covered(other); }))
-    return rest.first(1);
+  const Extent extent = extent_of(line);
+  const Keys::Key* key = key_of(flight, operation.at.region, extent.begin_bytes);
+  if (key == nullptr || key->end_bytes() < extent.end_bytes) return rest.first(1);
   for (Operation& other : line) other.bad_address = false;
   return line;
 }
@@ -282,9 +282,13 @@ void VerbsPort::ring() {
   if (!flights_.is_due()) return;
   beat();
   chain_foreseen();
-  flights_.ask(base::Clock().now(), [this](remote::Flights::Flight& flight, Operation& operation,
-                                           std::size_t from) { return put(flight, operation, from); });
-  if (trouble_) return sever({.code = Errc::unavailable, .detail = trouble_->detail});
+  flights_.ask(base::Clock().now(), [this](Flight& flight, Operation& operation, std::size_t from) {
+    return put(flight, operation, from);
+  });
+  if (trouble_) {
+    const bool was_late = trouble_->code == Errc::timed_out;
+    return sever({.code = was_late ? Errc::timed_out : Errc::unavailable, .detail = trouble_->detail});
+  }
   if (chained_ == 0) return;
   chain_[chained_ - 1].send_flags |= IBV_SEND_SIGNALED;
   chained_ = 0;

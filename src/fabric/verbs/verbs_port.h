@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -21,15 +22,18 @@
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/tcp/tcp_port.h"
+#include "fabric/verbs/keys.h"
 #include "fabric/verbs/queue_pair.h"
 
 namespace loch::fabric::verbs {
 
 class VerbsPort final : public remote::RemotePort {
  public:
-  // As TcpPort.
-  VerbsPort(remote::RemoteFabric& fabric, const remote::Target& target,
-            const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined);
+  // As TcpPort. The queue pair goes from `source` (net::connect) to the host's end of the data connection,
+  // and is there within `within_ns`, or the port is over.
+  VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
+            const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined,
+            base::Nanos within_ns);
 
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
@@ -39,7 +43,7 @@ class VerbsPort final : public remote::RemotePort {
   [[nodiscard]] bool is_idle() const override { return severed_ || (flights_.empty() && agent_.is_idle()); }
   bool await(std::vector<pollfd>& waits) override;
   void awoken(std::span<const pollfd> waits) override;
-  [[nodiscard]] bool is_severed() const override { return severed_.has_value(); }
+  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override { agent_.abandon(); }
   void tell_reached(NodeSet nodes) override { agent_.tell_reached(nodes); }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {
@@ -52,17 +56,11 @@ class VerbsPort final : public remote::RemotePort {
   [[nodiscard]] bool sends_each_alone() const override { return true; }
 
  private:
-  // Memory of the host that its device lets us at.
-  struct Key {
-    std::uint64_t from_bytes = 0;  // in its region
-    std::uint64_t length_bytes = 0;
-    std::uint64_t address = 0;
-    std::uint32_t key = 0;
-  };
+  using Flight = remote::Flights::Flight;
   struct Piece {
-    remote::Flights::Flight* flight = nullptr;  // null of what nobody waits for
-    std::span<Operation> operations{};          // several: reads in one line of memory, by one READ of all
-    std::size_t from = 0;                       // of a piece of one
+    Flight* flight = nullptr;           // null of what nobody waits for
+    std::span<Operation> operations{};  // several: reads in one line of memory, by one READ of all
+    std::size_t from = 0;               // of a piece of one
     std::size_t length = 0;
     std::size_t at = 0;            // in the buffer
     std::uint64_t buffer_end = 0;  // up to where the buffer is free once it is over
@@ -73,13 +71,15 @@ class VerbsPort final : public remote::RemotePort {
     bool is_under_way = false;
   };
 
-  Result<void> open_queue_pair(const remote::Target& target, std::uint64_t port);
-  // What is registered of the region at `offset_bytes`; null if there is nothing. May ask the host.
-  const Key* key_of(RegionId region, std::uint64_t offset_bytes);
-  bool is_covered(const Operation& operation);
-  std::optional<std::size_t> put(remote::Flights::Flight& flight, Operation& operation, std::size_t from);
-  // The operation, and those behind it that are reads in the same line of memory as it is one in.
-  std::span<Operation> line_from(const remote::Flights::Flight& flight, Operation& operation);
+  Result<void> open_queue_pair(const std::string& source, base::Nanos deadline);
+  // What is registered of the region at `offset_bytes`; null if there is nothing. May ask the host, for which
+  // it has as long as the flight.
+  const Keys::Key* key_of(const Flight& flight, RegionId region, std::uint64_t offset_bytes);
+  bool is_covered(const Flight& flight, const Operation& operation);
+  remote::Flights::Put put(Flight& flight, Operation& operation, std::size_t from);
+  // The operation, and those behind it that are reads in the same line of memory as it is one in, if one key
+  // is for all of that.
+  std::span<Operation> line_from(const Flight& flight, Operation& operation);
   std::optional<std::size_t> take_buffer(std::size_t bytes);
   ibv_send_wr& chain();
   void chain_foreseen();
@@ -105,7 +105,7 @@ class VerbsPort final : public remote::RemotePort {
   Beat beat_;
   base::Nanos beaten_ns_ = 0;
 
-  std::array<std::vector<Key>, region_count_max> keys_;  // of each region, sorted by from_bytes
+  Keys keys_;
   remote::Flights flights_;
   std::deque<Piece> pieces_;        // under way, in the order in which they were posted
   std::uint64_t first_piece_ = 0;   // the number of the first of them

@@ -105,7 +105,11 @@ _loch() {
   elif [[ $command == cluster\ * ]]; then
     return
   elif ((positionals == 0)) && [[ $command != ls && $command != doctor && $command != create ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)" -- "$current")
+    # Not by compgen -W, which expands what it is given as a command line would.
+    local store
+    while IFS= read -r store; do
+      [[ $store != "$current"* ]] || COMPREPLY+=("$store")
+    done < <("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)
   elif ((positionals == 1)) && [[ $command == load || $command == dump ]]; then
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
   fi

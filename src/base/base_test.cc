@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <nmmintrin.h>
@@ -150,6 +151,17 @@ TEST(Clock, SimulatedTimeIsWhatItIsSetTo) {
 TEST(Fault, PointsAreListedOnce) {
   const std::set<std::string_view> names(fault_points().begin(), fault_points().end());
   EXPECT_EQ(names.size(), fault_points().size());
+}
+
+// Receive: a point that there is not, and one with an action that there is not. Expect: each is called wrong
+// for what it is.
+TEST(FaultDeathTest, AWishThatCanNotBeFulfilledEndsTheProcess) {
+  const auto hit_with = [](const char* wish) {
+    ::setenv("LOCH_FAULT", wish, 1);
+    fault_hit("session.opened");
+  };
+  EXPECT_EXIT(hit_with("session.opend:kill"), testing::ExitedWithCode(2), "no such point");
+  EXPECT_EXIT(hit_with("session.opened:die"), testing::ExitedWithCode(2), "want POINT:kill or POINT:stop");
 }
 
 }  // namespace

@@ -52,7 +52,11 @@ struct Armed {
     if (colon2 != std::string_view::npos) {
       std::from_chars(rest.data() + colon2 + 1, rest.data() + rest.size(), nth);
     }
-    if (signal == 0 || std::ranges::find(points, std::string_view(name)) == points.end() || nth < 1) {
+    if (std::ranges::find(points, std::string_view(name)) == points.end()) {
+      std::fprintf(stderr, "loch: LOCH_FAULT='%s': no such point; src/base/fault.cc lists them\n", text);
+      std::exit(2);
+    }
+    if (signal == 0 || nth < 1) {
       std::fprintf(stderr, "loch: LOCH_FAULT='%s': want POINT:kill or POINT:stop, with :N for the Nth time\n",
                    text);
       std::exit(2);

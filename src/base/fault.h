@@ -1,7 +1,7 @@
 // Fault points: named places in the protocols where a test can kill, stop or fail the process.
 //
-//   LOCH_FAULT=put.before_link:kill        dies there by SIGKILL, the first time
-//   LOCH_FAULT=put.before_link:stop:5      stops there by SIGSTOP, the fifth time
+//   LOCH_FAULT=put.before_update:kill      dies there by SIGKILL, the first time
+//   LOCH_FAULT=put.before_update:stop:5    stops there by SIGSTOP, the fifth time
 //
 // Compiled in by the option LOCH_FAULT_POINTS alone; a release has none. Every point is listed in fault.cc,
 // and a test reaches every one.

@@ -23,21 +23,6 @@ std::unexpected<Error> no_node(std::string_view name) {
   return fail(Errc::not_found, "cluster", fmt::format("the cluster has no node '{}'", name));
 }
 
-// Coordinators keep files and nodes of these names, so not every text is one.
-std::optional<std::string> flaw_of_name(std::string_view name) {
-  constexpr std::size_t length_max = 64;
-  constexpr std::string_view letters_and_digits =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  const bool begins_well = !name.empty() && letters_and_digits.contains(name.front());
-  const auto may_stand = [&](char c) {
-    return letters_and_digits.contains(c) || c == '.' || c == '_' || c == '-';
-  };
-  if (begins_well && name.size() <= length_max && std::ranges::all_of(name, may_stand)) return std::nullopt;
-  return fmt::format(
-      "'{}' is no name of a node; it has 1 to {} letters, digits, '.', '_' and '-', a letter or digit first",
-      name, length_max);
-}
-
 std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at) {
   if (!is_wildcard(at)) return std::nullopt;
   return fmt::format("{} is where node '{}' may listen; others need an address that they find it at",
@@ -112,7 +97,6 @@ bool is_wildcard(const net::HostPort& at) {
 
 Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,
                              std::uint32_t regions) {
-  if (const auto flaw = flaw_of_name(name)) return wrong(*flaw);
   if (const auto flaw = flaw_of_address(name, at)) return wrong(*flaw);
   if (regions == 0) return wrong(fmt::format("node '{}' needs one data region at least", name));
   ClusterMap with = map;
@@ -157,7 +141,6 @@ Result<ClusterMap> first_map(const std::vector<NewNode>& nodes, std::uint32_t sh
   map.hash_seed = base::system_seed() | 1;
   unsigned next_region = fabric::first_data_region;
   for (const NewNode& each : nodes) {
-    if (const auto flaw = flaw_of_name(each.name)) return wrong(*flaw);
     if (const auto flaw = flaw_of_address(each.name, each.at)) return wrong(*flaw);
     if (each.regions > fabric::data_regions_end - next_region)
       return wrong(fmt::format("there are {} data regions for all nodes together; let each bring fewer",

@@ -55,7 +55,7 @@ TEST(Changes, AFirstMapThatCanNotBeIsAnError) {
   EXPECT_THAT(error_of({a}, 4'000'000'000), HasSubstr("1, 2, 4"));
   EXPECT_THAT(error_of({{.name = "a", .at = at(1), .regions = 127}}, 4), HasSubstr("126 data regions"));
   EXPECT_THAT(error_of({{.name = "a", .at = at(1), .regions = 0}}, 4), HasSubstr("no data regions"));
-  for (const char* name : {"", ".", "..", "a/b", "a b", "ä"})
+  for (const char* name : {"", ".", "..", "a/b", "a b", "ä", "a\x1b[2J"})
     EXPECT_THAT(error_of({{.name = name, .at = at(1)}}, 4), HasSubstr("is no name of a node")) << name;
 }
 

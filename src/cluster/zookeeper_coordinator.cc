@@ -180,9 +180,8 @@ Result<bool> ZooKeeperCoordinator::announce_once(const Present& self, base::Nano
 }
 
 Result<void> ZooKeeperCoordinator::announce(const Present& self) {
-  if (self.name.empty() || self.name == "." || self.name == ".." || self.name.contains('/')) {
-    return fail(Errc::invalid_argument, "cluster", fmt::format("'{}' is no name of a node", self.name));
-  }
+  if (!fabric::is_node_name(self.name))
+    return fail(Errc::invalid_argument, "cluster", fmt::format("{:?} is no name of a node", self.name));
   const std::scoped_lock announcing(announcing_);
   const base::Nanos until = clock_.now() + 2 * Session::timeout_ns;
   while (true) {
@@ -230,6 +229,7 @@ Result<std::vector<Present>> ZooKeeperCoordinator::present() {
   std::ranges::sort(names->answer.children);
   std::vector<Present> present;
   for (const std::string& name : names->answer.children) {
+    if (!fabric::is_node_name(name)) continue;  // no host announces itself by it
     const std::string path = members_path() + "/" + name;
     const auto got =
         ask(path, deadline, [&](Session& session, base::Nanos until) { return session.get(path, until); });

@@ -37,7 +37,8 @@ std::string bench_program() {
 
 Exit run_bench(Context& context, std::vector<std::string> arguments) {
   const char* inherited = std::getenv("LOCH_DIRECTORY");
-  const bool directory_told = context.globals.directory != (inherited ? inherited : Globals{}.directory);
+  const bool directory_told =
+      context.globals.directory != (inherited && *inherited ? inherited : Globals{}.directory);
   if (context.globals.json || directory_told || context.globals.timeout) {
     return context.complain(Exit::usage, "options for loch-bench go after 'bench'");
   }

@@ -136,7 +136,7 @@ void print_status(Context& context, const Coordinator& coordinator, const Cluste
       continue;
     }
     const Shards shards = shards_of(map, number);
-    table.add({escaped(node.name), node.at.text(), std::string(fabric::cluster::name_of(node.state)),
+    table.add({node.name, node.at.text(), std::string(fabric::cluster::name_of(node.state)),
                presence(coordinator, node, present), std::to_string(shards.here),
                std::to_string(shards.coming), std::to_string(shards.going),
                std::to_string(node.data.size())});

@@ -33,6 +33,8 @@ std::chrono::milliseconds timeout_of(Work work) {
   return point_timeout;
 }
 
+bool is_of_this_host(std::string_view store_name) { return store_url(store_name).starts_with("shm://"); }
+
 }  // namespace
 
 std::string store_url(std::string_view store_name) {
@@ -77,12 +79,7 @@ std::expected<Store, Exit> Context::open(const std::string& store_name, Work wor
   wanted.mode = mode;
   auto store = Store::open(store_url(store_name), wanted);
   if (store) return std::move(*store);
-  const bool bad_name = store.error().code == Errc::invalid_argument;
-  const Exit exit = bad_name ? Exit::usage : Exit::cannot_open;
-  const bool missing = store.error().code == Errc::not_found;
-  const char* hint = missing ? " (`loch ls` lists the stores, `loch create` makes one)" : "";
-  return std::unexpected(complain(
-      exit, fmt::format("cannot open store '{}': {}{}", escaped(store_name), store.error().message(), hint)));
+  return std::unexpected(complain_of_store(store_name, store.error()));
 }
 
 std::expected<Store, Exit> Context::open_or_create(const std::string& store_name, Work work) const {
@@ -90,10 +87,19 @@ std::expected<Store, Exit> Context::open_or_create(const std::string& store_name
   wanted.mode = Options::Mode::attach;
   auto attached = Store::open(store_url(store_name), wanted);
   if (attached) return std::move(*attached);
-  if (attached.error().code != Errc::not_found) return open(store_name, work);  // says what is wrong
+  if (attached.error().code != Errc::not_found || !is_of_this_host(store_name))
+    return std::unexpected(complain_of_store(store_name, attached.error()));
   auto created = open(store_name, work, Options::Mode::attach_or_create);
   if (created) note(fmt::format("loch: created store '{}'", escaped(store_name)));
   return created;
+}
+
+Exit Context::complain_of_store(const std::string& store_name, const Error& error) const {
+  const Exit exit = error.code == Errc::invalid_argument ? Exit::usage : Exit::cannot_open;
+  const bool is_missing = error.code == Errc::not_found && is_of_this_host(store_name);
+  const char* hint = is_missing ? " (`loch ls` lists the stores, `loch create` makes one)" : "";
+  return complain(exit,
+                  fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(), hint));
 }
 
 Exit Context::complain(Exit exit, std::string_view text) const {

@@ -66,17 +66,18 @@ class Context {
 
   [[nodiscard]] Options options(Work work) const;
 
-  // Opens "name", "shm://name", "shm:///folder/name" "verbs://host:port/name" or
-  // "tcp://host:port/name". Says what was wrong before it
-  // returns an Exit.
+  // Opens "name", "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name". Says
+  // what was wrong before it returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;
-  // The same; creates the store if there is none, and says so.
+  // The same; creates the store if there is none on this host, and says so.
   std::expected<Store, Exit> open_or_create(const std::string& store_name, Work work) const;
 
   // "loch: put: ..." on standard error; returns `exit`.
   Exit complain(Exit exit, std::string_view text) const;
-  // The same about an Error, with the exit code of its Errc. A key that is not there is no complaint under
+  // The same about a store that can not be opened ...
+  Exit complain_of_store(const std::string& store_name, const Error& error) const;
+  // ... or an Error of a call, with the exit code of its Errc. A key that is not there is no complaint under
   // --quiet.
   [[nodiscard]] Exit report(const Error& error) const;
   // A remark for people; not under --quiet.

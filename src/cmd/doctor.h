@@ -29,7 +29,7 @@ Finding probe_memory(
     const std::string& directory);  // the host's and the container's, against the directory's
 Finding probe_swap();
 Finding probe_huge_pages(const std::string& directory);  // actually tried
-Finding probe_round_trip(const Options& options);        // a store made, used and destroyed
+Finding probe_round_trip(const Options& options);        // a store made, used and destroyed, unless read_only
 
 // Processor, kernel, limits and build (doctor_host.cc).
 Finding probe_processor();

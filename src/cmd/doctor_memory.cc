@@ -128,6 +128,12 @@ Result<void> use_store(const Options& options, const std::string& url) {
   return store->remove("key");
 }
 
+// A host's part of a cluster's store, or one whose words an RDMA device changes: it is sound, and processes
+// of this host are told the URL that lochd lends it by.
+bool is_lent_alone(const Error& error) {
+  return error.code == Errc::incompatible && error.detail.contains("open it as ");
+}
+
 }  // namespace
 
 Finding probe_directory(const std::string& directory) {
@@ -196,22 +202,27 @@ Finding probe_stores(const Options& options) {
   Options attach = options;
   attach.mode = Options::Mode::attach;
   std::uint64_t bytes = 0;
-  std::vector<std::string> closed;
+  std::size_t lent = 0;
+  std::vector<std::pair<std::string, Errc>> closed;
   for (const std::string& each : *names) {
     auto store = Store::open("shm://" + each, attach);
     auto info = store ? store->info() : Result<Info>(std::unexpected(store.error()));
     if (info) {
       bytes += info->data_bytes + info->index_bytes + info->control_bytes;
+    } else if (is_lent_alone(info.error())) {
+      ++lent;
     } else {
-      closed.push_back(fmt::format("{} ({})", each, loch::name(info.error().code)));
+      closed.emplace_back(each, info.error().code);
     }
   }
-  finding.found = fmt::format("{} take {}", names->size(), human_bytes(bytes));
+  finding.found = fmt::format("{} take {}", names->size() - lent - closed.size(), human_bytes(bytes));
+  if (lent > 0) finding.found += fmt::format("; {} for clients of lochd alone", lent);
   if (!closed.empty()) {
+    const auto& [name, why] = closed.front();
     finding.status = Status::warn;
-    finding.found += fmt::format("; cannot be opened: {}", closed.front());
+    finding.found += fmt::format("; cannot be opened: {} ({})", name, loch::name(why));
     if (closed.size() > 1) finding.found += fmt::format(" and {} more", closed.size() - 1);
-    finding.mend = "loch ls -l says why; loch rm NAME removes what nobody needs";
+    finding.mend = fmt::format("loch ls -l says why; loch rm {} removes it if nobody needs it", name);
   }
   return finding;
 }
@@ -275,6 +286,10 @@ Finding probe_huge_pages(const std::string& directory) {
 
 Finding probe_round_trip(const Options& options) {
   Finding finding{.subject = "try-out"};
+  if (options.read_only) {
+    finding.found = "not tried: --read-only";
+    return finding;
+  }
   const std::string url = fmt::format("shm://loch-doctor-{}", ::getpid());
   Options create = options;
   create.mode = Options::Mode::create;

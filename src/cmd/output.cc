@@ -1,11 +1,10 @@
 #include "cmd/output.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fmt/format.h>
-#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -14,6 +13,18 @@ namespace loch::cmd {
 namespace {
 
 constexpr std::size_t kept_bytes_max = std::size_t{64} << 10;
+
+// Where a link leads, also to what is yet to be: that is what is replaced, not the link.
+std::string followed(std::filesystem::path path) {
+  constexpr int links_max = 40;
+  std::error_code failed;
+  for (int links = 0; links < links_max && std::filesystem::is_symlink(path, failed); ++links) {
+    const auto target = std::filesystem::read_symlink(path, failed);
+    if (failed) break;
+    path = path.parent_path() / target;
+  }
+  return path;
+}
 
 }  // namespace
 
@@ -49,9 +60,7 @@ void Output::write_through(std::string_view bytes) {
 }
 
 Parsed<WholeFile> WholeFile::create(const std::string& path) {
-  // A link is followed: its target is replaced, not the link.
-  const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), std::free);
-  const std::string target = resolved ? resolved.get() : path;
+  const std::string target = followed(path);
   struct stat status{};
   const bool exists = ::stat(target.c_str(), &status) == 0;
   const bool in_place = exists && !S_ISREG(status.st_mode);

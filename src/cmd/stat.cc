@@ -1,4 +1,5 @@
 // loch stat: what a store is and what its clients did, once or again and again.
+#include <algorithm>
 #include <map>
 #include <unistd.h>
 
@@ -24,7 +25,11 @@ std::string counters_text(const Stats& now, const Stats* before, double seconds)
   for (std::size_t i = 0; i < counter_count; ++i) {
     if (now.values[i] == 0) continue;
     std::vector<std::string> row{std::string(name(static_cast<Counter>(i))), human_count(now.values[i])};
-    if (before) row.push_back(human_rate(static_cast<double>(now.values[i] - before->values[i]) / seconds));
+    if (before) {
+      // What is counted of a session that ends may be seen twice, or not at all, for a moment.
+      const std::uint64_t more = now.values[i] - std::min(now.values[i], before->values[i]);
+      row.push_back(human_rate(static_cast<double>(more) / seconds));
+    }
     table.add(std::move(row));
   }
   return table.text();

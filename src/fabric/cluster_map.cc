@@ -9,20 +9,35 @@
 namespace loch::fabric {
 namespace {
 
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
 std::optional<std::string> flaw_of(const ClusterMap::Node& node) {
+  const bool is_gone = node.state == ClusterMap::NodeState::gone;
+  if (is_gone && !node.name.empty()) return "a node that is gone has a name";
+  if (!is_gone && !is_node_name(node.name))
+    return fmt::format(
+        "{:?} is no name of a node; it has 1 to {} letters, digits, '.', '_' and '-', a letter or digit "
+        "first",
+        node.name, node_name_bytes_max);
   if (node.data.empty()) return fmt::format("node '{}' has no data regions", node.name);
   if (!std::ranges::is_sorted(node.data)) return fmt::format("the regions of '{}' do not rise", node.name);
   for (const RegionId region : node.data) {
     if (region < first_data_region || region >= data_regions_end)
       return fmt::format("{} is no data region", region);
   }
-  const bool is_gone = node.state == ClusterMap::NodeState::gone;
-  if (is_gone != node.name.empty()) return "a node has no name";
   if (!is_gone && node.at.host.empty()) return fmt::format("node '{}' has no address", node.name);
   return std::nullopt;
 }
 
 }  // namespace
+
+bool is_node_name(std::string_view name) {
+  const auto may_stand = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
+  return !name.empty() && name.size() <= node_name_bytes_max && is_letter_or_digit(name.front()) &&
+         std::ranges::all_of(name, may_stand);
+}
 
 std::optional<std::string> ClusterMap::flaw() const {
   if (nodes.empty() || nodes.size() > node_count_max)

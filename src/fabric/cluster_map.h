@@ -8,6 +8,7 @@
 // A map never changes: what becomes of it is another one, of a later epoch (cluster/changes.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ inline constexpr RegionId first_data_region = 2;
 inline constexpr unsigned data_regions_end = 128;
 inline constexpr std::uint32_t node_count_max = 64;
 inline constexpr std::uint32_t shard_count_max = 32;
+inline constexpr std::size_t node_name_bytes_max = 64;
 
 constexpr RegionId control_region_of(std::uint32_t node) {
   return static_cast<RegionId>(data_regions_end + node);
@@ -37,6 +39,10 @@ using NodeSet = std::uint64_t;
 inline constexpr NodeSet all_nodes = ~NodeSet{0};
 constexpr NodeSet node_bit(std::uint32_t node) { return NodeSet{1} << node; }
 static_assert(node_count_max <= 64);
+
+// 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first: coordinators keep files and nodes of
+// these names, and people's terminals show them.
+bool is_node_name(std::string_view name);
 
 struct ClusterMap {
   enum class NodeState : std::uint8_t {

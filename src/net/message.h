@@ -24,7 +24,8 @@ using Message = nlohmann::json;
 
 class Messages {
  public:
-  static constexpr std::size_t bytes_max = 16'384;
+  // The longest is a host's answer with the map of its cluster (fabric/map_message.h).
+  static constexpr std::size_t bytes_max = 32'768;
 
   explicit Messages(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
 

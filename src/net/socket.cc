@@ -21,7 +21,17 @@ namespace {
 using base::FileDescriptor;
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
+bool is_host(std::string_view text) {
+  const auto may_stand = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view(".-_:%*").contains(c);
+  };
+  return !text.empty() && text.size() <= host_bytes_max && std::ranges::all_of(text, may_stand);
+}
+
 bool is_port(std::string_view text) {
+  constexpr std::size_t digits_max = 5;
+  if (text.size() > digits_max) return false;
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   return error == std::errc{} && end == text.data() + text.size();
@@ -86,7 +96,7 @@ std::string HostPort::text() const {
 Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port) {
   const auto wrong = [text] {
     return fail(Errc::invalid_argument, "open",
-                fmt::format("'{}' is no address; write HOST, HOST:PORT or [IPv6]:PORT", text));
+                fmt::format("{:?} is no address; write HOST, HOST:PORT or [IPv6]:PORT", text));
   };
   HostPort result{.host = std::string(text), .port = std::to_string(default_port)};
   if (text.starts_with('[')) {
@@ -101,7 +111,7 @@ Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_po
     result.host = text.substr(0, colon);
     result.port = text.substr(colon + 1);
   }
-  if (result.host.empty() || !is_port(result.port)) return wrong();
+  if (!is_host(result.host) || !is_port(result.port)) return wrong();
   return result;
 }
 
@@ -147,7 +157,11 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
     from = *looked_up;
   }
   auto addresses = resolve(to, 0, "connect");
-  if (!addresses) return std::unexpected(std::move(addresses.error()));
+  if (!addresses) {
+    // Names go with their hosts, and those that are left serve on.
+    addresses.error().code = Errc::unavailable;
+    return std::unexpected(std::move(addresses.error()));
+  }
   base::Nanos left = 0;  // addresses
   for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) ++left;
   int error = 0;

@@ -2,6 +2,7 @@
 // how long it took. Looking up a host's name takes as long as the system's resolver lets it. Any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,11 +23,15 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
-// "host:port", "host", "[::1]:port". Errors: invalid_argument.
+inline constexpr std::size_t host_bytes_max = 253;  // as long as the longest name of DNS
+
+// "host:port", "host", "[::1]:port". A host has letters, digits and what else stands in names and addresses:
+// nothing that a terminal or a log would act on. Errors: invalid_argument.
 Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
 
 // From `source`, an address of this host, unless it is empty: then as the kernel's routes say. Errors:
-// unavailable (nobody answers there, or not in time), invalid_argument (no such host).
+// unavailable (nobody answers there, or not in time, or the name leads nowhere), invalid_argument (`source` is
+// no address).
 Result<base::FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline);
 
 struct Listener {

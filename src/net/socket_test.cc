@@ -1,5 +1,6 @@
 #include "net/socket.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -24,13 +25,30 @@ TEST(HostPort, IsReadWithAPortAndWithoutOne) {
 }
 
 TEST(HostPort, WhatIsNoneIsNamedWithWhatToWrite) {
-  for (const char* text :
-       {"", ":80", "a:", "a:http", "a:65536", "::1", "a:1:2", "[::1", "[::1]80", "[]:80"}) {
+  for (const char* text : {"", ":80", "a:", "a:http", "a:65536", "a:000080", "::1", "a:1:2", "[::1",
+                           "[::1]80", "[]:80", "a b", "ä"}) {
     const auto read = parse_host_port(text, usual_port);
     ASSERT_FALSE(read.has_value()) << text;
     EXPECT_EQ(read.error().code, Errc::invalid_argument);
-    EXPECT_THAT(read.error().message(), HasSubstr(std::string("'") + text + "' is no address; write HOST"));
+    EXPECT_THAT(read.error().message(), HasSubstr(std::string("\"") + text + "\" is no address; write HOST"));
   }
+}
+
+// Receive: what a terminal or a log would act on. Expect: none of it comes back in the error.
+TEST(HostPort, WhatIsNoneIsNamedInPlainText) {
+  for (const char* text : {"a\x1b]0;b\x07:80", "[::1\n]:80", "a:8\x1b[2J",
+                           "\xc2\x9b"
+                           "2J"}) {
+    const auto read = parse_host_port(text, usual_port);
+    ASSERT_FALSE(read.has_value());
+    EXPECT_TRUE(std::ranges::all_of(read.error().detail, [](char c) { return c >= ' ' && c <= '~'; }))
+        << read.error().detail;
+  }
+}
+
+TEST(HostPort, IsNoLongerThanANameOfDns) {
+  EXPECT_TRUE(parse_host_port(std::string(host_bytes_max, 'a'), usual_port).has_value());
+  EXPECT_FALSE(parse_host_port(std::string(host_bytes_max + 1, 'a'), usual_port).has_value());
 }
 
 // Given: a name of two addresses, as the empty one is where there is IPv6 (::1 and 127.0.0.1), and who
@@ -49,6 +67,15 @@ TEST(Connect, NamesWhoDoesNotAnswer) {
   EXPECT_EQ(socket.error().code, Errc::unavailable);
   EXPECT_THAT(socket.error().message(),
               HasSubstr("127.0.0.1:" + std::to_string(port) + ": Connection refused"));
+}
+
+// Given: a name that leads nowhere, as that of a host that is down may. It is no name at all, so no resolver
+// is asked. Expect: that the other hosts of a cluster are gone on with.
+TEST(Connect, ANameThatLeadsNowhereIsUnavailable) {
+  const auto socket = connect({.host = std::string(64, 'a') + ".b", .port = "1"}, "", in(base::second_ns));
+  ASSERT_FALSE(socket.has_value());
+  EXPECT_EQ(socket.error().code, Errc::unavailable);
+  EXPECT_THAT(socket.error().message(), HasSubstr(std::string(64, 'a') + ".b:1: "));
 }
 
 // Given: a host that takes no more connections, and drops who asks for one.

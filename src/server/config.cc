@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <sstream>
 #include <toml++/toml.h>
 
 #include "cluster/coordinator.h"
@@ -178,10 +177,6 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
   });
   settings.tables("store", [&](Settings& store) { read_store(store, config); });
   if (auto done = settings.done(); !done) return std::unexpected(std::move(done.error()));
-  if (auto fits = check_config(config); !fits) {
-    fits.error().detail = fmt::format("{}: {}", path, fits.error().detail);
-    return std::unexpected(std::move(fits.error()));
-  }
   return config;
 }
 
@@ -209,9 +204,9 @@ Config default_config() {
   return config;
 }
 
-Result<void> check_config(const Config& config) {
-  const auto wrong = [](std::string what) {
-    return fail(Errc::invalid_argument, "configuration", std::move(what));
+Result<void> check_config(const Config& config, const std::string& path) {
+  const auto wrong = [&path](std::string what) {
+    return fail(Errc::invalid_argument, "configuration", path.empty() ? std::move(what) : path + ": " + what);
   };
   constexpr std::array levels{"trace", "debug", "info", "warning", "error", "critical", "off"};
   if (std::ranges::find(levels, config.log_level) == levels.end())
@@ -231,6 +226,11 @@ Result<void> check_config(const Config& config) {
         "whose certificates they trust");
   if (config.cluster && (config.cluster->coordinator.empty() || config.cluster->node.empty()))
     return wrong("a cluster needs a 'coordinator' and the name that it has for this host, 'node'");
+  if (config.cluster && !fabric::is_node_name(config.cluster->node))
+    return wrong(
+        fmt::format("the 'node' of a cluster has 1 to {} letters, digits, '.', '_' and '-', a letter or "
+                    "digit first; '{}' has not",
+                    fabric::node_name_bytes_max, config.cluster->node));
   if (config.cluster) {
     if (const auto coordinator = cluster::Coordinator::open(config.cluster->coordinator); !coordinator)
       return wrong("cluster.coordinator: " + coordinator.error().detail);
@@ -256,8 +256,9 @@ Result<void> check_config(const Config& config) {
     }
     return wrong(
         fmt::format("{} is reached from other hosts, and everybody there could change every store; set "
-                    "key_file (make one: head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE), or "
-                    "tls.authority, or open_to_all = true if the network lets nobody else through",
+                    "key_file (make one: head -c 32 /dev/urandom | base64 | install -g GROUP -m 640 "
+                    "/dev/stdin FILE, with lochd's GROUP), or tls.authority, or open_to_all = true if the "
+                    "network lets nobody else through",
                     address.text()));
   }
   return {};
@@ -288,17 +289,20 @@ std::vector<std::string> settings_for_a_restart(const Config& running, const Con
 }
 
 Result<Config> read_config(const std::string& path) {
-  const std::ifstream file(path);
-  if (!file) {
-    const Errc code = errno == ENOENT ? Errc::not_found : errno == EACCES ? Errc::permission : Errc::io;
-    return fail(code, "configuration", fmt::format("{}: {}", path, std::strerror(errno)));
-  }
-  std::stringstream text;
-  text << file.rdbuf();
+  const auto failed = [&path](int error) {
+    const Errc code = error == ENOENT ? Errc::not_found : error == EACCES ? Errc::permission : Errc::io;
+    return fail(code, "configuration", fmt::format("{}: {}", path, std::strerror(error)));
+  };
+  std::ifstream file(path);
+  if (!file) return failed(errno);
+  std::string text;
+  for (std::array<char, 4'096> part; file.read(part.data(), part.size()) || file.gcount() != 0;)
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) return failed(errno);  // of a folder, say
   toml::table table;
   // What toml++ throws stays here.
   try {
-    table = toml::parse(text.str(), path);
+    table = toml::parse(text, path);
   } catch (const toml::parse_error& error) {
     return fail(Errc::invalid_argument, "configuration",
                 fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));

@@ -51,12 +51,14 @@ struct Config {
   std::vector<Store> stores;
 };
 
-// Errors: invalid_argument ("lochd.toml:7: ..."), not_found, permission, io.
+// What the file says, unchecked: the command line may say otherwise. Errors: invalid_argument ("lochd.toml:7:
+// ..."), not_found, permission, io.
 Result<Config> read_config(const std::string& path);
 // What holds without a file.
 Config default_config();
-// Whether the settings fit together. Errors: invalid_argument.
-Result<void> check_config(const Config& config);
+// Whether the settings fit together; `path` is the file that they are of, if there is one. Errors:
+// invalid_argument.
+Result<void> check_config(const Config& config, const std::string& path = {});
 // Settings that differ, and that a lochd which runs goes by as they were when it started.
 std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now);
 

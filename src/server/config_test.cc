@@ -18,7 +18,10 @@ class ConfigTest : public testing::Test {
   ConfigTest() = default;
   Result<Config> read(const std::string& text) {
     std::ofstream(path_) << text;
-    return read_config(path_);
+    auto config = read_config(path_);
+    if (!config) return config;
+    if (auto fits = check_config(*config, path_); !fits) return std::unexpected(std::move(fits.error()));
+    return config;
   }
   std::string error_of(const std::string& text) {
     const auto config = read(text);
@@ -129,7 +132,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
   } cases[] = {
       {"\nlisten = \"127.0.0.1\"", ":2: 'listen' is a list"},
       {"listen = []", ":1: 'listen' is a list"},
-      {"listen = [\"a:b:c\"]", "'a:b:c' is no address"},
+      {"listen = [\"a:b:c\"]", "\"a:b:c\" is no address"},
       {"listen = [7]", "an address is a text"},
       {"directory = 3", ":1: 'directory' is to be a text"},
       {"silence_s = 0", "'silence_s' is a whole number, 1 to 3600"},
@@ -151,6 +154,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[[store]]\nname = \"/stores/a\"", "'/stores/a' has not"},
       {"[[store]]\nname = \"a\"\n[[store]]\nname = \"a\"", "two stores with the 'name' 'a'"},
       {"[cluster]\nnode = \"a\"\ncoordinator = \"zookeeper://...\"", "cluster.coordinator: "},
+      {"[cluster]\nnode = \"a b\"\ncoordinator = \"file:f\"", "'a b' has not"},
       {"[cluster]\nnode = \"a\"\ncoordinator = \"zk1\"", "cluster.coordinator: 'zk1' is no coordinator"},
       {"[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"",
        "need tls.authority"},
@@ -165,6 +169,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_TRUE(read("listen = [\"0.0.0.0\"]\nkey_file = \"k\"").has_value());
   EXPECT_TRUE(read("listen = [\"127.0.0.2\", \"127.1\", \"localhost\", \"[::1]\"]").has_value());
   EXPECT_EQ(read_config("/no/such/file").error().code, Errc::not_found);
+  EXPECT_EQ(read_config("/tmp").error().code, Errc::io) << "what can not be read is not empty";
 }
 
 // Expect: what a lochd that runs does not take over is named, and nothing else.

@@ -42,8 +42,9 @@ struct Arguments {
 // The file, and what the command line says instead.
 Result<Config> configuration(const Arguments& arguments) {
   std::string path = arguments.config_path;
-  std::error_code none;
-  if (path.empty() && std::filesystem::exists(usual_config, none)) path = usual_config;
+  // One that may not even be looked for is to be read, too, and so told of.
+  std::error_code unknown;
+  if (path.empty() && (std::filesystem::exists(usual_config, unknown) || unknown)) path = usual_config;
   Result<Config> config = path.empty() ? default_config() : read_config(path);
   if (!config) return config;
   if (!arguments.listen.empty()) config->listen.clear();
@@ -54,7 +55,11 @@ Result<Config> configuration(const Arguments& arguments) {
   }
   if (!arguments.directory.empty()) config->directory = arguments.directory;
   if (!arguments.key_file.empty()) config->key_file = arguments.key_file;
-  if (auto fits = check_config(*config); !fits) return std::unexpected(std::move(fits.error()));
+  if (auto fits = check_config(*config, path); !fits) return std::unexpected(std::move(fits.error()));
+  if (!std::filesystem::is_directory(config->directory, unknown)) {
+    return fail(Errc::invalid_argument, "configuration",
+                fmt::format("there is no folder '{}' for the stores (directory)", config->directory));
+  }
   return config;
 }
 

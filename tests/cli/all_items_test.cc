@@ -113,6 +113,16 @@ TEST_F(AllItems, DumpAndLoadGiveBackEveryByte) {
   EXPECT_EQ(sorted_lines(read_file(file_path("dump.tsv"))), expected);
 }
 
+TEST_F(AllItems, DumpsGoWhereALinkLeadsAndLeaveIt) {
+  ok({"load", "s"}, {.input = "a\t1\n"});
+  std::filesystem::create_symlink("target.tsv", file_path("link.tsv"));
+  for (int round = 0; round < 2; ++round) {
+    ok({"dump", "s", file_path("link.tsv")});
+    EXPECT_EQ(read_file(file_path("target.tsv")), "a\t1\n");
+    EXPECT_TRUE(std::filesystem::is_symlink(file_path("link.tsv")));
+  }
+}
+
 TEST_F(AllItems, TimesToLiveAreDumpedAndLoaded) {
   ok({"load", "s"}, {.input = "a\t1\t3600000\nb\t2\n"});
   ok({"load", "t"}, {.input = ok({"dump", "s"})});

@@ -1,4 +1,5 @@
 // The real lochd as a process, and the real loch as its client.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -17,6 +18,7 @@ namespace loch::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Lochd : public CliTest {
  protected:
@@ -63,6 +65,8 @@ TEST_F(Lochd, LendsTheStoresOfItsDirectory) {
   const Outcome none = loch({"get", url("none"), "a"});
   EXPECT_EQ(none.exit_code, 3);
   EXPECT_THAT(none.err, HasSubstr("there is no store 'none'"));
+  EXPECT_THAT(none.err, Not(HasSubstr("loch create")));
+  EXPECT_EQ(loch({"put", url("none"), "a", "1"}).exit_code, 3);
   const Outcome removed = loch({"--yes", "rm", url("sessions")});
   EXPECT_EQ(removed.exit_code, 2);
   EXPECT_THAT(removed.err, HasSubstr("loch rm sessions"));
@@ -204,6 +208,16 @@ TEST_F(LochdCluster, GoesOnWithoutWhatAHostHasLost) {
   ok(with_key({"check", url()}));
 }
 
+// Receive: a part of a cluster's store. Expect: doctor finds it in order, and does not say to remove it.
+TEST_F(LochdCluster, DoctorTakesAHostsPartForSound) {
+  const Outcome doctor = run({"--directory", folder() + "/a", "--json", "doctor"});
+  const auto findings = nlohmann::json::parse(doctor.out)["findings"];
+  const auto stores =
+      *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
+  EXPECT_EQ(stores["status"], "OK") << stores;
+  EXPECT_THAT(std::string(stores["found"]), HasSubstr("1 for clients of lochd alone"));
+}
+
 TEST_F(Lochd, ComesBackAfterItWasKilled) {
   ok({"put", "sessions", "a", "1"});
   const net::fake::ReservedPort port;
@@ -341,6 +355,18 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_THAT(open.err, HasSubstr("key_file"));
   EXPECT_EQ(lochd({"--config", "/no/such/file"}).exit_code, 2);
+  EXPECT_EQ(lochd({"--config", folder(), "--check-config"}).exit_code, 2)
+      << "what can not be read is not empty";
+  const Outcome nowhere = lochd({"--directory", "/no/such/folder", "--check-config"});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("/no/such/folder"));
+  const std::string listens = write_file("listens.toml", "listen = [\"0.0.0.0\"]\n");
+  const Outcome keyless = lochd({"--config", listens, "--check-config"});
+  EXPECT_EQ(keyless.exit_code, 2);
+  EXPECT_THAT(keyless.err, HasSubstr(listens));
+  const std::string key = write_file("key", std::string(44, 'k') + "\n");
+  ::chmod(key.c_str(), 0600);
+  EXPECT_EQ(lochd({"--config", listens, "--key-file", key, "--check-config"}).exit_code, 0);
   EXPECT_EQ(lochd({"--bogus"}).exit_code, 2);
   EXPECT_EQ(lochd({"--key-file", "/no/such/key"}).exit_code, 1);
   const Outcome no_key = lochd({"--key-file", "/no/such/key", "--check-config"});

@@ -105,6 +105,33 @@ TEST_F(Program, DoctorSaysHowToMendWhatItFinds) {
   EXPECT_NE(ok({"doctor"}).find("OK "), std::string::npos);
 }
 
+// Receive: a store that only lochd lends, and one that is damaged. Expect: the first is in order, and nothing
+// says to remove it.
+TEST_F(Program, DoctorTellsStoresThatAreLentFromThoseThatCanNotBeOpened) {
+  const auto stores = [&] {
+    const auto findings = json({"doctor"})["findings"];
+    return *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
+  };
+  ok({"create", "near"});
+  ok({"create", "--atomics", "device", "far"});
+  EXPECT_EQ(stores()["status"], "OK") << stores();
+  EXPECT_NE(std::string(stores()["found"]).find("1 for clients of lochd alone"), std::string::npos);
+  ok({"create", "odd"});
+  std::filesystem::resize_file(folder() + "/loch.odd/region.0", 4'096);
+  EXPECT_EQ(stores()["status"], "WARN");
+  EXPECT_NE(std::string(stores()["found"]).find("cannot be opened: odd (corrupt)"), std::string::npos)
+      << stores();
+  EXPECT_NE(std::string(stores()["mend"]).find("loch rm odd "), std::string::npos) << stores();
+}
+
+TEST_F(Program, DoctorThatMayOnlyReadMakesNoStore) {
+  const auto findings = json({"--read-only", "doctor"})["findings"];
+  const auto tried =
+      *std::ranges::find(findings, "try-out", [](const auto& finding) { return finding["subject"]; });
+  EXPECT_EQ(tried["status"], "OK") << tried;
+  EXPECT_EQ(tried["found"], "not tried: --read-only");
+}
+
 TEST_F(Program, DoctorLooksAtNetworkDevicesAndAtAStore) {
   const auto findings = json({"doctor"})["findings"];
   EXPECT_TRUE(std::ranges::any_of(

@@ -32,18 +32,19 @@ TEST_F(Stores, CreateRefusesWhatExistsAndWhatIsAbsurd) {
   EXPECT_EQ(loch({"create", "t", "--expiry", "1d"}).exit_code, 2);
   EXPECT_EQ(loch({"create", "t", "--max-bytes", "1X"}).exit_code, 2);
   EXPECT_EQ(loch({"create", "t", "--mode", "9"}).exit_code, 2);
+  EXPECT_EQ(loch({"create", "t", "--mode", "640"}).exit_code, 2) << "who only reads the files has no use of them";
   EXPECT_NE(loch({"create", "t", "--group", "no-such-group"}).exit_code, 0);
   EXPECT_EQ(ok({"ls"}), "s\n");
 }
 
 TEST_F(Stores, CreateGivesTheFilesTheirMode) {
-  ok({"create", "s", "--mode", "640"});
+  ok({"create", "s", "--mode", "660"});
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
     if (!entry.is_regular_file()) continue;
     struct stat status{};
     ASSERT_EQ(::stat(entry.path().c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0640U) << entry.path();
+    EXPECT_EQ(status.st_mode & 0777, 0660U) << entry.path();
     ++files;
   }
   EXPECT_GT(files, 0U);

@@ -17,9 +17,12 @@ mkdir -p "$work/stores"
 mv "$work/before" "$work/prefix"
 prefix=$work/prefix
 
-for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE; do
+for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE sbin/lochd lib/systemd/system/lochd.service \
+  lib/sysusers.d/lochd.conf; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done
+user=$(sed -n 's/^User=//p' "$prefix/lib/systemd/system/lochd.service")
+grep -q "^u $user " "$prefix/lib/sysusers.d/lochd.conf" || fail "nothing makes '$user', the user of lochd.service"
 if grep -rlIF -e "$work/before" -e "$(cd "$build" && pwd)" "$prefix"; then
   fail "the files above name the folder they were built in or installed to"
 fi

@@ -1,0 +1,64 @@
+#include "net/stream.h"
+
+#include <array>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/socket.h"
+#include "net/testing/certificates.h"
+
+namespace loch::net {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr base::Nanos patience_ns = 10 * base::second_ns;
+
+// Two ends on this host, both inside TLS.
+class TlsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    const auto server = TlsContext::server(
+        {.certificate = certificates_.file("host.pem"), .key = certificates_.file("host.key")});
+    const auto client = TlsContext::client({.authority = certificates_.file("authority.pem")});
+    ASSERT_TRUE(server && client);
+    host_ = server->accept(base::FileDescriptor(ends[0]));
+    client_ = client->connect(base::FileDescriptor(ends[1]), "127.0.0.1");
+    for (bool is_done = false; !is_done;) {
+      const auto there = client_->establish();
+      const auto here = host_->establish();
+      ASSERT_TRUE(there && here);
+      is_done = *there && *here;
+    }
+  }
+  static Result<std::size_t> read_from(Stream& stream) {
+    std::array<std::byte, 16> bytes{};
+    const iovec part{.iov_base = bytes.data(), .iov_len = bytes.size()};
+    return stream.read({&part, 1});
+  }
+
+  const fake::Certificates certificates_{testing::TempDir() + "/stream." + std::to_string(::getpid())};
+  std::unique_ptr<Stream> host_;
+  std::unique_ptr<Stream> client_;
+};
+
+// Receive: nothing for now, and then the end of the connection. Expect: the error says who ended it, and not
+// what the system said before.
+TEST_F(TlsTest, AnEndThatTheOtherClosedIsNamedSo) {
+  EXPECT_EQ(read_from(*client_).value(), 0U);
+  host_.reset();
+  ASSERT_TRUE(wait_for(client_->socket(), POLLIN, base::Clock().now() + patience_ns));
+  const auto read = read_from(*client_);
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().code, Errc::unavailable);
+  EXPECT_THAT(read.error().detail, HasSubstr("closed by the other end"));
+}
+
+}  // namespace
+}  // namespace loch::net

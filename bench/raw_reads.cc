@@ -34,6 +34,7 @@ struct Batch : fabric::Completion {
   std::vector<fabric::Operation> operations;
   std::vector<std::uint64_t> words;
   bool is_posted = false;
+  std::uint64_t posted_ns = 0;
   Result<void> outcome{};
 };
 
@@ -78,6 +79,7 @@ Result<Lap> RawReads::run(double seconds, std::size_t outstanding, Histogram& la
     for (fabric::Operation& operation : batch.operations)
       operation.at = {memory::index_region, random.below(words_) * word_bytes};
     batch.is_posted = true;
+    batch.posted_ns = now_ns();
     port_->post(batch.operations, base::Clock().now() + timeout_ns, batch);
   };
   Lap lap;
@@ -92,7 +94,7 @@ Result<Lap> RawReads::run(double seconds, std::size_t outstanding, Histogram& la
       if (batch->is_posted) continue;
       if (!batch->outcome) failed = batch->outcome;
       if (batch->has_bad_address()) failed = fail(Errc::corrupt, "bench", "a word of the index is not there");
-      if (outstanding == 1) latencies.record(now - start_ns - lap.elapsed_ns);
+      if (outstanding == 1) latencies.record(now - batch->posted_ns);
       lap.operations += batch->operations.size();
       --posted;
       if (!failed || now - start_ns >= wanted_ns) continue;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -183,6 +184,8 @@ TEST(ZooKeeper, HostsAreThereUntilTheyGo) {
   goes.join();
   EXPECT_THAT(other->present().value(), ElementsAre(b)) << "it is gone with who said so";
   EXPECT_EQ(code_of(other->announce({.name = "../map", .at = at(1)})), Errc::invalid_argument);
+  write_node(server, "/loch/members/a b", R"({"at":"10.0.0.9:7457"})");
+  EXPECT_THAT(other->present().value(), ElementsAre(b)) << "no host is called so";
   write_node(server, "/loch/members/z", "garbage");
   EXPECT_EQ(code_of(other->present()), Errc::corrupt);
 }
@@ -277,6 +280,7 @@ TEST(ZooKeeper, AHostTakesTheNameOfItsPredecessorThatWasKilled) {
   const pid_t predecessor = ::fork();
   ASSERT_GE(predecessor, 0);
   if (predecessor == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto theirs = open(server.url());
     if (!theirs->announce(a)) ::_exit(1);
     while (true) ::pause();

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "fabric/testing/conformance.h"
@@ -13,7 +12,7 @@ namespace loch::fabric::conformance {
 namespace {
 
 // What `publish(session, place, bytes, word, round)` writes to a place of its own before it raises the word
-// to `round` is there for whoever sees the word.
+// to `round` is there for whoever sees the word. It gives the word as it was before.
 template <class Publish>
 void publish_to_a_reader(World& world, Publish publish) {
   constexpr std::uint64_t rounds = 500;
@@ -22,25 +21,27 @@ void publish_to_a_reader(World& world, Publish publish) {
   const auto bytes = [](std::uint64_t round) {
     return std::string(100, static_cast<char>('a' + round % 26));
   };
-  std::thread writer([&] {
+  const Thread writer([&] {
     Session s(world);
     for (std::uint64_t round = 1; round <= rounds; ++round)
-      publish(s, place(round), bytes(round), word, round);
+      ASSERT_EQ(publish(s, place(round), bytes(round), word, round).value(), round - 1);
   });
   Session s(world);
-  for (std::uint64_t seen = 0; seen < rounds;) {
+  std::uint64_t seen = 0;
+  for (bool has_ended = false; seen < rounds && !has_ended;) {
+    has_ended = writer.has_ended();  // asked before the last look
     seen = s.read_word(word).value();
     if (seen == 0) continue;
     ASSERT_EQ(s.fetch(place(seen), 100).value(), bytes(seen));
   }
-  writer.join();
+  EXPECT_EQ(seen, rounds);
 }
 
 TEST_P(Conformance, WhatWasWrittenAndAwaitedIsThereForWhoeverSeesTheNextWord) {
   publish_to_a_reader(
       *world_, [](Session& s, Address place, const std::string& bytes, Address word, std::uint64_t round) {
-        ASSERT_TRUE(s.write(place, bytes).has_value());
-        ASSERT_EQ(s.compare_swap(word, round - 1, round).value(), round - 1);
+        s.write(place, bytes).value();
+        return s.compare_swap(word, round - 1, round);
       });
 }
 
@@ -50,8 +51,8 @@ TEST_P(Conformance, SoIsWhatWasWrittenByThePreviousOperationOfABatch) {
         std::array operations = {Operation::write(place, bytes.data(), bytes.size()),
                                  Operation::compare_swap(word, round - 1, round)};
         operations[1].after_previous = true;
-        ASSERT_TRUE(s.perform(operations).has_value());
-        ASSERT_EQ(operations[1].result, round - 1);
+        s.perform(operations).value();
+        return Result<std::uint64_t>(operations[1].result);
       });
 }
 
@@ -140,7 +141,7 @@ TEST_P(OrderedConformance, WhatIsReadBehindAWordIsWhatTheWordSaysOrLater) {
   const auto bytes = [&](std::size_t i, std::uint64_t round) {
     return std::string(length[i], static_cast<char>('a' + round));
   };
-  std::thread writer([&] {
+  const Thread writer([&] {
     Session s(*world_);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       for (std::size_t i = 0; i < places; ++i) {
@@ -151,7 +152,9 @@ TEST_P(OrderedConformance, WhatIsReadBehindAWordIsWhatTheWordSaysOrLater) {
   });
   Session s(*world_);
   std::array<std::uint64_t, places> seen{};
-  while (*std::ranges::min_element(seen) < rounds) {
+  const auto has_seen_all = [&] { return *std::ranges::min_element(seen) == rounds; };
+  for (bool has_ended = false; !has_seen_all() && !has_ended;) {
+    has_ended = writer.has_ended();  // asked before the last look
     std::array<std::string, places> got;
     std::vector<Operation> operations;
     for (std::size_t i = 0; i < places; ++i)
@@ -165,7 +168,7 @@ TEST_P(OrderedConformance, WhatIsReadBehindAWordIsWhatTheWordSaysOrLater) {
       if (seen[i] != 0) ASSERT_GE(*std::ranges::min_element(got[i]), 'a' + static_cast<int>(seen[i])) << i;
     }
   }
-  writer.join();
+  EXPECT_TRUE(has_seen_all());
 }
 
 TEST_P(Conformance, WhatComesAfterAnOperationThatDidNothingDoesNothingEither) {

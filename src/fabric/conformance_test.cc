@@ -4,11 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/random.h"
@@ -266,30 +266,27 @@ TEST_P(Conformance, OneBadAddressFailsItsBatch) {
 TEST_P(Conformance, WordsAreReadWholeWhileOthersWriteThem) {
   constexpr std::uint64_t words = 32;
   const auto pattern = [](std::uint64_t x) { return x << 48 | x << 32 | x << 16 | x; };
-  std::atomic<bool> stop{false};
-  std::thread writer([&] {
-    Session s(*world_);
-    for (std::uint64_t x = 0; !stop; x = (x + 1) & 0xffff) {
-      const Address at{small_region, x % words * 8};
-      if (x % 3 == 0) {
-        ASSERT_TRUE(s.write_word(at, pattern(x)).has_value());
-      } else {
-        const std::uint64_t now = s.read_word(at).value();
-        ASSERT_EQ(s.compare_swap(at, now, pattern(x)).value(), now);
-      }
+  Session s(*world_);
+  const Thread reader([&] {
+    Session reads(*world_);
+    for (int i = 0; i < 3'000; ++i) {
+      std::array<Address, batch_words_max> at;
+      for (std::size_t j = 0; j < at.size(); ++j)
+        at[j] = {small_region, (static_cast<std::uint64_t>(i) + j) % words * 8};
+      std::array<std::uint64_t, batch_words_max> read{};
+      ASSERT_TRUE(reads.read_words(at, read.data()).has_value());
+      for (const std::uint64_t word : read) ASSERT_EQ(word, pattern(word & 0xffff));
     }
   });
-  Session s(*world_);
-  for (int i = 0; i < 3'000; ++i) {
-    std::array<Address, batch_words_max> at;
-    for (std::size_t j = 0; j < at.size(); ++j)
-      at[j] = {small_region, (static_cast<std::uint64_t>(i) + j) % words * 8};
-    std::array<std::uint64_t, batch_words_max> read{};
-    ASSERT_TRUE(s.read_words(at, read.data()).has_value());
-    for (const std::uint64_t word : read) ASSERT_EQ(word, pattern(word & 0xffff));
+  for (std::uint64_t x = 0; !reader.has_ended(); x = (x + 1) & 0xffff) {
+    const Address at{small_region, x % words * 8};
+    if (x % 3 == 0) {
+      ASSERT_TRUE(s.write_word(at, pattern(x)).has_value());
+    } else {
+      const std::uint64_t now = s.read_word(at).value();
+      ASSERT_EQ(s.compare_swap(at, now, pattern(x)).value(), now);
+    }
   }
-  stop = true;
-  writer.join();
 }
 
 TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
@@ -306,11 +303,11 @@ TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
       if (s.compare_swap(counter, seen, seen + 1).value() == seen) ++done;
     }
   };
-  std::vector<std::thread> threads;
+  std::deque<Thread> threads;
   threads.emplace_back(add);
   threads.emplace_back(swap);
   threads.emplace_back(add);
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   Session s(*world_);
   EXPECT_EQ(s.read_word(counter).value(), 3U * each);
 }
@@ -389,7 +386,7 @@ TEST_P(Conformance, ARegionComesToLifeByItsExtension) {
 }
 
 TEST_P(Conformance, AllMayExtendAtOnce) {
-  std::vector<std::thread> threads;
+  std::deque<Thread> threads;
   for (std::uint64_t t = 0; t < 3; ++t) {
     threads.emplace_back([this, t] {
       Session s(*world_);
@@ -402,7 +399,7 @@ TEST_P(Conformance, AllMayExtendAtOnce) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   Session s(*world_);
   EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + std::uint64_t{122} * 4'096);
 }
@@ -447,7 +444,7 @@ TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
     std::vector<std::shared_ptr<Fabric>> fabrics;
     for (int t = 0; t < 3; ++t) fabrics.push_back(world_->attach());
     std::vector<std::unique_ptr<Port>> ports(6);
-    std::vector<std::thread> threads;
+    std::deque<Thread> threads;
     for (int t = 0; t < 6; ++t) {
       threads.emplace_back([&, t] {
         auto& port = ports[static_cast<std::size_t>(t)];
@@ -455,7 +452,7 @@ TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
         if (port->claim_presence(number).value()) ++got;
       });
     }
-    for (std::thread& thread : threads) thread.join();
+    threads.clear();
     EXPECT_EQ(got, 1);
   }
 }

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sstream>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,7 +73,9 @@ struct Launch {
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
+  // What runs ends with the thread that started it: to a lochd, the end of its terminal is only a SIGHUP.
   [[noreturn]] void execute() const {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::fexecve(program, argument_pointers.data(), variable_pointers.data());
     // A script can not be run from a descriptor that closes at exec.
     ::execve(words.front().c_str(), argument_pointers.data(), variable_pointers.data());
@@ -95,7 +98,7 @@ bool exchange(std::string_view input, int& input_end, int& out_end, int& err_end
     if (input.empty()) close_end(input_end);
     std::array<pollfd, 3> polled{{{input_end, POLLOUT, 0}, {out_end, POLLIN, 0}, {err_end, POLLIN, 0}}};
     const int ready = ::poll(polled.data(), polled.size(), milliseconds_until(deadline));
-    if (ready == 0) return false;
+    if (ready == 0 || Clock::now() > deadline) return false;
     if (polled[0].revents != 0) {
       const ssize_t written = ::write(input_end, input.data(), input.size());
       if (written >= 0) input.remove_prefix(static_cast<std::size_t>(written));
@@ -216,9 +219,11 @@ void Running::type(std::string_view text) const {
   }
 }
 
-bool Running::read_some(std::chrono::milliseconds timeout) {
+bool Running::read_some(std::chrono::steady_clock::time_point deadline) {
   pollfd polled{output_descriptor_, POLLIN, 0};
-  if (output_descriptor_ < 0 || ::poll(&polled, 1, static_cast<int>(timeout.count())) <= 0) return false;
+  if (output_descriptor_ < 0 || Clock::now() > deadline ||
+      ::poll(&polled, 1, milliseconds_until(deadline)) <= 0)
+    return false;
   std::array<char, 4096> buffer{};
   const ssize_t got = ::read(output_descriptor_, buffer.data(), buffer.size());
   if (got <= 0) return false;  // EIO: the terminal's other end is closed
@@ -229,7 +234,7 @@ bool Running::read_some(std::chrono::milliseconds timeout) {
 bool Running::await(std::string_view text, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (output_.find(text) == std::string::npos) {
-    if (!read_some(std::chrono::milliseconds(milliseconds_until(deadline)))) return false;
+    if (!read_some(deadline)) return false;
   }
   return true;
 }
@@ -242,7 +247,7 @@ void Running::send_signal(int number) const { ::kill(process_, number); }
 
 int Running::wait() {
   const auto deadline = Clock::now() + patience;
-  while (output_descriptor_ >= 0 && read_some(std::chrono::milliseconds(milliseconds_until(deadline)))) {
+  while (read_some(deadline)) {
   }
   const int code = reap(process_, deadline);
   process_ = -1;

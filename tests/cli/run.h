@@ -38,7 +38,8 @@ std::string loch_program();
 
 Outcome run(const Arguments& arguments, const RunOptions& options = {});
 
-// A loch, or another program, whose standard streams the test holds in its hands.
+// A loch, or another program, whose standard streams the test holds in its hands. It does not outlive the
+// thread that made this.
 class Running {
  public:
   // `on_terminal`: all three streams are one new terminal; else pipes.
@@ -61,7 +62,7 @@ class Running {
   [[nodiscard]] const std::string& output() const { return output_; }
 
  private:
-  bool read_some(std::chrono::milliseconds timeout);
+  bool read_some(std::chrono::steady_clock::time_point deadline);
 
   pid_t process_ = -1;
   int input_ = -1;

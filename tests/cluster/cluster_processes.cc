@@ -52,8 +52,9 @@ Result<Store> ClusterProcesses::open_store(const Options& options) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     auto opened = Store::open(files_->url(), remote);
-    if (opened && opened->count()) return opened;
-    if (!opened && Clock::now() > deadline) return opened;
+    const Result<std::uint64_t> counted = opened ? opened->count() : std::unexpected(opened.error());
+    if (counted) return opened;
+    if (Clock::now() > deadline) return std::unexpected(counted.error());
     std::this_thread::sleep_for(milliseconds(50));
   }
 }

@@ -53,8 +53,9 @@ ZooKeeperServer::~ZooKeeperServer() {
 
 void ZooKeeperServer::start() {
   process_.emplace(
-      Command{.program = std::filesystem::path(LOCH_SOURCE_FOLDER) / "tests/cluster/zookeeper.sh",
-              .arguments = {(folder_ / "data").string(), port_.at().host, port_.at().port},
+      Command{.program = "/usr/bin/setpriv",
+              .arguments = {"--pdeathsig", "KILL", LOCH_SOURCE_FOLDER "/tests/cluster/zookeeper.sh",
+                            (folder_ / "data").string(), port_.at().host, port_.at().port},
               .environment = {},
               .output = folder_ / "log"});
   const base::Clock clock;

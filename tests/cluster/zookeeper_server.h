@@ -1,5 +1,5 @@
 // For tests: a ZooKeeper server as a process of its own (zookeeper.sh), with a folder that is removed at the
-// end.
+// end. The process does not outlive the thread that started it, however that ends.
 #pragma once
 
 #include <filesystem>

@@ -47,8 +47,9 @@ class VerbsCluster : public StoreProcesses {
     for (;;) {
       // A new store is there once all its hosts have met.
       auto opened = Store::open(files_->url(), remote);
-      if (opened && opened->count()) return opened;
-      if (std::chrono::steady_clock::now() > deadline) return opened;
+      const Result<std::uint64_t> counted = opened ? opened->count() : std::unexpected(opened.error());
+      if (counted) return opened;
+      if (std::chrono::steady_clock::now() > deadline) return std::unexpected(counted.error());
       std::this_thread::sleep_for(milliseconds(100));
     }
   }

@@ -5,13 +5,16 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <expected>
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "fabric/endpoint.h"
@@ -174,6 +177,26 @@ struct Session {
   Result<std::string> fetch(Address at, std::size_t length) {
     return endpoint.run(fetch_task(&endpoint, at, length));
   }
+};
+
+// A thread of a test. A Result that is an error fails the test there too, and does not end the program; and
+// the thread has ended before this does.
+class Thread {
+ public:
+  explicit Thread(std::function<void()> body)
+      : thread_([this, body = std::move(body)] {
+          try {
+            body();
+          } catch (const std::bad_expected_access<Error>& thrown) {
+            ADD_FAILURE() << thrown.error().message();
+          }
+          has_ended_ = true;
+        }) {}
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
+
+ private:
+  std::atomic<bool> has_ended_ = false;
+  std::jthread thread_;
 };
 
 class Conformance : public testing::TestWithParam<Backend> {

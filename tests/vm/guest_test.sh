@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# guest_test.sh: how guest.sh ends. In the emulator's place is a script that says what a guest would.
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+command -v cpio >/dev/null || { echo "no guest: cpio is not installed"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/kernel"
+touch "$work/kernel/vmlinux" "$work/kernel/modules.cpio"
+
+expect() { # expect CODE TEXT GUEST: guest.sh's exit code, and what is to be in its output
+  local code=0
+  printf '#!/bin/sh\n%s\n' "$3" >"$work/qemu-system-x86_64"
+  chmod +x "$work/qemu-system-x86_64"
+  PATH=$work:$PATH LOCH_VM_FOLDER=$work/kernel "$here/guest.sh" -t 1 true >"$work/output" || code=$?
+  [[ $code != "$1" ]] || ! grep -qF "$2" "$work/output" || return 0
+  printf 'not %s and "%s", but %s and:\n' "$1" "$2" "$code"
+  cat "$work/output"
+  exit 1
+}
+up="echo 'guest: up after 9 s'"
+expect 3 "done rc=3" "$up; echo 'guest: done rc=3 after 10 s'"
+# shellcheck disable=SC2016 # they are the guest's
+expect 0 " loch.limit=1 " 'echo "$@"; echo "guest: done rc=0 after 10 s"'
+expect 124 "after 1 s: its command did not end" "$up; exec sleep 60"
+expect 124 "after 1 s: it never came up" "exec sleep 60"
+expect 125 "code is 0): its command did not end" "$up; echo 'Kernel panic'"
+expect 125 "code is 1): it never came up" "exit 1"

@@ -246,18 +246,22 @@ class Store {
   // not have happened), invalid_argument, corrupt, permission (this client may only read).
   Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
   Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
+  // A copy counts as a change: a host that leaves a cluster has its items copied, and the growth of the
+  // index, once in a long while, has one.
   Result<Version> replace(std::string_view key, std::string_view value,
-                          Version expected,  // changed (also by a host that leaves a cluster), not_found
+                          Version expected,  // changed, not_found
                           PutOptions options = {});
   Result<void> remove(std::string_view key);  // not_found
 
   // Many keys at once; their memory misses overlap. The result of each key stands in its element. A key that
-  // is put more than once gets the last of its values, and the result of that put is that of those before it.
+  // is put more than once gets the last of its values; what became of a put that another one of its key
+  // follows may be what became of that one.
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
 
   // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
-  // exactly once if it was not changed meanwhile. Memory unlinked during the iteration rests until it ends.
+  // exactly once if it was neither changed nor copied (see `replace`) meanwhile. Memory unlinked during the
+  // iteration rests until it ends.
   // `visit` must not throw.
   Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 

@@ -116,6 +116,7 @@ class Client {
   template <class Request>
   coro::Task<void> in_groups(std::span<Request> requests,
                              coro::Task<void> (Client::*group)(std::span<Request>));
+  coro::Task<void> refresh_if_due();
   coro::Task<void> get_group(std::span<Lookup> group);
   // Nothing if it is not one for several at once.
   [[nodiscard]] std::optional<hash::PlainGet> plain_get(hash::Key key, Lookup* lookup) const;

@@ -72,6 +72,10 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
       }
     }
   }
+  // The same of several, each of which says what became of it.
+  template <class Request, class Wanted>
+  bool ask_for_each(std::span<Request> requests,
+                    coro::Task<void> (client::Client::*several)(std::span<Request>), Wanted wanted);
   // What Store::get does if it is no plain hit: apart, so that a plain hit pays nothing for it.
   [[gnu::noinline]] Result<void> get(std::string_view key, std::string& into);
   // A client for the caller alone, until it is given back.
@@ -88,9 +92,11 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   Result<client::Client*> living_client_of_thread(client::Client* mine);
   client::Client* take_idle();
   Result<client::Client*> open_client();
+  Result<std::unique_ptr<client::Client>> begin_client();
   bool lives(client::Client& client);
   void bury(client::Client* lost);
-  void bury_locked(client::Client* lost);
+  using Clients = std::vector<std::unique_ptr<client::Client>>;
+  void bury_locked(client::Client* lost, Clients* over);
   // `since`: when the operation was first told so. Errors: timed_out.
   Result<void> wait_for_move(client::Client& mine, std::optional<base::Nanos>* since) const;
   // Goes by a later map of the cluster, if there is one; else all stays as it is.
@@ -102,13 +108,14 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   const Options asked_;
   hash::LocationCache locations_;
   client::ClientOptions options_;
-  std::mutex renewing_;  // before mutex_
+  std::mutex renewing_;         // before mutex_
+  base::Nanos renewed_at_ = 0;  // when that was tried last, and failed; under renewing_
   mutable std::mutex mutex_;
   std::shared_ptr<memory::StoreMemory> memory_;
-  std::atomic<std::uint64_t> epoch_;                      // of its map
-  std::vector<std::unique_ptr<client::Client>> clients_;  // all
-  std::vector<client::Client*> idle_;                     // that nobody uses now
-  std::vector<std::unique_ptr<client::Client>> lost_;     // whose sessions were broken off
+  std::atomic<std::uint64_t> epoch_;   // of its map
+  Clients clients_;                    // all
+  std::vector<client::Client*> idle_;  // that nobody uses now
+  Clients lost_;                       // whose sessions were broken off
   Stats counted_by_lost_;
 };
 

@@ -76,6 +76,7 @@ Result<void> check_options(const Options& options, const char* operation) {
   const auto wrong = [&](std::string what) {
     return fail(Errc::invalid_argument, operation, std::move(what));
   };
+  if (options.directory.empty()) return wrong("directory is empty; /dev/shm is the usual one");
   if (options.candidates && (*options.candidates < 2 || *options.candidates > hash::candidates_max)) {
     return wrong(fmt::format("candidates is 2 to {}, not {}", hash::candidates_max, *options.candidates));
   }
@@ -91,7 +92,7 @@ Result<void> check_options(const Options& options, const char* operation) {
   }
   if (options.read_only && options.mode == Options::Mode::create)
     return wrong("a client that only reads creates no store");
-  if ((options.file_mode & ~0666U) != 0 || (options.file_mode & 0600U) != 0600U) {
+  if (options.file_mode != 0600U && options.file_mode != 0660U && options.file_mode != 0666U) {
     return wrong(
         fmt::format("file_mode {:o} is no mode of a store's files; use 600, 660 or 666", options.file_mode));
   }
@@ -148,12 +149,11 @@ Result<Opened> open_memory(std::string_view url, const Options& options) {
   if (!fabric) return std::unexpected(std::move(fabric.error()));
   const fabric::ClusterMap* cluster = (*fabric)->cluster();
   auto placement = placement_of(options, cluster);
-  if (!placement) return std::unexpected(std::move(placement.error()));
   auto memory = memory::StoreMemory::attach(std::move(*fabric), cluster != nullptr
                                                                     ? memory::RegionMap::of_cluster(*cluster)
                                                                     : memory::RegionMap::of_one_host());
   if (!memory) return std::unexpected(std::move(memory.error()));
-  return Opened{.memory = std::move(*memory), .placement = *placement};
+  return Opened{.memory = std::move(*memory), .placement = std::move(placement)};
 }
 
 }  // namespace loch::client

@@ -35,10 +35,10 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
 
 struct Opened {
   std::shared_ptr<memory::StoreMemory> memory;
-  memory::Placement placement;
+  Result<memory::Placement> placement;  // invalid_argument, if the cluster has no node as it names
 };
 // Attaches to the store, or creates it, as the options' mode says. Errors: those of fabric::attach and
-// fabric::create; invalid_argument, if the cluster has no node as the placement names; incompatible.
+// fabric::create; incompatible.
 Result<Opened> open_memory(std::string_view url, const Options& options);
 
 }  // namespace loch::client

@@ -170,9 +170,16 @@ coro::Task<void> Client::in_turns(std::span<Request> requests,
   }
 }
 
+// Once for all of a group. What is due still after that, each key finds out for itself.
+coro::Task<void> Client::refresh_if_due() {
+  if (!attachment_->refresh_due()) co_return;
+  [[maybe_unused]] const auto outcome = co_await attachment_->refresh();
+}
+
 // Together; and beside them, as coroutines, long values that are known, which go to where they are wanted,
 // and what is not for several at once to see to.
 coro::Task<void> Client::get_group(std::span<Lookup> group) {
+  co_await refresh_if_due();
   const DuringOperation during(*attachment_);
   std::array<coro::Task<Result<void>>, group_max> tasks;
   std::array<bool, group_max> is_alone{};
@@ -234,6 +241,7 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
 // The short and plain ones together, as far as there is memory at hand, and beside them the others as
 // coroutines.
 coro::Task<void> Client::put_group(std::span<Assignment> group) {
+  co_await refresh_if_due();
   const DuringOperation during(*attachment_);
   hash::Table* const only = reads_only_ ? nullptr : shards_.only();
   const bool may_be_together = only != nullptr && only->puts_together();

@@ -2,10 +2,12 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <unordered_map>
 
 #include <loch/loch.h>
 
 #include "base/check.h"
+#include "client/arguments.h"
 #include "client/impl.h"
 #include "client/opening.h"
 
@@ -137,7 +139,11 @@ bool Store::Impl::is_of_now(Client& client) const {
 void Store::Impl::renew_memory(std::uint64_t epoch) {
   const std::scoped_lock renewing(renewing_);
   const auto before = memory();
-  if (before->region_map().epoch >= epoch) return;
+  // Not with each call, while the map is not to be had.
+  constexpr base::Nanos pause_ns = 250 * base::millisecond_ns;
+  const base::Nanos now = base::Clock().now();
+  if (before->region_map().epoch >= epoch || now < renewed_at_ + pause_ns) return;
+  renewed_at_ = now;
   auto opened = client::open_memory(before->fabric().location(), asked_);
   // Hosts that have gone may be all that it knows: then by what it was told first.
   if (!opened) opened = client::open_memory(url_, asked_);
@@ -145,7 +151,9 @@ void Store::Impl::renew_memory(std::uint64_t epoch) {
   const std::scoped_lock lock(mutex_);
   memory_ = std::move(opened->memory);
   epoch_ = memory_->region_map().epoch;
-  options_.placement = opened->placement;
+  renewed_at_ = 0;
+  options_.placement =
+      opened->placement.value_or(memory::Placement{.policy = memory::Placement::Policy::gone});
 }
 
 Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>* since) const {
@@ -165,18 +173,23 @@ Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>
   return {};
 }
 
-// Views may still be pinned to one that is lost; it goes when none are.
 void Store::Impl::bury(Client* lost) {
+  Clients over;
   const std::scoped_lock lock(mutex_);
-  bury_locked(lost);
+  bury_locked(lost, &over);
 }
 
-void Store::Impl::bury_locked(Client* lost) {
+// Views may still be pinned to one that is lost; it goes when none are. To `over`, which ends without the
+// lock: a session whose host is there takes its leave of it.
+void Store::Impl::bury_locked(Client* lost, Clients* over) {
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
   counted_by_lost_ += lost->attachment().stats();
   lost_.push_back(std::move(*found));
   clients_.erase(found);
-  std::erase_if(lost_, [](const auto& client) { return !client->attachment().has_pins(); });
+  const auto pinned =
+      std::ranges::partition(lost_, [](const auto& client) { return client->attachment().has_pins(); });
+  std::ranges::move(pinned, std::back_inserter(*over));
+  lost_.erase(pinned.begin(), pinned.end());
 }
 
 Result<Client*> Store::Impl::lend_client() {
@@ -192,29 +205,39 @@ Result<Client*> Store::Impl::lend_client() {
 
 // One that nobody uses, if there is one that may be alive.
 Client* Store::Impl::take_idle() {
+  Clients over;
   const std::scoped_lock lock(mutex_);
   while (!idle_.empty()) {
     Client* idle = idle_.back();
     idle_.pop_back();
     if (!idle->is_lost() && is_of_now(*idle)) return idle;
-    bury_locked(idle);
+    bury_locked(idle, &over);
   }
   return nullptr;
 }
 
 Result<Client*> Store::Impl::open_client() {
-  std::shared_ptr<memory::StoreMemory> memory;
-  client::ClientOptions options;
-  {
-    const std::scoped_lock lock(mutex_);
-    memory = memory_;
-    options = options_;
+  auto opened = begin_client();
+  // Of a cluster, it may be the first one that is told of a later map.
+  if (opened && (*opened)->attachment().newest_epoch() > (*opened)->epoch()) {
+    renew_memory((*opened)->attachment().newest_epoch());
+    if (epoch_ > (*opened)->epoch()) opened = begin_client();
   }
-  auto opened = Client::open(memory, options);
   if (!opened) return std::unexpected(std::move(opened.error()));
   const std::scoped_lock lock(mutex_);
   clients_.push_back(std::move(*opened));
   return clients_.back().get();
+}
+
+Result<std::unique_ptr<Client>> Store::Impl::begin_client() {
+  std::unique_lock lock(mutex_);
+  const auto memory = memory_;
+  const client::ClientOptions options = options_;
+  lock.unlock();
+  auto begun = Client::open(memory, options);
+  // Of a store that was there when it was opened, and of no key.
+  if (!begun && begun.error().code == Errc::not_found) begun.error().code = Errc::unavailable;
+  return begun;
 }
 
 // One that Views are still pinned to, which live longer than the thread's clients, is nobody else's.
@@ -283,7 +306,9 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
           client::check_geometry(options, opened->memory->geometry(), opened->memory->fabric().location());
       !same)
     return std::unexpected(std::move(same.error()));
-  auto impl = std::make_shared<Impl>(std::string(url), options, opened->placement, std::move(opened->memory));
+  if (!opened->placement) return std::unexpected(std::move(opened->placement.error()));
+  auto impl =
+      std::make_shared<Impl>(std::string(url), options, *opened->placement, std::move(opened->memory));
   // The first client now, so that a store that can not be used is an error of open.
   if (auto client = impl->client(); !client) return std::unexpected(std::move(client.error()));
   return Store(std::move(impl));
@@ -360,31 +385,63 @@ Result<void> Store::remove(std::string_view key) {
   return impl_->ask([&](Client& mine) { return mine.run(mine.remove(key)); });
 }
 
-void Store::multi_get(std::span<Lookup> lookups) {
-  auto client = impl_->client();
-  if (!client) {
-    for (Lookup& lookup : lookups) lookup.result = std::unexpected(client.error());
-    return;
+namespace {
+
+bool has_moved(const auto& request) { return !request.result && request.result.error().code == Errc::moved; }
+
+}  // namespace
+
+// What is on its way to another host of the cluster is asked for again, together, for as long as one
+// operation may take; but for what is not `wanted` any more. False if there was nothing of that.
+template <class Request, class Wanted>
+bool Store::Impl::ask_for_each(std::span<Request> requests,
+                               coro::Task<void> (Client::*several)(std::span<Request>), Wanted wanted) {
+  const auto ask = [several](Result<Hold>& mine, std::span<Request> some) {
+    if (mine) return (*mine)->run(((**mine).*several)(some));
+    for (Request& one : some) one.result = std::unexpected(mine.error());
+  };
+  auto mine = client();
+  ask(mine, requests);
+  if (std::ranges::none_of(requests, has_moved<Request>)) [[likely]]
+    return false;
+  std::vector<Request*> waiting;
+  for (Request& one : requests) {
+    if (has_moved(one) && wanted(one)) waiting.push_back(&one);
   }
-  Client& mine = **client;
-  mine.run(mine.multi_get(lookups));
-  for (Lookup& lookup : lookups) {
-    if (!lookup.result && lookup.result.error().code == Errc::moved) [[unlikely]]
-      lookup.result = impl_->get(lookup.key, lookup.value);
+  for (std::optional<base::Nanos> since; !waiting.empty();) {
+    if (auto waited = wait_for_move(**mine, &since); !waited) {
+      for (Request* one : waiting) one->result = std::unexpected(waited.error());
+      break;
+    }
+    std::vector<Request> again;
+    for (Request* one : waiting) again.push_back(std::move(*one));
+    mine = client();
+    ask(mine, again);
+    for (std::size_t i = 0; i < again.size(); ++i) *waiting[i] = std::move(again[i]);
+    std::erase_if(waiting, [](const Request* one) { return !has_moved(*one); });
   }
+  return true;
 }
 
+void Store::multi_get(std::span<Lookup> lookups) {
+  impl_->ask_for_each(lookups, &Client::multi_get, [](const Lookup&) { return true; });
+}
+
+// A put that another one of its key follows counts as done right before it, and is not done after it.
 void Store::multi_put(std::span<Assignment> assignments) {
-  auto client = impl_->client();
-  if (!client) {
-    for (Assignment& assignment : assignments) assignment.result = std::unexpected(client.error());
+  std::unordered_map<std::string_view, const Assignment*> last_of;
+  const auto is_last = [&](const Assignment& one) {
+    if (last_of.empty()) {
+      for (const Assignment& each : assignments) {
+        if (client::is_valid(each)) last_of[each.key] = &each;
+      }
+    }
+    return last_of.at(one.key) == &one;
+  };
+  if (!impl_->ask_for_each(assignments, &Client::multi_put, is_last)) [[likely]]
     return;
-  }
-  Client& mine = **client;
-  mine.run(mine.multi_put(assignments));
-  for (Assignment& assignment : assignments) {
-    if (!assignment.result && assignment.result.error().code == Errc::moved) [[unlikely]]
-      assignment.result = put(assignment.key, assignment.value, assignment.options);
+  for (Assignment& one : assignments) {
+    if (has_moved(one)) one.result = last_of.at(one.key)->result;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -14,7 +15,9 @@
 
 #include <loch/loch.h>
 
+#include "base/file_descriptor.h"
 #include "base/random.h"
+#include "memory/layout.h"
 
 namespace loch {
 namespace {
@@ -51,6 +54,39 @@ TEST_F(StoreTest, WhatIsPutIsGotUntilItIsRemoved) {
   ASSERT_TRUE(store_->remove("a").has_value());
   EXPECT_EQ(store_->get("a").error().code, Errc::not_found);
   EXPECT_EQ(store_->remove("a").error().code, Errc::not_found);
+}
+
+// Receive: words as the index's directory that no client writes, before and between calls that went by the
+// right one. Expect: errors for as long as they stand there, no crash, and all as before when they are gone.
+TEST_F(StoreTest, ADirectoryThatNoClientWritesIsDamage) {
+  const std::string key = "a key of 15 byt";
+  const std::string control = store_->info()->directory + "/region.0";
+  const base::FileDescriptor file(::open(control.c_str(), O_RDWR));
+  constexpr off_t at = memory::index_root_offset;
+  std::uint64_t right = 0;
+  ASSERT_EQ(::pread(file.get(), &right, sizeof right, at), 8);
+  const auto write = [&](std::uint64_t word) { ASSERT_EQ(::pwrite(file.get(), &word, sizeof word, at), 8); };
+  for (const std::uint64_t level : {0, 26, 30, 31, 58, 63, 64, 255}) {
+    SCOPED_TRACE(level);
+    ASSERT_TRUE(store_->put(key, "value").has_value());
+    EXPECT_EQ(store_->get(key).value(), "value");
+    write((right & ~std::uint64_t{0xff}) | level);
+    const auto got = store_->get(key);
+    const auto put = store_->put(key, "another");
+    EXPECT_FALSE(store_->remove(key).has_value());
+    std::vector<Lookup> lookups{{.key = key, .value = {}}};
+    store_->multi_get(lookups);
+    EXPECT_FALSE(lookups.front().result.has_value());
+    [[maybe_unused]] const auto counted = store_->count();
+    EXPECT_FALSE(got.has_value());
+    EXPECT_FALSE(put.has_value());
+    if (level == 0 || level > 30) {
+      EXPECT_EQ(got.error().code, Errc::corrupt) << got.error().message();
+      EXPECT_EQ(put.error().code, Errc::corrupt) << put.error().message();
+    }
+    write(right);
+    EXPECT_EQ(store_->get(key).value(), "value");
+  }
 }
 
 // A model test: random operations on the store and on a map, all answers compared.

@@ -66,8 +66,8 @@ class Context {
 
   [[nodiscard]] Options options(Work work) const;
 
-  // Opens "name", "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name". Says
-  // what was wrong before it returns an Exit.
+  // Opens "name", "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name".
+  // Says what was wrong before it returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;
   // The same; creates the store if there is none on this host, and says so.

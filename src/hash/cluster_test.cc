@@ -323,6 +323,9 @@ class ClusterHandover : public testing::Test {
     return Directory::decode(fabric::load_word(
         store_->at(IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]).directory())));
   }
+  memory::ItemRef item_of(const std::string& key) {
+    return client_->run(Client::find_task(client_.get(), key)).value_or(memory::ItemRef{});
+  }
   // All operations of the client that began before are over, and the node knows.
   void client_tells() {
     let_pass(*store_, base::second_ns / 100);
@@ -525,6 +528,40 @@ TEST_F(ClusterHandover, ANodeIsEmptiedOfWhatDamagedWordsName) {
   for (const fabric::Address at : damaged)
     EXPECT_TRUE(SlotWord{fabric::load_word(store_->at(at))}.is(SlotType::empty));
   EXPECT_EQ(on_second(*found).region % 2, 0) << "and it has moved";
+}
+
+// Receive: a damaged item there. Expect: it goes with its memory.
+TEST_F(ClusterHandover, ANodeIsEmptiedOfADamagedItem) {
+  const auto found =
+      std::ranges::find_if(keys_, [&](const std::string& key) { return item_of(key).region == 3; });
+  ASSERT_NE(found, keys_.end());
+  *store_->at(item_of(*found).address() + sizeof(memory::ItemHeader) + found->size()) ^= std::byte{1};
+  const auto emptied = empty_second();
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_EQ(emptied->left, 0U);
+  EXPECT_EQ(client_->error_of_get(*found), Errc::not_found);
+}
+
+// Receive: a key whose item is there, and that has a damaged slot. Expect: its item is copied all the same,
+// and so are all others.
+TEST_F(ClusterHandover, ANodeIsEmptiedBesideADamagedSlot) {
+  const auto found =
+      std::ranges::find_if(keys_, [&](const std::string& key) { return item_of(key).region == 3; });
+  ASSERT_NE(found, keys_.end());
+  const auto place = IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]);
+  const auto at = Locations::of(Key::of(*found, geometry.hash_seed).hash, {}, geometry.candidates);
+  const auto word_in = [&](unsigned i) {
+    return SlotWord{fabric::load_word(store_->at(place.slot(at.slot[i])))};
+  };
+  ASSERT_EQ(word_in(0).item(), item_of(*found));
+  const SlotWord before = word_in(2);
+  fabric::store_word(store_->at(place.slot(at.slot[2])), ~std::uint64_t{0});
+  const auto emptied = empty_second();
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_EQ(word_in(0).item().region, 2);
+  EXPECT_EQ(mover_->run(mover_->shards().evacuate(1)).value().left, 0U);
+  fabric::store_word(store_->at(place.slot(at.slot[2])), before.raw);
+  EXPECT_EQ(client_->error_of_get(*found), Errc{});
 }
 
 }  // namespace

@@ -36,6 +36,20 @@ coro::Task<Result<LeaseWord>> look_at_block(memory::Allocator* allocator, BlockN
   co_return after;
 }
 
+coro::Task<Result<ItemState>> look_at_state(fabric::Endpoint* endpoint, ItemRef item) {
+  const fabric::Address at = item.address();
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return ItemState::decode(word);
+}
+
+// Whether a slot may name an item that says so: one that rests was unlinked just now.
+bool may_be_linked(const memory::Session& session, ItemState state) {
+  return state.kind == ItemKind::in_use ||
+         (state.kind == ItemKind::retired && state.value + session.geometry().expiry_ns >= session.now());
+}
+
 }  // namespace
 
 coro::Task<Result<bool>> Table::is_named(ItemRef item, std::uint64_t key_hash) {
@@ -63,15 +77,15 @@ coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber
   if (state.kind == ItemKind::fresh) {
     co_return lease.state == BlockState::full || (lease.state == BlockState::open && index < lease.cut());
   }
-  if (state.kind == ItemKind::claimed) {
-    // Claimed ones wait in their session's lists for as long as it lives.
-    co_return session->is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns - 1);
-  }
-  if (state.kind != ItemKind::in_use) co_return false;
-  auto header = co_await some().read_header(item);
-  if (!header) co_return std::unexpected(std::move(header.error()));
-  const bool writer_gone = session->is_gone(header->client, header->written_at_ns);
-  if (!writer_gone && session->may_still_run(header->client, header->written_at_ns)) co_return false;
+  if (state.kind == ItemKind::retired) co_return false;
+  const bool client_gone = session->is_gone(state.client(), state.since_at_latest());
+  // Claimed ones wait in their session's lists for as long as it lives.
+  if (state.kind == ItemKind::claimed) co_return client_gone;
+  // Its header may be that of the item before it, which it is still being written over. Within its
+  // millisecond its client may write it once more, by the same word.
+  const bool may_be_written = session->now() <= state.since_at_latest() ||
+                              session->may_still_run(state.client(), state.since_at_latest());
+  if (!client_gone && may_be_written) co_return false;
   auto named = co_await is_named(item);
   if (!named) {
     // Its hash leads to a damaged slot; nobody can say whether it is linked there.
@@ -94,14 +108,42 @@ coro::Task<void> Shards::find_orphans(memory::Session* session, BlockNumber bloc
   co_await coro::run_together(&attachment_.endpoint().queue(), std::span(asking));
 }
 
-coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
+// Brings on the key of an item that a slot was seen to name, until there is nothing left to do. False if
+// there may be.
+coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Collected* collected) {
+  constexpr int steps_max = 8;
+  Result<bool> goes_on = true;
+  int steps = 0;
+  while (*goes_on && steps < steps_max) {
+    goes_on = co_await resolve_item(word.item());
+    // The item is on a host that is away, or a slot of its key is damaged: that of no other is the worse for
+    // it.
+    if (!goes_on && is_out_of_reach(goes_on.error())) co_return false;
+    if (!goes_on) co_return goes_on;
+    if (*goes_on) ++steps;
+  }
+  bool repairs = steps != 0;
+  if (!*goes_on && (word.is(SlotType::placed) || word.is(SlotType::moved))) {
+    // If it is there still, its item tells of no such move: the word means nothing.
+    auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, directory(), home_.next_nonce()));
+    if (!cleared) co_return cleared;
+    repairs = repairs || *cleared;
+  }
+  if (repairs) ++collected->slots_repaired;
+  co_return !*goes_on;
+}
+
+// False if moves may have been left half done.
+coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
   const SlotNumber slots = d.slots();
+  bool all_done = true;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
+    if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
     if (!group.has(slot)) {
-      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read) co_return read;
+      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
     if (!word.names_item()) continue;
@@ -117,15 +159,11 @@ coro::Task<Result<void>> Table::repair_slots(Collected* collected) {
       ++collected->items_expired;
       continue;
     }
-    constexpr int steps_max = 8;
-    for (int step = 0; step < steps_max; ++step) {
-      auto repaired = co_await resolve_item(word.item());
-      if (!repaired) co_return std::unexpected(std::move(repaired.error()));
-      if (!*repaired) break;
-      ++collected->slots_repaired;
-    }
+    const auto done = co_await repair_slot(slot, word, collected);
+    if (!done) co_return done;
+    all_done = all_done && *done;
   }
-  co_return Result<void>{};
+  co_return all_done;
 }
 
 coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
@@ -189,14 +227,18 @@ coro::Task<Result<Collected>> Shards::collect() {
     if (!moves) co_return std::unexpected(moves.error());
     unfinished.push_back(*moves);
   }
+  bool all_done = true;
   for (const auto& table : tables_) {
-    if (auto repaired = co_await table->repair_slots(&collected); !repaired)
-      co_return std::unexpected(std::move(repaired.error()));
+    const auto repaired = co_await table->repair_slots(&collected);
+    if (!repaired) co_return std::unexpected(repaired.error());
+    all_done = all_done && *repaired;
   }
   for (std::size_t n = 0; n < unfinished.size(); ++n) {
     const auto& node = attachment_.nodes()[n];
-    if (auto forgotten = co_await node.session->forget_unfinished_moves(unfinished[n]); !forgotten)
-      co_return std::unexpected(std::move(forgotten.error()));
+    if (all_done) {
+      if (auto forgotten = co_await node.session->forget_unfinished_moves(unfinished[n]); !forgotten)
+        co_return std::unexpected(std::move(forgotten.error()));
+    }
     if (auto reclaimed = co_await reclaim_orphans(&node, &collected); !reclaimed)
       co_return std::unexpected(std::move(reclaimed.error()));
   }
@@ -286,22 +328,20 @@ coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node
       const ItemRef ref = memory::item_of(block, lease, i);
       const ItemState state = items[i].state;
       const bool is_linked = linked->contains(ref);
-      if (state.kind == ItemKind::retired) {
-        ++report->items_resting;
-        if (is_linked && state.value + session.geometry().expiry_ns < session.now()) {
-          ++report->items_corrupt;
-          add_finding(report, fmt::format("block {} item {}: linked, and yet it rests", block, i));
-        }
-        continue;
-      }
+      if (state.kind == ItemKind::retired) ++report->items_resting;
       if (is_linked) {
-        if (state.kind == ItemKind::in_use) continue;
-        // It may have been unlinked, and used again, since the slots were looked at.
+        if (may_be_linked(session, state)) continue;
+        // It may have been unlinked, and used again, since the slots were looked at; or since the block was.
         if (auto named = co_await is_named(ref); !named || !*named) continue;
+        const auto now = co_await look_at_state(&attachment_.endpoint(), ref);
+        if (!now) co_return std::unexpected(now.error());
+        if (may_be_linked(session, *now)) continue;
         ++report->items_corrupt;
-        add_finding(report, fmt::format("block {} item {}: linked, and yet not in use", block, i));
+        add_finding(report, fmt::format("block {} item {}: linked, and yet {}", block, i,
+                                        now->kind == ItemKind::retired ? "it rests" : "not in use"));
         continue;
       }
+      if (state.kind == ItemKind::retired) continue;
       auto orphan = co_await is_orphan(&session, block, lease, i, state);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;

@@ -16,6 +16,7 @@ using fake::Client;
 using fake::directory_of;
 using fake::locations;
 using fake::make_store;
+using fake::MemoryStore;
 using fake::slot;
 
 TEST(Damage, AnItemWithChangedBytesIsAnErrorUntilItIsWrittenAgain) {
@@ -128,6 +129,118 @@ TEST(Damage, AForeignKeysDamagedSlotDoesNotFailAnInsert) {
   }
   const auto put = client.put(key, "value");
   EXPECT_TRUE(put.has_value()) << put.error().message();
+}
+
+// Receive: a healthy key all of whose slots are taken, one of them by an insert that is half done, of a key
+// that has a damaged slot. Expect: the insert is passed over, and room is made in another slot.
+TEST(Damage, AForeignInsertThatCanNotBeSettledDoesNotFailAnInsert) {
+  const auto store = make_store();
+  Client client(*store);
+  const Locations at = locations(client, "key");
+  for (unsigned i = 0; i < 3; ++i) {
+    const std::string filler = fake::occupy(client, at.slot[i]);
+    if (i != 0) continue;
+    fake::set_slot(*store, locations(client, filler).slot[2], {~std::uint64_t{0}});
+    fake::set_slot(*store, at.slot[i], slot(*store, at.slot[i]).with_type(SlotType::pending));
+  }
+  const auto put = client.put("key", "value");
+  ASSERT_TRUE(put.has_value()) << put.error().message();
+  EXPECT_EQ(client.get("key").value(), "value");
+}
+
+// Receive: an insert and a move that the dead left half done, of a key that has a damaged slot. Expect: a
+// collection sees to all others, and does not take the move for settled before the slot is mended.
+TEST(Damage, ACollectionPassesOverADamagedSlot) {
+  const auto unsettled = [](const MemoryStore& store) {
+    const auto word = [&](std::uint64_t offset) {
+      return fabric::load_word(store.at({memory::control_region, offset}));
+    };
+    return word(memory::unfinished_moves_offset) - word(memory::settled_moves_offset);
+  };
+  for (const SlotType type : {SlotType::pending, SlotType::placed}) {
+    SCOPED_TRACE(static_cast<int>(type));
+    const auto store = make_store();
+    Client client(*store);
+    Client dead(*store);
+    for (const char* key : {"key", "orphan"}) ASSERT_TRUE(dead.put(key, "value").has_value());
+    const Locations at = locations(dead, "key");
+    const SlotWord left = slot(*store, at.slot[0]).with_type(type);
+    const SlotWord empty = slot(*store, at.slot[2]);
+    dead.session().begin_move();
+    fake::set_slot(*store, at.slot[0], {~std::uint64_t{0}});
+    fake::set_slot(*store, at.slot[1], left);
+    const SlotNumber orphans = locations(dead, "orphan").slot[0];
+    fake::set_slot(*store, orphans, SlotWord::empty(dead.session().next_nonce(), first_level));
+    dead.die();
+    const auto collected = client.collect();
+    ASSERT_TRUE(collected.has_value()) << collected.error().message();
+    EXPECT_EQ(collected->items_reclaimed, 1U);
+    EXPECT_EQ(slot(*store, at.slot[1]), left);
+    EXPECT_EQ(unsettled(*store), 1U);
+    fake::set_slot(*store, at.slot[0], empty);
+    ASSERT_TRUE(client.collect().has_value());
+    EXPECT_NE(slot(*store, at.slot[1]), left);
+    EXPECT_EQ(unsettled(*store), 0U);
+  }
+}
+
+// Receive: an item that is being written over another one: its state has arrived, and its header not yet.
+// Expect: a collection leaves it alone while its writer's operation runs.
+TEST(Damage, CollectingLeavesAloneWhatIsBeingWritten) {
+  const auto store = make_store();
+  Client client(*store);
+  Client writer(*store);
+  ASSERT_TRUE(writer.put("old", "value").has_value());
+  const SlotNumber home = locations(writer, "old").slot[0];
+  const fabric::Address item = slot(*store, home).item().address();
+  fake::set_slot(*store, home, SlotWord::empty(writer.session().next_nonce(), first_level));
+  store->advance(2 * base::second_ns);
+  const base::Nanos start = writer.session().begin_operation();
+  const std::uint64_t state =
+      memory::ItemState::in_use(writer.session().client(), writer.session().next_write_time()).encode();
+  fabric::store_word(store->at(item), state);
+  const auto collect = [&client] {
+    // The first one may find that it has looked too long ago.
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(client.collect().has_value());
+  };
+  // Also later, and when another millisecond has begun.
+  for (int i = 0; i < 2; ++i) {
+    collect();
+    EXPECT_EQ(fabric::load_word(store->at(item)), state);
+    EXPECT_EQ(client.check()->items_unaccounted, 0U);
+    store->advance(2 * base::second_ns);
+  }
+  writer.session().end_operation(start);
+  collect();
+  EXPECT_EQ(memory::ItemState::decode(fabric::load_word(store->at(item))).kind, memory::ItemKind::retired);
+}
+
+// Receive: an item that is replaced, and rests for long, when a check has seen that it is linked and before
+// it looks at the item. Expect: no finding.
+TEST(Damage, ACheckFindsNothingInWhatWasReplacedMeanwhile) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::BlockNumber block = memory::block_of(slot(*store, locations(client, "k").slot[0]).item());
+  bool was_replaced = false;
+  const auto replace = [&](const fabric::Operation& operation) {
+    if (operation.at != memory::lease_address(block) || std::exchange(was_replaced, true)) return;
+    ASSERT_TRUE(client.put("k", "new").has_value());
+    store->advance(2 * base::second_ns);
+  };
+  Client checker(*store,
+                 std::make_shared<fabric::fake::PostingFabric>(
+                     store,
+                     fabric::fake::PostingOptions{
+                         .mapped = [](auto region) { return region != memory::first_data_region; },
+                         .before = replace,
+                         .held = {}}),
+                 {});
+  const auto report = checker.check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_TRUE(was_replaced);
+  EXPECT_EQ(report->items_corrupt, 0U);
+  for (const std::string& finding : report->findings) ADD_FAILURE() << finding;
 }
 
 // Receive: slots in the way of an insert that name another key's item, which is whole and belongs elsewhere.

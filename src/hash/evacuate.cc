@@ -29,12 +29,7 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
       is_named = true;
       if (!word.is(SlotType::committed)) continue;
       auto found = co_await fetch_item(item);
-      if (!found) {
-        // A damaged one is damaged elsewhere, too; it goes with its memory.
-        if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-        co_return co_await swap_slot(seen.at.slot[j], word,
-                                     SlotWord::empty(home_.next_nonce(), word.level()));
-      }
+      if (!found) co_return std::unexpected(std::move(found.error()));
       auto copied = co_await put_copy(seen.at.slot[j], word, &found->view);
       if (!copied || *copied) co_return copied;
       break;
@@ -52,7 +47,7 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
 }
 
 // Clears what moves have left that names items of the node, and damaged words that do; how many words name
-// some still.
+// some still. A damaged item goes with its memory: it would be damaged elsewhere, too.
 coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
   const auto directory = co_await read_directory();
   if (!directory) co_return std::unexpected(directory.error());
@@ -70,7 +65,9 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
     auto header = co_await read_header(word.item());
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
     if (header && !co_await before_reuse(word.item(), header->key_hash)) {
-      ++left;
+      const auto is_gone = co_await evacuate_word(slot, word, header->key_hash);
+      if (!is_gone) co_return std::unexpected(is_gone.error());
+      if (!*is_gone) ++left;
       continue;
     }
     // No slot of its key's names the item. If this one does all the same, its word is damaged.
@@ -82,6 +79,19 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
     if (*there == word.raw) ++left;
   }
   co_return left;
+}
+
+// The same of an item that is in use: one that could not be copied by its key, since another slot of that, or
+// the item, is damaged. False if the word names it still.
+coro::Task<Result<bool>> Table::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
+  if (!word.is(SlotType::committed)) co_return false;
+  auto found = co_await fetch_item(word.item());
+  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
+  if (!found) co_return co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  // Else the word is damaged.
+  const bool is_its_keys = Locations::of(key_hash, directory(), candidates_).index_of(slot) >= 0;
+  if (!is_its_keys) co_return false;
+  co_return co_await put_copy(slot, word, &found->view);
 }
 
 coro::Task<Result<bool>> Shards::is_quiet(std::uint32_t node, base::Nanos since) {
@@ -129,8 +139,9 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
       const auto table = table_of(key.hash);
       if (!table) co_return std::unexpected(table.error());
       auto done = co_await (*table)->evacuate_item(item, key);
-      if (!done) co_return std::unexpected(std::move(done.error()));
-      ++(*done ? evacuated.copied : evacuated.left);
+      if (!done && !is_out_of_reach(done.error())) co_return std::unexpected(std::move(done.error()));
+      // What can not be copied by its key now is by its word, if that stays in its slot below.
+      ++(done && *done ? evacuated.copied : evacuated.left);
     }
   }
   for (const auto& table : tables_) {

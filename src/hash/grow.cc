@@ -19,6 +19,10 @@ namespace {
 constexpr std::uint64_t chunk_slots = rows_split_at_once * row_slots;
 constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
 constexpr unsigned cursor_level_shift = 48;
+// How long an operation spends on the end of a growth before it goes on, and how long a session leaves it to
+// others.
+constexpr base::Nanos finishing_max_ns = 10 * base::millisecond_ns;
+constexpr base::Nanos finish_again_after_ns = 100 * base::millisecond_ns;
 
 // A word of a row that is split, and that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
@@ -102,12 +106,7 @@ coro::Task<Result<void>> Table::help_growth() {
   if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
   const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
   const std::uint64_t chunks = d.low_slots() / chunk_slots;
-  if (chunk >= chunks) {
-    // Whoever came first past the end finishes; should it fail or die, others try again later.
-    constexpr std::uint64_t retry_every = 64;
-    if ((chunk - chunks) % retry_every == 0) co_return co_await finish_growth(d);
-    co_return Result<void>{};
-  }
+  if (chunk >= chunks) co_return co_await help_to_finish(d, chunk == chunks);
   const std::uint64_t end = (chunk + 1) * chunk_slots;
   // The items' headers are anywhere; all are asked for before the first is needed.
   for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
@@ -119,6 +118,16 @@ coro::Task<Result<void>> Table::help_growth() {
     if (item != nullptr) __builtin_prefetch(item);
   }
   co_return co_await split_slots(chunk * chunk_slots, end, d);
+}
+
+// Whoever came first past the end finishes; should it fail or die, or not be able to, others try again later.
+coro::Task<Result<void>> Table::help_to_finish(Directory d, bool is_first) {
+  const base::Nanos now = endpoint_.now();
+  const base::Nanos later = now + finish_again_after_ns;
+  if (finishing_.level != d.level) finishing_ = {.level = d.level, .again_at = is_first ? now : later};
+  if (now < finishing_.again_at) co_return Result<void>{};
+  finishing_.again_at = later;
+  co_return co_await finish_growth(d, now + std::min(finishing_max_ns, options_.timeout_ns));
 }
 
 coro::Task<Result<void>> Table::split_slots(SlotNumber first, SlotNumber end, Directory d) {
@@ -193,8 +202,8 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       done = co_await resolve_item(word.item());
       if (done && !*done) {
         auto belongs = co_await leads_to(word.item(), low, d);
-        // An insert that lost: its owner will clear it. Else the word names no item that belongs here: it is
-        // mended.
+        // An insert that lost: its owner will clear it. Else the word names no item that belongs here, or one
+        // that nobody will know again: it is mended.
         if (belongs && *belongs) co_return false;
         done = std::move(belongs);
         if (done) done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
@@ -237,14 +246,13 @@ coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
   co_return true;
 }
 
-// Whether `slot` is one of those in which the key of `item` may stand while the index grows.
+// Whether `slot` is one of those in which the key of `item` may stand while the index grows. Not if the item
+// does not say whose it is.
 coro::Task<Result<bool>> Table::leads_to(memory::ItemRef item, SlotNumber slot, Directory d) {
-  auto header = co_await read_header(item);
-  if (!header) {
-    if (header.error().code == Errc::corrupt) co_return false;
-    co_return std::unexpected(std::move(header.error()));
-  }
-  co_return Locations::of(header->key_hash, d, candidates_).index_of(slot) >= 0;
+  const auto of = co_await key_of_item(item);
+  if (!of) co_return std::unexpected(of.error());
+  if (!*of) co_return false;
+  co_return Locations::of((*of)->hash, d, candidates_).index_of(slot) >= 0;
 }
 
 coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, Directory d) {
@@ -253,7 +261,7 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
   auto header = co_await read_header(word.item());
   bool moves_up = false;
   if (header) {
-    // An item whose hash does not lead here is damaged; it stays where it is, for its key to find the damage.
+    // An item whose hash does not lead here is damaged; it stays where it is.
     const Locations at = Locations::of(header->key_hash, d, candidates_);
     moves_up = at.index_of(low) >= 0 && at.index_of(high) >= 0;
   } else if (header.error().code != Errc::corrupt) {
@@ -274,9 +282,10 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
       if (!there) co_return std::unexpected(std::move(there.error()));
       const SlotWord above{*there};
       if (above.names_item() && !above.is(SlotType::committed)) co_return co_await resolve_item(above.item());
-      const auto found = co_await fetch_item(word.item());
-      const bool is_damaged = !found && found.error().code == Errc::corrupt;
-      if (!is_damaged) co_return false;
+      // One that does not say whose it is can not be moved, and is nobody's from now on.
+      const auto of = co_await key_of_item(word.item());
+      if (!of) co_return std::unexpected(of.error());
+      if (*of) co_return false;
     }
   }
   LOCH_FAULT_POINT("split.before_flip");
@@ -305,60 +314,43 @@ coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const I
 }
 
 // Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.
-coro::Task<Result<void>> Table::finish_growth(Directory d) {
+//
+// `until`: on the way of an operation. It goes on where this session has left off, until then or to the first
+// slot that can not be settled now. Those before that stay settled.
+coro::Task<Result<void>> Table::finish_growth(Directory d, std::optional<base::Nanos> until) {
   const std::uint64_t low_slots = d.low_slots();
-  bool all_split = true;
+  const auto is_time_over = [&] { return until && endpoint_.now() >= *until; };
+  // Where the next operation goes on. Another one may have come to the next growth.
+  const auto leave_off = [&](SlotNumber next, base::Nanos again_at) {
+    if (until && finishing_.level == d.level)
+      finishing_ = {.level = d.level, .next = next, .again_at = again_at};
+  };
+  bool all_settled = true;
   SlotGroup group(looked_at_once);
-  for (SlotNumber slot = 0; slot < 2 * low_slots; ++slot) {
-    if (!group.has(slot)) {
+  for (SlotNumber slot = until ? finishing_.next : 0; slot < 2 * low_slots; ++slot) {
+    const bool is_new = !group.has(slot);
+    if (is_new) {
       if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
       // Not across the halves: the lower one is looked at first.
       const SlotNumber end = slot < low_slots ? low_slots : 2 * low_slots;
       if (auto read = co_await read_group(slot, end, &group); !read) co_return read;
     }
-    if (is_settled(group.word(slot), d)) continue;
-    if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
-    constexpr int rounds_max = 16;
-    for (int round = 0;; ++round) {
-      if (round == rounds_max) {
-        all_split = false;  // a busy one
-        break;
-      }
-      auto read = co_await read_slot(slot);
-      if (!read) co_return std::unexpected(std::move(read.error()));
-      const SlotWord word{*read};
-      if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
-        auto done = co_await resolve_item(word.item());
-        if (!done && is_out_of_reach(done.error())) {
-          all_split = false;  // until the slot that is damaged has been mended, or the item's node is back
-          break;
-        }
-        if (!done) co_return std::unexpected(std::move(done.error()));
-        if (*done) continue;
-        // Its item is damaged, or tells of no such move: the word means nothing.
-        auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
-        if (!cleared) co_return std::unexpected(std::move(cleared.error()));
-        continue;
-      }
-      if (is_settled(word, d)) break;
-      auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
-      if (!split) co_return std::unexpected(std::move(split.error()));
-      const auto now = co_await read_directory();
-      if (!now) co_return std::unexpected(now.error());
-      if (*now != d) co_return Result<void>{};
-      if (!*split) {
-        all_split = false;
-        break;
-      }
-      if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
-        // Read in this very growth, as the directory says; no client writes such a word into the upper half
-        // then, so it is damage, and mended.
-        auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));
-        if (!mended) co_return std::unexpected(std::move(mended.error()));
-      }
+    const bool settled = is_settled(group.word(slot), d);
+    if ((is_new || !settled) && is_time_over()) {
+      leave_off(slot, 0);
+      co_return Result<void>{};
     }
+    if (settled) continue;
+    const auto done = co_await settle_slot(slot, d);
+    if (!done) co_return std::unexpected(done.error());
+    if (*done == Settled::growth_is_over) co_return Result<void>{};
+    if (*done == Settled::yes) continue;
+    all_settled = false;
+    if (!until) continue;
+    leave_off(slot, finishing_.again_at);
+    break;
   }
-  if (!all_split) co_return Result<void>{};  // some later client finishes
+  if (!all_settled) co_return Result<void>{};  // some later client finishes
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
   const auto reached = co_await home_.control().read_time();
@@ -369,6 +361,43 @@ coro::Task<Result<void>> Table::finish_growth(Directory d) {
   LOCH_FAULT_POINT("grow.after_finish");
   if (!finished) co_return std::unexpected(std::move(finished.error()));
   co_return Result<void>{};
+}
+
+// One slot of that.
+coro::Task<Result<Table::Settled>> Table::settle_slot(SlotNumber slot, Directory d) {
+  const std::uint64_t low_slots = d.low_slots();
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  constexpr int rounds_max = 16;
+  for (int round = 0; round < rounds_max; ++round) {
+    auto read = co_await read_slot(slot);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+    const SlotWord word{*read};
+    if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
+      auto done = co_await resolve_item(word.item());
+      // Until the slot that is damaged has been mended, or the item's node is back.
+      if (!done && is_out_of_reach(done.error())) co_return Settled::not_now;
+      if (!done) co_return std::unexpected(std::move(done.error()));
+      if (*done) continue;
+      // Its item is damaged, or tells of no such move: the word means nothing.
+      auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
+      if (!cleared) co_return std::unexpected(std::move(cleared.error()));
+      continue;
+    }
+    if (is_settled(word, d)) co_return Settled::yes;
+    auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
+    if (!split) co_return std::unexpected(std::move(split.error()));
+    const auto now = co_await read_directory();
+    if (!now) co_return std::unexpected(now.error());
+    if (*now != d) co_return Settled::growth_is_over;
+    if (!*split) co_return Settled::not_now;
+    if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
+      // Read in this very growth, as the directory says; no client writes such a word into the upper half
+      // then, so it is damage, and mended.
+      auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));
+      if (!mended) co_return std::unexpected(std::move(mended.error()));
+    }
+  }
+  co_return Settled::not_now;  // a busy one
 }
 
 // A key found no room: the index begins to grow, and the key's own rows are split first.

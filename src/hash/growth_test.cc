@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "hash/table.h"
 #include "hash/testing/test_table.h"
+#include "memory/testing/test_memory.h"
 
 namespace loch::hash {
 namespace {
@@ -237,7 +238,8 @@ void expect_growth_goes_on(Client& client, MemoryStore& store, const std::vector
   EXPECT_EQ(lost, 0);
 }
 
-// Receive: items whose bytes changed, in rows that are split. Expect: errors for their keys alone.
+// Receive: items whose bytes changed, in rows that are split. Expect: errors for their keys alone, and that
+// they are damaged, of all that say whose they are.
 TEST(Growth, DamagedItemsDoNotStopIt) {
   const std::uint64_t seed = base::system_seed();
   SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -247,7 +249,8 @@ TEST(Growth, DamagedItemsDoNotStopIt) {
   constexpr int keys_before = 1'500;
   for (int i = 0; i < keys_before; ++i) ASSERT_TRUE(client.put(key_number(i), key_number(i)).has_value());
   std::set<std::string> damaged;
-  while (damaged.size() < 20) {
+  std::set<std::string> known_as_damaged;
+  while (damaged.size() < 40) {
     const std::string key = key_number(static_cast<int>(random.below(keys_before)));
     const Locations at = locations(client, key);
     for (unsigned j = 0; j < at.count; ++j) {
@@ -257,10 +260,15 @@ TEST(Growth, DamagedItemsDoNotStopIt) {
       const std::string key_and_value = key + key;
       if (std::string_view(item + sizeof(memory::ItemHeader), key_and_value.size()) != key_and_value)
         continue;
-      const std::uint64_t offset =
+      if (!damaged.insert(key).second) continue;
+      std::uint64_t offset =
           memory::summed_from + random.below(sizeof(memory::ItemHeader) + 3 - memory::summed_from);
+      if (damaged.size() % 2 == 0) {
+        offset = random.below(2) == 0 ? offsetof(memory::ItemHeader, written_at_ns) + random.below(16)
+                                      : sizeof(memory::ItemHeader) + key.size() + random.below(key.size());
+        known_as_damaged.insert(key);
+      }
       *store->at(word.item().address() + offset) ^= std::byte{0x11};
-      damaged.insert(key);
     }
   }
   const unsigned level = directory_of(*store).level;
@@ -281,6 +289,120 @@ TEST(Growth, DamagedItemsDoNotStopIt) {
       EXPECT_TRUE(damaged.contains(key_number(k))) << key_number(k) << ": " << got.error().message();
     }
   }
+  for (const std::string& key : known_as_damaged) {
+    const auto got = client.get(key);
+    ASSERT_FALSE(got.has_value()) << key;
+    EXPECT_EQ(got.error().code, Errc::corrupt) << key << ": " << got.error().message();
+  }
+}
+
+// Receive: inserts under way whose items do not say any more whose they are. Expect: the growth comes to its
+// end.
+TEST(Growth, UnfinishedInsertsOfDamagedItemsDoNotStopIt) {
+  for (const SlotType type : {SlotType::pending, SlotType::aborted}) {
+    SCOPED_TRACE(static_cast<int>(type));
+    const auto store = make_store();
+    Client client(*store);
+    ASSERT_TRUE(client.put("key", "value").has_value());
+    const SlotNumber home = locations(client, "key").slot[0];
+    const SlotWord word = slot(*store, home);
+    *store->at(word.item().address() + sizeof(memory::ItemHeader)) ^= std::byte{1};
+    fake::set_slot(*store, home, word.with_type(type));
+    fake::begin_growth(*store, 0);
+    ASSERT_TRUE(client.collect().has_value());
+    EXPECT_FALSE(directory_of(*store).growing);
+  }
+}
+
+// ---- its end
+// -------------------------------------------------------------------------------------------------------
+
+// A client elsewhere that counts how often it reads many slots at once.
+class Finisher {
+ public:
+  explicit Finisher(MemoryStore& store, base::Nanos each_takes = 0)
+      : client_(store,
+                std::make_shared<fabric::fake::PostingFabric>(
+                    store.shared_from_this(),
+                    fabric::fake::PostingOptions{.mapped = {},
+                                                 .before =
+                                                     [this, &store, each_takes](const auto& operation) {
+                                                       if (operation.at.region != memory::index_region ||
+                                                           operation.length_bytes < 1'024)
+                                                         return;
+                                                       ++looks_;
+                                                       store.advance(each_takes);
+                                                     },
+                                                 .held = {}}),
+                {}) {}
+
+  [[nodiscard]] Client& client() { return client_; }
+  [[nodiscard]] int looks() const { return looks_; }
+
+ private:
+  int looks_ = 0;
+  Client client_;
+};
+
+// All chunks are taken, and whoever comes next is the first to finish.
+void begin_to_finish(MemoryStore& store) {
+  fake::begin_growth(store, directory_of(store).low_slots() / (rows_split_at_once * row_slots));
+}
+
+// Receive: the end of a growth waits for an insert of a client that was stopped. Expect: operations do not
+// look at the index for that again and again, but once in a while; and the growth ends when it can.
+TEST(Growth, WhatHoldsItsEndBackIsLookedAtOnceInAWhile) {
+  const auto store = make_store();
+  Client near(*store);
+  Client stopped(*store);
+  stopped.session().begin_operation();
+  constexpr int keys = 1'000;
+  for (int i = 0; i < keys; ++i) ASSERT_TRUE(near.put(key_number(i), key_number(i)).has_value());
+  const std::string lost = find_key(stopped, "lost", [&](const Locations& at, std::uint64_t) {
+    return slot(*store, at.slot[0]).is(SlotType::empty);
+  });
+  ASSERT_TRUE(stopped.put(lost, "value").has_value());
+  const SlotNumber home = locations(stopped, lost).slot[0];
+  fake::set_slot(*store, home, slot(*store, home).with_type(SlotType::aborted));
+
+  begin_to_finish(*store);
+  Finisher finisher(*store);
+  const auto put_many = [&] {
+    store->advance(base::second_ns);
+    memory::fake::tell_time(*store);
+    for (int i = 0; i < keys; ++i)
+      ASSERT_TRUE(finisher.client().put(key_number(i), key_number(i)).has_value());
+  };
+  put_many();
+  EXPECT_EQ(finisher.looks(), 1);
+  put_many();
+  EXPECT_EQ(finisher.looks(), 2);
+  EXPECT_TRUE(directory_of(*store).growing);
+  stopped.die();
+  put_many();
+  EXPECT_FALSE(directory_of(*store).growing);
+  expect_all(near, keys);
+}
+
+// Receive: an index that takes long to look at. Expect: no operation does it all, and some together do.
+TEST(Growth, ManyOperationsFinishItTogether) {
+  const auto store = make_store();
+  Client near(*store);
+  int keys = 0;
+  for (; directory_of(*store).level < first_level + 1; ++keys)
+    ASSERT_TRUE(near.put(key_number(keys), key_number(keys)).has_value());
+  ASSERT_FALSE(directory_of(*store).growing);
+  begin_to_finish(*store);
+  Finisher finisher(*store, 6 * base::millisecond_ns);
+  int puts = 0;
+  for (; directory_of(*store).growing && puts < 10; ++puts) {
+    const int looks_before = finisher.looks();
+    ASSERT_TRUE(finisher.client().put(key_number(puts), key_number(puts)).has_value());
+    EXPECT_LE(finisher.looks() - looks_before, 2);
+  }
+  EXPECT_FALSE(directory_of(*store).growing);
+  EXPECT_GE(puts, 3);
+  expect_all(near, keys);
 }
 
 struct Damage {

@@ -39,6 +39,8 @@ class Handover {
   Handover(memory::Attachment& attachment, const memory::RegionMap::Shard& from,
            const memory::RegionMap::Shard& to);
 
+  // What the shard says of itself where it is.
+  coro::Task<Result<Directory>> directory();
   // H1. What is still to be done: Stage::leaves if nothing is copied for good, Stage::left if the rest is.
   coro::Task<Result<Stage>> begin();
   // H2. False if some operation may still run: to be asked again.
@@ -62,7 +64,6 @@ class Handover {
   coro::Task<Result<void>> begin_anew();
   coro::Task<Result<void>> clear_slots(fabric::RegionId slots, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t slots_bytes(Directory d) const;
-  coro::Task<Result<Directory>> directory();
   coro::Task<Result<void>> change_stage(Stage to);
 
   fabric::Endpoint& endpoint_;

@@ -69,7 +69,8 @@ struct Directory {
            std::uint64_t{static_cast<std::uint8_t>(stage)} << 9 | std::uint64_t{arrives_in} << 16;
   }
   static constexpr Directory decode(std::uint64_t word) {
-    return {.level = static_cast<std::uint8_t>(word & 0xff),
+    const auto level = static_cast<std::uint8_t>(word & 0xff);
+    return {.level = level <= last_level ? level : std::uint8_t{0},
             .growing = (word >> 8 & 1) != 0,
             .stage = static_cast<Stage>(word >> 9 & 3),
             .arrives_in = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
@@ -83,7 +84,7 @@ struct Directory {
   [[nodiscard]] constexpr bool arrives(fabric::RegionId in) const {
     return stage == Stage::arrives && arrives_in == in;
   }
-  // A word that nobody has written yet says nothing.
+  // Nor does one say anything that nobody has written yet, or that no client writes.
   [[nodiscard]] constexpr bool is_open() const { return stage == Stage::open && level != 0; }
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
   // The first one of the half that it grows by.
@@ -198,7 +199,7 @@ struct Locations {
 
   // The location that the word at `from` means by `ref`, or -1 if there is none (any more).
   [[nodiscard]] int find(Ref ref, unsigned from, std::uint64_t hash) const {
-    if (ref.candidates_further >= candidates) return -1;
+    if (ref.candidates_further >= candidates || directory.level == 0) return -1;
     const unsigned candidate = (candidate_of(from) + ref.candidates_further) % candidates;
     const bool at_own_level = ref.level_parity == (directory.level & 1);
     if (directory.growing)

@@ -190,7 +190,7 @@ inline std::uint64_t write_item(std::byte* at, const memory::ItemRef& ref, memor
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at + i * sizeof(std::uint64_t)))
         .store(words[i], std::memory_order_relaxed);
   }
-  fabric::store_word(at, memory::ItemState{.kind = memory::ItemKind::in_use}.encode());
+  fabric::store_word(at, memory::ItemState::in_use(header.client, header.written_at_ns).encode());
   return item_version(ref, header.written_at_ns, header.client);
 }
 

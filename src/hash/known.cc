@@ -11,12 +11,13 @@ namespace loch::hash {
 
 Known Table::known(Key key) const {
   if (!home_.remote()) return {.key = key};
-  auto pointer = pointers_.find(key.bytes, key.hash);
-  const bool is_good =
-      pointer &&
-      (is_kept(*pointer) || (pointer->copy != nullptr && base::planted(base::Planted::copy_of_any_age)));
-  if (is_good) return Known::of(key, std::move(pointer));
+  if (auto pointer = pointers_.find(key.bytes, key.hash); pointer && counts_still(*pointer))
+    return Known::of(key, std::move(pointer));
   return Known::of(key, location_of(key), !endpoint_.keeps_order());
+}
+
+bool Table::counts_still(const PointerCache::Pointer& pointer) const {
+  return is_kept(pointer) || (pointer.copy != nullptr && base::planted(base::Planted::copy_of_any_age));
 }
 
 std::optional<Expectation> Table::expectation_of(Key key) const {
@@ -34,11 +35,10 @@ std::optional<Expectation> Table::expectation_of(Key key) const {
   return expected;
 }
 
-// The item's memory has not been reused since it was known, or since the slot was read (a refresh meanwhile
-// does not let go of what was kept when the operation began); so if that names it, it is what was read, or
-// copied before.
+// The item's memory has not been reused since it was known, or since the slot was read; so if that names it,
+// it is what was read, or copied before. Unless a refresh meanwhile has let go of what was known.
 std::optional<ItemView> Table::answer(const Known& known) {
-  if (!known.is_as_known()) return std::nullopt;
+  if (!known.is_as_known() || has_been_let_go(known)) return std::nullopt;
   home_.control().learn_time(known.time);
   const std::uint64_t length = known.pointer.length_bytes;
   const auto item = view_of(known.key, known.word, known.bytes(), length, known.time);
@@ -107,7 +107,8 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   const bool fits = item.key_bytes() == key.size() && item.take_lengths(length) &&
                     item.length_bytes() == length && item.key() == key &&
                     has_time_left(item.expires_at_ns(), known->time);
-  if (!known->is_as_known() || !fits || !item.is_intact_with(*into)) co_return false;
+  if (!known->is_as_known() || has_been_let_go(*known) || !fits || !item.is_intact_with(*into))
+    co_return false;
   note_item(known->key, known->word, known->pointer.slot, item,
             copy_of(*known, {head.get(), before_value}, *into));
   co_return true;

@@ -141,6 +141,40 @@ TEST(Move, AReaderNeverMissesAKeyThatIsMovedToAndFro) {
   }
 }
 
+// Receive: a move that the dead left at its destination, and a helper that dies at any step. Expect: while
+// its source is marked, somebody has the move on his account: the mover's may have been settled before that.
+TEST(Move, WhoeverMarksASourceAccountsForIt) {
+  bool was_marked = false;
+  bool reached = true;
+  for (int at = 0; reached; ++at) {
+    SCOPED_TRACE(at);
+    reached = false;
+    const auto store = make_store();
+    Client a(*store);
+    ASSERT_TRUE(a.put("k", "value").has_value());
+    const Locations where = locations(a, "k");
+    const SlotWord source = slot(*store, where.slot[0]).with_tag(1);
+    const SlotWord empty = slot(*store, where.slot[2]);
+    fake::set_slot(*store, where.slot[0], source);
+    fake::set_slot(*store, where.slot[2],
+                   source.with_tag(2)
+                       .with_type(SlotType::placed)
+                       .with_ref(where.ref_of(0, 2))
+                       .with_level(empty.level()));
+    Stepper helper(*store);
+    const auto number = helper.client().session().client();
+    const std::uint64_t* account = &reinterpret_cast<const memory::ClientEntry*>(
+                                        store->at({memory::control_region, memory::registry_offset}))[number]
+                                        .unfinished_moves;
+    helper.look_at({where.slot[0], where.slot[2]});
+    helper.run(helper.client().shards().collect(), at, [&] { reached = true; }, true);
+    if (!slot(*store, where.slot[0]).is(SlotType::moved)) continue;
+    was_marked = true;
+    EXPECT_EQ(*account, 1U);
+  }
+  EXPECT_TRUE(was_marked);
+}
+
 TEST(Move, AnItemWhoseTagIsUsedUpStaysButCanBeUpdated) {
   const auto store = make_store();
   Client a(*store);

@@ -50,10 +50,11 @@ std::byte* Table::directory_place() {
 
 bool Here::take_directory(std::uint64_t word) {
   const Directory directory = Directory::decode(word);
-  if (directory.growing) return false;
+  if (directory.growing || directory.level == 0) return false;
   const std::uint64_t rows = directory.rows();
-  index_ = endpoint_.mapped({region_, 0}, rows * row_bytes);
-  if (index_ == nullptr) return false;
+  std::byte* const index = endpoint_.mapped({region_, 0}, rows * row_bytes);
+  if (index == nullptr) return false;
+  index_ = index;
   row_mask_ = rows - 1;
   upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
   seen_directory_ = word;
@@ -153,7 +154,9 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
     home_.count(Counter::second_collects);
     const auto read = co_await read_slots(key.hash, &second);
     if (!read) co_return std::unexpected(read.error());
-    have_first = have_first && *read;
+    if (*read) continue;
+    have_first = false;
+    if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
   }
 }
 
@@ -290,7 +293,7 @@ coro::Task<Result<Directory>> Table::read_directory() {
       co_return std::unexpected(std::move(read.error()));
   }
   const Directory now = directory();
-  if (!now.is_open()) co_return moved();
+  if (!now.is_open()) co_return not_open();
   co_return now;
 }
 
@@ -309,7 +312,9 @@ coro::Task<Result<base::Nanos>> Table::read_time() {
   co_return time;
 }
 
-std::unexpected<Error> Table::moved(std::uint64_t key_hash) {
+std::unexpected<Error> Table::not_open(std::uint64_t key_hash) const {
+  if (!attachment_.is_of_cluster())
+    return fail(Errc::corrupt, "index", "its directory holds a word that no client writes", key_hash);
   return fail(Errc::moved, "index", "the key's part of the index moves to another host; try again", key_hash);
 }
 

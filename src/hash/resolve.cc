@@ -9,13 +9,33 @@
 namespace loch::hash {
 
 coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, SlotWord* before) {
+  const SlotNumber slot = snapshot->at.slot[repair.location];
+  // Whoever marks a source writes a word that names the item, as the mover does, and has to see to it
+  // likewise: what the mover had to may have been settled already.
+  memory::Session* const marking =
+      repair.kind == Repair::Kind::mark_source ? &attachment_.session_of(repair.expected.item()) : nullptr;
+  if (marking != nullptr) marking->begin_move();
   LOCH_FAULT_POINT("resolve.before_cas");
-  auto won = co_await swap_slot(snapshot->at.slot[repair.location], repair.expected, repair.desired, before);
+  auto won = co_await swap_slot(slot, repair.expected, repair.desired, before);
+  if (marking != nullptr && won && !*won) marking->end_move();
   if (!won || !*won) co_return won;
   LOCH_FAULT_POINT("resolve.after_cas");
   switch (repair.kind) {
+    case Repair::Kind::mark_source: {
+      home_.count(Counter::helped_moves);
+      const int placed = snapshot->at.find(repair.desired.ref(), repair.location, snapshot->key_hash);
+      if (placed < 0) break;
+      const auto destination = static_cast<unsigned>(placed);
+      const SlotNumber to = snapshot->at.slot[destination];
+      bool leaves_nothing = false;
+      auto done = co_await move_step5_to_6(slot, to, repair.desired, snapshot->word[destination],
+                                           snapshot->at.directory, &leaves_nothing);
+      if (leaves_nothing || co_await is_unnamed_by_moves(repair.desired.item(), slot, to))
+        marking->end_move();
+      if (!done) co_return std::unexpected(std::move(done.error()));
+      break;
+    }
     case Repair::Kind::commit_move:
-    case Repair::Kind::mark_source:
       home_.count(Counter::helped_moves);
       break;
     case Repair::Kind::commit_insert:
@@ -43,18 +63,40 @@ coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot
   co_return true;
 }
 
-coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
+// None if the item is damaged so that nobody can say whose it is.
+coro::Task<Result<std::optional<Table::KeyedItem>>> Table::key_of_item(memory::ItemRef item) {
+  KeyedItem keyed;
   auto found = co_await fetch_item(item);
-  if (!found) {
-    // A damaged item has no key that could be resolved.
-    if (found.error().code == Errc::corrupt) co_return false;
-    co_return std::unexpected(std::move(found.error()));
+  if (found) {
+    keyed.bytes = found->view.key();
+    keyed.hash = found->view.key_hash();
+    keyed.whole = std::move(*found);
+    co_return keyed;
   }
-  // Its key is copied: the item may be unlinked while its key is resolved.
-  const std::string bytes(found->view.key());
-  const Key key{.bytes = bytes, .hash = found->view.key_hash()};
+  if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
+  const auto header = co_await read_header(item);
+  if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(header.error());
+  if (!header) co_return std::nullopt;
+  const std::uint64_t room =
+      item.size_class < memory::size_class_count ? memory::class_bytes[item.size_class] : memory::block_bytes;
+  const std::uint64_t length = item_bytes(header->key_bytes, 0);
+  if (header->key_bytes == 0 || length > room) co_return std::nullopt;
+  auto head = co_await endpoint_.fetch_settled(item.address(), length);
+  if (!head && head.error().code != Errc::corrupt) co_return std::unexpected(std::move(head.error()));
+  if (!head) co_return std::nullopt;
+  keyed.bytes.assign(reinterpret_cast<const char*>(head->data()) + sizeof *header, header->key_bytes);
+  keyed.hash = header->key_hash;
+  if (Key::of(keyed.bytes, home_.geometry().hash_seed).hash != keyed.hash) co_return std::nullopt;
+  co_return keyed;
+}
+
+coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
+  const auto of = co_await key_of_item(item);
+  if (!of) co_return std::unexpected(of.error());
+  if (!*of) co_return false;
+  const Key key = (*of)->key();
   KeyCollect snapshot;
-  snapshot.known = &found->view;
+  snapshot.known = (*of)->known();
   if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
   auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
@@ -65,15 +107,14 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
 
 coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,
                                      SlotNumber to) {
-  const auto found = co_await fetch_item(item);
-  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(found.error());
-  if (!found || found->view.key_hash() != key_hash) co_return false;
-  const std::string bytes(found->view.key());
-  const Key key{.bytes = bytes, .hash = key_hash};
+  const auto of = co_await key_of_item(item);
+  if (!of) co_return std::unexpected(of.error());
+  if (!*of || (*of)->hash != key_hash) co_return false;
+  const Key key = (*of)->key();
 
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
-  seen.known = &found->view;
+  seen.known = (*of)->known();
   if (auto read = co_await collect_words(key_hash, &seen); !read)
     co_return std::unexpected(std::move(read.error()));
   if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));
@@ -135,13 +176,21 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
     co_return false;
   }
   LOCH_FAULT_POINT("move.after_mark");
+  if (auto done = co_await move_step5_to_6(from, to, marked, placed, seen->at.directory, leaves_nothing);
+      !done)
+    co_return std::unexpected(std::move(done.error()));
+  home_.count(Counter::displacements);
+  co_return true;
+}
 
+coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, SlotWord marked,
+                                                SlotWord placed, Directory d, bool* leaves_nothing) {
   // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
   // source is not cleared while the destination is in doubt: that P would be dead.
   bool has_committed = false;
   for (;;) {
-    won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
-    if (!won) co_return won;
+    auto won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
+    if (!won) co_return std::unexpected(std::move(won.error()));
     has_committed = *won;
     if (has_committed) break;
     auto there = co_await read_slot(to);
@@ -149,13 +198,11 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
     if (*there != placed.raw) break;
   }
   LOCH_FAULT_POINT("move.after_commit");
-  auto cleared =
-      co_await swap_slot(from, marked, cleared_word(marked, from, seen->at.directory, home_.next_nonce()));
-  if (!cleared) co_return cleared;
+  const auto cleared = co_await swap_slot(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
+  if (!cleared) co_return std::unexpected(cleared.error());
   // Both words were there and are not any more, and no word is ever written twice.
   *leaves_nothing = has_committed && *cleared;
-  home_.count(Counter::displacements);
-  co_return true;
+  co_return Result<void>{};
 }
 
 // Whether neither end of a move that was begun here still says anything of it.

@@ -173,6 +173,17 @@ TEST_F(RoundTrips, AnUpdateTakesThreeAndOneWithAPointer) {
   EXPECT_EQ(cost(put).round_trips, 1U);
 }
 
+// What does not depend on the time does not ask for it.
+TEST_F(RoundTrips, AnUpdateOfWhatExpiresTakesNoLonger) {
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  ASSERT_TRUE(near_.put("mortal", value, store_->now() + 3'600 * base::second_ns).has_value());
+  const auto put = [this](const char* key) {
+    return cost([&] { return warm_.put(key, value).has_value(); }).round_trips;
+  };
+  const std::uint64_t immortal = put("key");
+  EXPECT_EQ(put("mortal"), immortal);
+}
+
 TEST_F(RoundTrips, AnInsertTakesFiveAtMost) {
   for (int i = 0; i < 100; ++i) {
     const std::string key = "new" + std::to_string(i);

@@ -34,10 +34,12 @@ Table::Reading Table::begin_collect(std::uint64_t key_hash, Collect* into, Direc
 }
 
 Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
+  if (!attachment_.is_of_cluster() && seen.at.directory.level == 0) [[unlikely]]
+    return not_open(seen.key_hash);
   if (!reading.has_directory || base::planted(base::Planted::directory_by_copy)) return true;
   directory_copy_ = seen.word[seen.at.count].raw;
   if (!directory().is_open()) [[unlikely]]
-    return moved(seen.key_hash);
+    return not_open(seen.key_hash);
   return directory_copy_ == seen.at.directory.encode();
 }
 
@@ -135,6 +137,8 @@ coro::Task<Result<void>> Table::collect(Key key, KeyCollect* into) {
 }
 
 coro::Task<Result<bool>> Table::outlived(const KeyCollect* seen) {
+  // Where nothing depends on the headers, it does not matter whether the item has time left.
+  if (!seen->headers_wanted) co_return false;
   for (unsigned j = 0; j < seen->at.count; ++j) {
     if ((seen->mine >> j & 1) == 0) continue;
     const auto left = co_await time_left(seen->header[j].expires_at_ns, seen->asked_at_ns);
@@ -160,6 +164,7 @@ coro::Task<Result<Table::TimeLeft>> Table::time_left(base::Nanos expires_at_ns, 
 coro::Task<Result<bool>> Table::is_snapshot(Key key, KeyCollect* first) {
   home_.count(Counter::second_collects);
   KeyCollect second;
+  second.headers_wanted = first->headers_wanted;
   if (auto read = co_await collect_words(key.hash, &second); !read)
     co_return std::unexpected(std::move(read.error()));
   // Words that look alike are the same only if none of their items can have been reused between the collects.

@@ -178,7 +178,8 @@ class Table final {
   [[nodiscard]] base::Nanos newest_time() const { return home_.control().newest_time() + time_ahead_ns_; }
   coro::Task<Result<base::Nanos>> read_time();
   [[nodiscard]] const IndexPlace& place() const { return index_; }
-  [[nodiscard]] static std::unexpected<Error> moved(std::uint64_t key_hash = 0);
+  // Why the directory does not say where slots are.
+  [[nodiscard]] std::unexpected<Error> not_open(std::uint64_t key_hash = 0) const;
   // The session with its home.
   [[nodiscard]] memory::Session& home() { return home_; }
 
@@ -387,6 +388,10 @@ class Table final {
     return pointer.seen_at >= attachment_.session_of(pointer.item()).kept_since() ||
            base::planted(base::Planted::pointer_of_any_age);
   }
+  [[nodiscard]] bool counts_still(const PointerCache::Pointer& pointer) const;
+  [[nodiscard]] bool has_been_let_go(const Known& known) const {
+    return known.was_used_lately() && !counts_still(known.pointer);
+  }
   // Where the item was, however long ago, for who reads the slot first, and the item after that: what the
   // slot names then was not used again before this operation is over. So of an item that is on the slot's
   // node.
@@ -423,7 +428,7 @@ class Table final {
         key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
   }
   // That the slot has nothing of the key any more.
-  void forget_location(Key key, SlotNumber slot) {
+  void forget_location(Key key, SlotNumber slot) const {
     if (goes_by_locations_) options_.locations->forget(key.hash, slot);
   }
   // Of what others know, too: that this session has seen it now.
@@ -455,11 +460,24 @@ class Table final {
   coro::Task<Result<bool>> apply(const Collect* snapshot, Repair repair, SlotWord* before);
   // One step of RESOLVE for the key of `item`, whatever it is. False if there was nothing to do.
   coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
+  // An item and its key, which is copied: the item may be unlinked meanwhile. One that is damaged elsewhere
+  // than in its key and the hash of that is its key's all the same, whose operations meet it by that.
+  struct KeyedItem {
+    std::string bytes;
+    std::uint64_t hash = 0;
+    std::optional<Found> whole;  // if it is not damaged
+
+    [[nodiscard]] Key key() const { return {.bytes = bytes, .hash = hash}; }
+    [[nodiscard]] const ItemView* known() const { return whole ? &whole->view : nullptr; }
+  };
+  coro::Task<Result<std::optional<KeyedItem>>> key_of_item(memory::ItemRef item);
 
   // Of what it finds, `leaves_nothing` is set if no word of this move is left.
   coro::Task<Result<bool>> move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
                                            SlotWord committed, SlotWord empty, const Collect* seen,
                                            bool* leaves_nothing);
+  coro::Task<Result<void>> move_step5_to_6(SlotNumber from, SlotNumber to, SlotWord marked, SlotWord placed,
+                                           Directory d, bool* leaves_nothing);
   coro::Task<bool> is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to);
 
   // ---- displace.cc
@@ -485,17 +503,22 @@ class Table final {
   coro::Task<Result<bool>> look_before_split(SlotNumber low, Directory d, std::optional<SlotWord>* seen);
   coro::Task<Result<bool>> leads_to(memory::ItemRef item, SlotNumber slot, Directory d);
   coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory directory);
-  coro::Task<Result<void>> finish_growth(Directory directory);
+  coro::Task<Result<void>> help_to_finish(Directory d, bool is_first);
+  coro::Task<Result<void>> finish_growth(Directory d, std::optional<base::Nanos> until = std::nullopt);
+  enum class Settled : std::uint8_t { yes, not_now, growth_is_over };
+  coro::Task<Result<Settled>> settle_slot(SlotNumber slot, Directory d);
   // A copy of the item that is committed there takes its place. False if the slot has changed.
   coro::Task<Result<bool>> put_copy(SlotNumber slot, SlotWord word, const ItemView* item);
 
   // ---- evacuate.cc
   coro::Task<Result<bool>> evacuate_item(memory::ItemRef item, Key key);
   coro::Task<Result<std::uint64_t>> clear_words(std::uint32_t node);
+  coro::Task<Result<bool>> evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash);
 
   // ---- collect.cc
   coro::Task<Result<void>> mark_linked(memory::ItemSet* linked, Report* report);
-  coro::Task<Result<void>> repair_slots(Collected* collected);
+  coro::Task<Result<bool>> repair_slots(Collected* collected);
+  coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
 
   // Before an operation goes on: a remote session refreshes when it is due.
@@ -549,7 +572,14 @@ class Table final {
   std::byte* directory_word_;
   Here here_;
   std::uint64_t time_ahead_ns_ = 0;  // IndexRoot
-  unsigned displacing_share_ = 0;    // of the last inserts: how many had to displace, of displacing_always
+  // How far this session is with the end of the growth from a level.
+  struct Finishing {
+    std::uint8_t level = 0;
+    SlotNumber next = 0;
+    base::Nanos again_at = 0;
+  };
+  Finishing finishing_;
+  unsigned displacing_share_ = 0;  // of the last inserts: how many had to displace, of displacing_always
 };
 
 }  // namespace loch::hash

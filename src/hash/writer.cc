@@ -256,7 +256,8 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
   write_item(place.at, place.ref, header, probe.key.bytes, value);
   LOCH_FAULT_POINT("put.item_written");
   LOCH_FAULT_POINT("put.before_update");
-  if (!attachment_.may_act()) return false;
+  // A damaged word may name what is no node's.
+  if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;
   std::uint64_t seen = probe.word.raw;
   const SlotWord linked =
       SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
@@ -534,6 +535,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
     const SlotWord word = seen->word[open_location(*seen, i)];
     if (!word.names_item() || word.is(SlotType::committed)) continue;
     auto done = co_await resolve_item(word.item());
+    if (!done && is_out_of_reach(done.error())) continue;
     if (!done) co_return std::unexpected(std::move(done.error()));
     if (*done) co_return Outcome::again;
   }

@@ -130,12 +130,8 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     auto freed = co_await free_own_large();
     if (!freed) co_return std::unexpected(std::move(freed.error()));
     if (*found || *freed) continue;
-    auto extended = extend(1);
-    if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
-    if (!extended) {
-      swept = true;
-      if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
-    }
+    if (auto more = co_await extend_or_sweep(1, &swept); !more)
+      co_return std::unexpected(std::move(more.error()));
   }
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
@@ -247,6 +243,12 @@ coro::Task<bool> Allocator::leave_old_notes(std::uint8_t size_class) {
   co_return left < at_once_max;
 }
 
+coro::Task<bool> Allocator::leave_all_notes(std::size_t size_class) {
+  std::map<BlockNumber, std::uint64_t> released;
+  for (const Note& note : std::exchange(notes_[size_class], {})) ++released[block_of(note.item)];
+  co_return co_await count_released(&released);
+}
+
 // Tells the blocks how many items they have that nobody has a note of. False when it can not be told.
 coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint64_t>* released) {
   std::vector<fabric::Operation> operations;
@@ -258,8 +260,9 @@ coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint
 coro::Task<Result<void>> Allocator::discard(ItemRef item) {
   if (item.size_class == large_class) {
     // One that was never linked need not rest: a time long ago lets it be freed at once.
-    notes_[large_class].push_front({item, 1, false});
-    co_return co_await retire_at(item, 1, false);
+    auto retired = co_await retire_at(item, 1, false);
+    if (retired) notes_[large_class].push_front({item, 1, false});
+    co_return retired;
   }
   // It may have been written already; it is not in use.
   const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
@@ -282,13 +285,10 @@ coro::Task<void> Allocator::close() {
     for (const ItemRef& item : std::exchange(spares_[c], {})) unused.push_back({.item = item});
     if (!unused.empty() && !co_await mark_retired(unused, 1, fabric::Urgency::awaited)) co_return;
     for (const Unlinked& each : unused) notes_[c].push_back({each.item, 1, false});
-    std::map<BlockNumber, std::uint64_t> released;
-    for (const Note& note : notes_[c]) ++released[block_of(note.item)];
-    notes_[c].clear();
-    if (!co_await count_released(&released)) co_return;
+    if (!co_await leave_all_notes(c)) co_return;
     if (!co_await close_carving(static_cast<std::uint8_t>(c))) co_return;
   }
-  notes_[large_class].clear();
+  [[maybe_unused]] const bool left = co_await leave_all_notes(large_class);
 }
 
 // Whoever wants items of its class goes on with a block that was being cut. If anything has failed, nobody

@@ -83,7 +83,7 @@ class Allocator {
   // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
   // takes notes of items that have. Returns the number of blocks freed.
   coro::Task<Result<std::uint64_t>> sweep_all();
-  // Takes over the blocks that the dead client was filling or sweeping.
+  // Takes over the blocks that the dead client was filling or sweeping; also if it had this session's number.
   coro::Task<Result<void>> settle_blocks(std::uint16_t dead);
 
   // The node's blocks as they are now.
@@ -189,16 +189,19 @@ class Allocator {
   };
   Result<Extension> next_extension(std::uint64_t blocks_wanted, std::uint64_t bytes_used) const;
   Result<void> extend(std::uint64_t blocks_wanted);
+  coro::Task<Result<void>> extend_or_sweep(std::uint64_t blocks_wanted, bool* swept);
   coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);
   coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
   coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
   coro::Task<bool> leave_old_notes(std::uint8_t size_class);
+  coro::Task<bool> leave_all_notes(std::size_t size_class);
   coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
   coro::Task<Result<void>> close_carving(std::uint8_t size_class);
 
   // ---- large_items.cc
   coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
   coro::Task<Result<bool>> free_own_large();
+  coro::Task<Result<bool>> free_left_large(const std::vector<BlockNumber>* heads);
   coro::Task<Result<bool>> free_rested_large(BlockNumber head, LeaseWord word);
   coro::Task<Result<void>> free_large(BlockNumber head, LeaseWord word);
 
@@ -236,10 +239,11 @@ class Allocator {
   };
   std::array<Searched, size_class_count> searched_{};  // of each class, unless some were found since
   Searched full_;                                      // the last of them, also if some were found since
-  std::size_t foreseen_blocks_ = 0;       // how many there were when more were last asked for beforehand
-  std::size_t next_released_ = 0;         // of `known_blocks_`: where the search for what others left goes on
-  base::Nanos searched_released_at_ = 0;  // and found nothing
-  base::Nanos left_notes_at_ = 0;         // all that were old then
+  std::size_t foreseen_blocks_ = 0;  // how many there were when more were last asked for beforehand
+  std::size_t next_released_ = 0;    // of `known_blocks_`: where the search for what others left goes on
+  std::array<base::Nanos, size_class_count> searched_released_at_{};  // and found nothing of the class
+  base::Nanos swept_in_vain_until_ = 0;  // from then on another sweep may find something
+  base::Nanos left_notes_at_ = 0;        // all that were old then
   coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it
 };

@@ -134,6 +134,62 @@ TEST(Blocks, WhoeverTakesADeadClientsNumberKnowsIt) {
   EXPECT_TRUE((*taken)->took_over());
 }
 
+// Receive: sessions that take a dead client's number while no other is free, and end. Expect: what that one
+// left is known to be there until it has been settled.
+TEST(Blocks, ADeadClientsNumberIsFreeOnceItsBlocksAreSettled) {
+  const auto store = make_memory(geometry);
+  Process dead(*store);
+  const BlockNumber block = block_of(make_item(*store, dead, 100));
+  std::list<Process> others;
+  for (std::uint32_t i = 2; i < client_count_max; ++i) others.emplace_back(*store);
+  store->kill(dead.session->client());
+  for (const bool settles : {false, true}) {
+    Process heir(*store);
+    EXPECT_EQ(heir.session->client(), dead.session->client());
+    EXPECT_TRUE(heir.session->took_over());
+    EXPECT_EQ(heir.lease_of(block).state, BlockState::leased);
+    if (settles) ASSERT_TRUE(heir.run(heir.allocator->settle_blocks(heir.session->client())).has_value());
+  }
+  Process last(*store);
+  EXPECT_FALSE(last.session->took_over());
+  EXPECT_EQ(last.lease_of(block).state, BlockState::open);
+}
+
+// Receive: a client that died while it cleared a block that had been used. Expect: the block is free again;
+// what lay there, of which some looks like items that rest for ever, is none's.
+TEST(Blocks, ABlockThatADeadClientWasClearingIsFree) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  const ItemRef large = make_item(*store, a, block_bytes);
+  const BlockNumber block = block_of(large);
+  const ItemState for_ever{.kind = ItemKind::retired, .value = ~std::uint64_t{0} >> 3};
+  for (std::uint64_t at = sizeof(ItemHeader); at < block_bytes; at += sizeof(std::uint64_t))
+    fabric::store_word(store->at(block_address(block) + at), for_ever.encode());
+  retire(a, large);
+  store->advance(2 * expiry_ns);
+  ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+  ASSERT_EQ(a.lease_of(block).state, BlockState::free);
+  fake::tell_time(*store);
+
+  Process* dying = nullptr;
+  const auto dies = [&](const fabric::Operation& operation) {
+    const bool clears = operation.kind == fabric::Operation::Kind::write &&
+                        operation.at == block_address(block) && operation.length_bytes == block_bytes;
+    if (!clears || dying == nullptr) return;
+    store->kill(std::exchange(dying, nullptr)->session->client());
+    ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
+    EXPECT_EQ(a.lease_of(block).state, BlockState::free);
+  };
+  Process dead(std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{.mapped = {}, .before = dies, .held = {}}));
+  dying = &dead;
+  ItemRef last;
+  for (int i = 0; i < 100 && dying != nullptr; ++i) last = dead.allocate(class_bytes.back()).value();
+  EXPECT_EQ(dying, nullptr) << "it never took the block";
+  EXPECT_FALSE(block_of(last) == block && a.lease_of(block).state == BlockState::free)
+      << "not its own any more";
+}
+
 TEST(Blocks, NoncesGoOnAfterADeath) {
   const auto store = make_memory(geometry);
   Process dead(*store);
@@ -203,6 +259,24 @@ TEST(Blocks, AnOpenBlockOfAnotherClassIsFound) {
   ASSERT_TRUE(b.allocate(100'000).has_value());
   EXPECT_EQ(b.allocate(1000).value(), item_in_block(block_of(begun), begun.size_class, 1));
   EXPECT_EQ(b.session->stats()[Counter::segments_added], 0U);
+}
+
+// Receive: a session that finds nothing that others have left of one class, and at the same time needs items
+// of another. Expect: it looks for these, too.
+TEST(Blocks, WhatOthersHaveLeftIsLookedForByClass) {
+  const auto store = make_memory(geometry);
+  {
+    Process a(*store);
+    for (std::uint32_t i = 0; i < items_in_block(size_class_of(100'000)); ++i) {
+      const ItemRef item = make_item(*store, a, 100'000);
+      if (i != 0) retire(a, item);
+    }
+  }
+  store->advance(2 * expiry_ns);
+  Process b(*store);
+  ASSERT_TRUE(b.allocate(400'000).has_value());
+  ASSERT_TRUE(b.allocate(100'000).has_value());
+  EXPECT_EQ(b.session->stats()[Counter::segments_added], 1U);
 }
 
 // Receive: others added blocks, and this session looked at the store meanwhile (as `info` does).
@@ -333,6 +407,45 @@ TEST(NoSpace, OfTheFileSystemToo) {
   EXPECT_EQ(a.session->stats()[Counter::segments_added], added) << "there is no room for more";
   store->set_free_bytes(100 * block_bytes);
   EXPECT_TRUE(a.allocate(block_bytes).has_value());
+}
+
+// Receive: a full store, in which everything is in use. Expect: it is swept once an expiry, not for each
+// allocation.
+TEST(NoSpace, IsFoundBySweepingOnceAnExpiry) {
+  const auto store = make_memory(geometry, {.free_bytes = 10 * block_bytes});
+  Process a(*store);
+  ItemRef last;
+  for (auto item = a.allocate(400'000); item; item = a.allocate(400'000)) {
+    write(*store, a, *item);
+    last = *item;
+  }
+  // Each sweep of a block changes its word.
+  const std::uint64_t swept = a.lease_of(block_of(last)).encode();
+  EXPECT_FALSE(a.allocate(400'000).has_value());
+  EXPECT_FALSE(a.allocate(64).has_value());
+  EXPECT_FALSE(a.allocate(2 * block_bytes).has_value());
+  EXPECT_EQ(a.lease_of(block_of(last)).encode(), swept);
+  store->advance(2 * expiry_ns);
+  EXPECT_FALSE(a.allocate(64).has_value());
+  EXPECT_NE(a.lease_of(block_of(last)).encode(), swept);
+}
+
+// Receive: a client died when it had freed a block, and before it counted that. Expect: whoever found nothing
+// before finds the block.
+TEST(NoSpace, EndsWhenABlockWasFreedAndNotCounted) {
+  const auto store = make_memory(geometry, {.free_bytes = 10 * block_bytes});
+  Process a(*store);
+  ItemRef last;
+  for (auto item = a.allocate(400'000); item; item = a.allocate(400'000)) {
+    write(*store, a, *item);
+    last = *item;
+  }
+  const LeaseWord freed = a.lease_of(block_of(last)).next(BlockState::free, 0, 0);
+  fabric::store_word(store->at(lease_address(block_of(last))), freed.encode());
+  store->advance(2 * expiry_ns);
+  const auto item = a.allocate(400'000);
+  ASSERT_TRUE(item.has_value()) << item.error().message();
+  EXPECT_EQ(block_of(*item), block_of(last));
 }
 
 // ---- hostile memory

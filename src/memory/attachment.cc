@@ -123,11 +123,13 @@ void Attachment::Operation::end_others() {
 }
 
 Attachment::Pin::Pin(Attachment& attachment) : attachment_(attachment) {
+  attachment_.pins_.fetch_add(1, std::memory_order_relaxed);
   for (const Node& node : attachment.nodes_) starts_.push_back(node.session->pin());
 }
 
 Attachment::Pin::~Pin() {
   for (std::size_t i = 0; i < starts_.size(); ++i) attachment_.nodes_[i].session->unpin(starts_[i]);
+  attachment_.pins_.fetch_sub(1, std::memory_order_release);  // the last that is done to it
 }
 
 bool Attachment::all_may_act() {
@@ -187,6 +189,11 @@ void Attachment::close() {
 
 Result<std::size_t> Attachment::place(std::uint32_t home) {
   using Policy = Placement::Policy;
+  if (placement_.policy == Policy::gone) {
+    return fail(Errc::unavailable, "allocate",
+                "the node that new items are to be put on is in the cluster no more; open the store again "
+                "with another placement");
+  }
   if (placement_.policy == Policy::spread) return next_++ % nodes_.size();
   const Node* wanted = node(placement_.policy == Policy::by_key ? home : placement_.node);
   if (wanted == nullptr && placement_.policy == Policy::node) {

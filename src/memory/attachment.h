@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@ struct Placement {
     spread,  // on each in turn
     by_key,  // where the key's index is
     node,
+    gone,  // on a node that the cluster does not have any more: nothing can be put
   };
   Policy policy = Policy::by_key;
   std::uint32_t node = 0;  // local: of this host; node: that one, and no other
@@ -108,6 +110,8 @@ class Attachment {
     Attachment& attachment_;
     std::vector<base::Nanos> starts_;
   };
+  // Any thread may ask: once there are none, nobody touches this for a pin's sake any more.
+  [[nodiscard]] bool has_pins() const { return pins_.load(std::memory_order_acquire) != 0; }
 
   // What these say of one session they say of all; docs there.
   [[nodiscard]] bool may_act() {
@@ -125,7 +129,6 @@ class Attachment {
   coro::Task<Result<void>> refresh();
   // ... or of this one alone: an operation that does not come to another may go on without it.
   coro::Task<Result<void>> refresh_for(std::uint32_t number);
-  [[nodiscard]] bool has_pins() const { return nodes_.front().session->has_pins(); }
   [[nodiscard]] bool has_failed() const { return endpoint_->has_failed(); }
   // Whether another client might be attached to nodes that this one is not ...
   [[nodiscard]] bool is_behind() const {
@@ -170,6 +173,7 @@ class Attachment {
   std::vector<const Node*> by_number_;
   std::array<const Node*, data_regions_end> by_region_{};
   std::size_t next_ = 0;  // of nodes_, for `spread`
+  std::atomic<unsigned> pins_{0};
 };
 
 }  // namespace loch::memory

@@ -1,5 +1,6 @@
 // The part of Allocator that deals with whole blocks: leasing, sweeping, freeing, and what dead clients left.
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <span>
 #include <utility>
@@ -85,8 +86,6 @@ coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
   if (auto read = co_await endpoint_.read_words({&frees_address_, 1}, &frees); !read) {
     co_return std::unexpected(std::move(read.error()));
   }
-  // Another operation of this session may have leased one while this one waited.
-  if (can_carve(size_class)) co_return true;
   auto leased = co_await lease_known_block(size_class, frees);
   if (!leased || *leased) co_return leased;
   // A remote session asks its host for that, and waits, so it does not before it has to.
@@ -123,41 +122,40 @@ coro::Task<Result<bool>> Allocator::lease_known_block(std::uint8_t size_class, s
 coro::Task<Result<bool>> Allocator::take_block(BlockNumber block, LeaseWord seen, std::uint8_t size_class) {
   const bool open = seen.state == BlockState::open && seen.size_class == size_class;
   if (seen.state != BlockState::free && !open) co_return false;
-  const LeaseWord leased = seen.next(BlockState::leased, size_class, session_.client());
+  const bool was_used = seen.generation != 0 && !open;
+  // It has no items before these are cleared: if this client dies, nobody takes what lies there for some.
+  LeaseWord leased = seen.next(BlockState::leased, was_used ? large_class : size_class, session_.client());
   auto won = co_await change_lease(block, seen.encode(), leased);
   if (!won || !*won) co_return won;
   session_.count(Counter::blocks_leased);
   LOCH_FAULT_POINT("alloc.block_leased");
-  if (seen.generation != 0 && !open) {
+  if (was_used) {
     if (auto cleared = co_await clear_items(block, size_class); !cleared)
       co_return std::unexpected(std::move(cleared.error()));
-    if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
-      co_return std::unexpected(std::move(cleared.error()));
-    }
-  }
-  if (can_carve(size_class)) {
-    // Another operation of this session leased one meanwhile; this one is given back.
-    const LeaseWord back =
-        open ? leased.next_open(size_class, seen.cut()) : leased.next(BlockState::free, 0, 0);
-    if (auto returned = co_await change_lease(block, leased.encode(), back); !returned) co_return returned;
-    co_return true;
+    const LeaseWord cut = leased.next(BlockState::leased, size_class, session_.client());
+    won = co_await change_lease(block, std::exchange(leased, cut).encode(), cut);
+    if (!won || !*won) co_return won;
   }
   carvings_[size_class] = std::make_shared<Carving>(Carving{
       .block = block, .next = open ? seen.cut() : 0, .count = items_in_block(size_class), .lease = leased});
   co_return true;
 }
 
-// What an earlier use of a block left must not look like items: notes of it may still be around.
+// What an earlier use of a block left must not look like items: notes of it may still be around. Nor has
+// anybody left some there.
 coro::Task<Result<void>> Allocator::clear_items(BlockNumber block, std::uint8_t size_class) {
   if (endpoint_.mapped(block_address(block), block_bytes) == nullptr) {
     static const std::vector<std::byte> zeros(block_bytes);
-    co_return co_await endpoint_.write(block_address(block), zeros);
+    std::array clearing{
+        fabric::Operation::write(block_address(block), zeros.data(), zeros.size()),
+        fabric::Operation::write(released_address(block), zeros.data(), sizeof(std::uint64_t))};
+    co_return co_await endpoint_.perform(clearing);
   }
   for (std::uint32_t i = 0; i < items_in_block(size_class); ++i) {
     auto cleared = co_await endpoint_.write_word(item_in_block(block, size_class, i).address(), 0);
     if (!cleared) co_return cleared;
   }
-  co_return Result<void>{};
+  co_return co_await endpoint_.write_word(released_address(block), 0);
 }
 
 coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord lease,
@@ -259,6 +257,18 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   return extended;
 }
 
+// The same for an allocation that finds none; if none can be added, it sweeps everything, once. What is
+// unlinked after a sweep that gained nothing rests for an expiry, and so long others are spared.
+coro::Task<Result<void>> Allocator::extend_or_sweep(std::uint64_t blocks_wanted, bool* swept) {
+  auto extended = extend(blocks_wanted);
+  if (extended) co_return extended;
+  if (*swept) swept_in_vain_until_ = session_.now() + session_.geometry().expiry_ns;
+  if (*swept || session_.now() < swept_in_vain_until_) co_return extended;
+  *swept = true;
+  if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
+  co_return Result<void>{};
+}
+
 // Once half of what was added last is taken, and nothing was freed since then, has more added beforehand:
 // whoever finds nothing waits for as long as a host takes to fill it. Not where others have left items of the
 // class: those are to be used first (find_released), and are not looked for while there are free blocks.
@@ -284,7 +294,7 @@ coro::Task<Result<void>> Allocator::extend_soon(std::uint8_t size_class, std::ui
 // Sweeps blocks of `size_class` in which others left items, until some is found; true if it was. What still
 // rests there will have rested at a later tick of the clock, so nothing is looked for twice in one.
 coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
-  if (searched_released_at_ == session_.now()) co_return false;
+  if (searched_released_at_[size_class] == session_.now()) co_return false;
   constexpr int blocks_swept_max = 8;
   int swept = 0;
   const BlockList list = known_blocks_;
@@ -303,7 +313,7 @@ coro::Task<Result<bool>> Allocator::find_released(std::uint8_t size_class) {
                                     session_.remote() ? Sweep::takes_notes : Sweep::frees);
     if (!got || *got) co_return got;
   }
-  searched_released_at_ = session_.now();
+  searched_released_at_[size_class] = session_.now();
   co_return false;
 }
 
@@ -405,6 +415,7 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
     const auto after = co_await lease_of(block);
     if (after && after->state == BlockState::free) ++freed;
   }
+  searched_ = {};  // whoever freed a block may have died before it counted that
   co_return freed;
 }
 
@@ -428,6 +439,7 @@ coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
       if (auto done = co_await settle_block(block, word, dead); !done) co_return done;
     }
   }
+  if (dead == session_.client()) session_.has_settled();
   co_return Result<void>{};
 }
 
@@ -448,7 +460,7 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
   for (std::uint32_t i = 0; i < cut; ++i) {
     const ItemState state = items[i].state;
     const bool never_written =
-        state.kind == ItemKind::fresh || (state.kind == ItemKind::claimed && state.claimed_by() == dead);
+        state.kind == ItemKind::fresh || (state.kind == ItemKind::claimed && state.client() == dead);
     if (!never_written) continue;
     ++left;
     if (auto done = co_await retire_at(item_in_block(block, word.size_class, i), 1, false); !done)

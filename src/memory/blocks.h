@@ -133,10 +133,11 @@ class DescriptorGroup {
   [[nodiscard]] LeaseWord lease(BlockNumber block) const {
     return LeaseWord::decode(descriptors_[block - first_].lease);
   }
-  // Whether others have left items there, of a block that is cut into such ones.
+  // Whether others have left items there, of a block that is cut into such ones, or the large one.
   [[nodiscard]] bool has_released(BlockNumber block, std::uint8_t size_class) const {
     const LeaseWord word = lease(block);
-    return word.state == BlockState::full && word.size_class == size_class &&
+    const BlockState holder = size_class == large_class ? BlockState::large_head : BlockState::full;
+    return word.state == holder && word.size_class == size_class &&
            descriptors_[block - first_].released != 0;
   }
 

@@ -142,7 +142,7 @@ coro::Task<Result<void>> Allocator::retire_all(std::span<const Unlinked> unlinke
     for (std::size_t c = 0; c < size_class_count; ++c)
       all_left = co_await leave_old_notes(static_cast<std::uint8_t>(c)) && all_left;
     if (all_left) left_notes_at_ = time;
-    // Nobody else looks for large ones before memory runs out.
+    // Nobody else looks for large ones that this session has notes of before memory runs out.
     [[maybe_unused]] const auto freed = co_await free_own_large();
   }
   co_return Result<void>{};

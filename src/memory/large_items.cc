@@ -1,5 +1,7 @@
 // The part of Allocator that deals with large items, which are runs of whole blocks.
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "base/fault.h"
 #include "memory/allocator.h"
@@ -18,12 +20,14 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     if (auto freed = co_await free_own_large(); !freed) co_return std::unexpected(std::move(freed.error()));
     const auto list = blocks();
     if (!list) co_return std::unexpected(list.error());
+    std::vector<BlockNumber> left;  // heads of items that others left
     BlockNumber run = 0;
     BlockNumber before = 0;
     DescriptorGroup group;
     for (const BlockNumber block : *list) {
       if (auto read = co_await read_descriptors(&*list, block, &group); !read)
         co_return std::unexpected(std::move(read.error()));
+      if (group.has_released(block, large_class)) left.push_back(block);
       if (std::exchange(before, block) + 1 != block) run = 0;
       run = group.lease(block).state == BlockState::free ? run + 1 : 0;
       if (run < block_total) continue;
@@ -33,12 +37,11 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
       if (*leased) co_return large_item(first);
       run = 0;
     }
-    auto extended = extend(block_total);
-    if (!extended && swept) co_return std::unexpected(std::move(extended.error()));
-    if (!extended) {
-      swept = true;
-      if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
-    }
+    auto freed = co_await free_left_large(&left);
+    if (!freed) co_return std::unexpected(std::move(freed.error()));
+    if (*freed) continue;
+    if (auto more = co_await extend_or_sweep(block_total, &swept); !more)
+      co_return std::unexpected(std::move(more.error()));
   }
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
@@ -59,10 +62,11 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
   }
   LOCH_FAULT_POINT("alloc.large_leased");
   if (taken == count) {
-    const std::uint64_t claimed = ItemState::claimed(session_.client(), session_.now()).encode();
-    if (auto done = co_await endpoint_.write_word(block_address(first), claimed); !done) {
+    const std::array words{ItemState::claimed(session_.client(), session_.now()).encode(), std::uint64_t{0}};
+    std::array writes{fabric::Operation::write(block_address(first), &words[0], sizeof words[0]),
+                      fabric::Operation::write(released_address(first), &words[1], sizeof words[1])};
+    if (auto done = co_await endpoint_.perform(writes); !done)
       co_return std::unexpected(std::move(done.error()));
-    }
     auto leased = co_await lease_of(first);
     if (!leased) co_return std::unexpected(std::move(leased.error()));
     auto done = co_await change_lease(first, leased->encode(),
@@ -98,6 +102,20 @@ coro::Task<Result<bool>> Allocator::free_own_large() {
   co_return freed;
 }
 
+// Frees those large items that others left and that have rested; true if there was one.
+coro::Task<Result<bool>> Allocator::free_left_large(const std::vector<BlockNumber>* heads) {
+  bool freed = false;
+  for (const BlockNumber head : *heads) {
+    auto word = co_await lease_of(head);
+    if (!word) co_return std::unexpected(std::move(word.error()));
+    if (word->state != BlockState::large_head) continue;
+    auto done = co_await free_rested_large(head, *word);
+    if (!done) co_return done;
+    freed = freed || *done;
+  }
+  co_return freed;
+}
+
 coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWord word) {
   const ItemRef item = large_item(head);
   const fabric::Address at = item.address();
@@ -107,7 +125,7 @@ coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWor
   }
   const ItemState state = ItemState::decode(word_of_state);
   if (state.kind == ItemKind::claimed &&
-      session_.is_gone(state.claimed_by(), state.claimed_at() + base::millisecond_ns)) {
+      session_.is_gone(state.client(), state.since() + base::millisecond_ns)) {
     // A client died while it wrote or freed it.
     const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
     auto before = co_await endpoint_.compare_swap(item.address(), state.encode(), mine);

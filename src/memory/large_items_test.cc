@@ -65,6 +65,61 @@ TEST(Large, ADiscardedOneIsFreeAtOnce) {
   EXPECT_EQ(a.allocate(2 * block_bytes).value(), item);
 }
 
+// Receive: sessions that each unlink a large item and end before it has rested. Expect: those that come after
+// that use its memory.
+TEST(Large, WhatASessionLeavesWhenItEndsOthersUse) {
+  for (const bool posts : {false, true}) {
+    SCOPED_TRACE(posts ? "posted" : "mapped");
+    const auto store = make_memory(geometry);
+    ItemRef first;
+    for (int session = 0; session < 8; ++session) {
+      fake::tell_time(*store);
+      Process a(posts ? fake::elsewhere(*store) : store->attach());
+      const ItemRef item = make_item(*store, a, 3 * block_bytes);
+      if (session == 0) first = item;
+      EXPECT_EQ(item, first) << session;
+      EXPECT_EQ(fabric::load_word(store->at(released_address(block_of(item)))), 0U) << "it is not left yet";
+      retire(a, item);
+      a.run(a.allocator->close());
+      store->advance(2 * expiry_ns);
+    }
+  }
+}
+
+// Receive: a large item whose note was dropped while an operation that had been stopped held it. Expect: it
+// is found once that has ended.
+TEST(Large, OneThatWasHeldIsFoundLater) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process stuck(*store);
+  const ItemRef item = make_item(*store, a, 3 * block_bytes);
+  const base::Nanos began = stuck.session->begin_operation();
+  store->advance(base::millisecond_ns);
+  retire(a, item);
+  store->advance(10 * expiry_ns);
+  EXPECT_NE(a.allocate(3 * block_bytes).value(), item);
+  stuck.session->end_operation(began);
+  store->advance(base::millisecond_ns);
+  EXPECT_EQ(a.allocate(3 * block_bytes).value(), item);
+}
+
+// Receive: a large item is given back while another operation of the session frees what it may. Expect: it is
+// not forgotten.
+TEST(Large, OneThatIsBeingDiscardedIsNotForgotten) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto store = make_memory(geometry);
+    Process a(fake::posting_blocks(*store, seed));
+    const ItemRef item = a.allocate(2 * block_bytes).value();
+    auto discarding = a.allocator->discard(item);
+    discarding.start();
+    const ItemRef other = a.allocate(2 * block_bytes).value();
+    while (!discarding.done()) a.session->endpoint().step();
+    ASSERT_TRUE(discarding.take().has_value());
+    EXPECT_TRUE(other == item || a.allocate(2 * block_bytes).value() == item);
+  }
+}
+
 // Receive: a client died at each step of taking or freeing a run. Expect: its blocks are free after a sweep.
 TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
   for (int step = 0; step < 4; ++step) {

@@ -29,7 +29,7 @@
 namespace loch::memory {
 
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 6;
+inline constexpr std::uint32_t format_version = 7;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -52,8 +52,11 @@ static_assert(offsetof(Superblock, checksum) == 56);
 inline constexpr std::uint64_t index_root_offset = 1024;
 inline constexpr std::uint64_t totals_offset = 2048;
 inline constexpr std::uint64_t frees_offset = 3072;  // how often a block was freed or left; see Allocator
-inline constexpr std::uint64_t unfinished_moves_offset = 3136;  // of sessions that are gone
-inline constexpr std::uint64_t latest_offset = 3200;            // the store's latest time; see Session
+// Moves of sessions that are gone: how many may have left words behind, and of how many of them there are
+// none any more. Both only rise.
+inline constexpr std::uint64_t unfinished_moves_offset = 3136;
+inline constexpr std::uint64_t settled_moves_offset = 3144;
+inline constexpr std::uint64_t latest_offset = 3200;       // the store's latest time; see Session
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
 // Of a cluster: by node, when its part of the store was made, as far as this one knows; see Attachment. Its
 // own is what it is.
@@ -101,7 +104,7 @@ static_assert(blocks_in_region_max * sizeof(BlockDescriptor) == block_bytes);
 
 enum class BlockState : std::uint8_t {
   free = 0,
-  leased = 1,      // its client cuts it into items
+  leased = 1,      // its client cuts it into items; of the large class: is about to, or takes a run
   full = 2,        // all cut; the items belong to the index, or rest
   swept = 3,       // a client looks for what can be reused
   large_head = 4,  // the first block of a large item
@@ -169,7 +172,8 @@ inline constexpr std::size_t summed_from = offsetof(ItemHeader, key_hash);
 //
 //   fresh     nobody has used it since its block was leased: the holder of the lease
 //   claimed   the client in the word, which writes it; not linked yet
-//   in_use    written; linked, about to be linked, or just unlinked by a client that is about to say so
+//   in_use    written by the client in the word, or just being written by it from another host; linked, about
+//             to be linked, or just unlinked by a client that is about to say so
 //   retired   unlinked at the time in the word; anybody may claim it by compare-swap when it has rested
 enum class ItemKind : std::uint8_t { fresh = 0, claimed = 1, in_use = 2, retired = 3 };
 
@@ -186,14 +190,23 @@ struct ItemState {
   static constexpr ItemState decode(std::uint64_t word) {
     return {.kind = static_cast<ItemKind>(word & 3), .moved = (word & 4) != 0, .value = word >> 3};
   }
-  // `claimed` carries the client and the time, so that no two claims are the same word.
+  // `claimed` and `in_use` carry the client and the time, to the millisecond: no two claims are the same
+  // word, and who wrote an item is known when its header has not arrived yet.
   static constexpr ItemState claimed(std::uint16_t client, base::Nanos time) {
-    return {.kind = ItemKind::claimed, .value = std::uint64_t{client} | (time / base::millisecond_ns) << 12};
+    return of_client(ItemKind::claimed, client, time);
   }
-  [[nodiscard]] constexpr std::uint16_t claimed_by() const {
-    return static_cast<std::uint16_t>(value & 0xfff);
+  static constexpr ItemState in_use(std::uint16_t client, base::Nanos time) {
+    return of_client(ItemKind::in_use, client, time);
   }
-  [[nodiscard]] constexpr base::Nanos claimed_at() const { return (value >> 12) * base::millisecond_ns; }
+  [[nodiscard]] constexpr std::uint16_t client() const { return static_cast<std::uint16_t>(value & 0xfff); }
+  // That it is since then at the earliest, and at the latest.
+  [[nodiscard]] constexpr base::Nanos since() const { return (value >> 12) * base::millisecond_ns; }
+  [[nodiscard]] constexpr base::Nanos since_at_latest() const { return since() + base::millisecond_ns - 1; }
+
+ private:
+  static constexpr ItemState of_client(ItemKind kind, std::uint16_t client, base::Nanos time) {
+    return {.kind = kind, .value = std::uint64_t{client} | (time / base::millisecond_ns) << 12};
+  }
 };
 
 }  // namespace loch::memory

@@ -103,17 +103,19 @@ TEST(Layout, LeaseWordsRoundTrip) {
 
 TEST(Layout, ItemStateBits) {
   EXPECT_EQ(ItemState{}.encode(), 0U) << "the zero bytes of a fresh block are fresh items";
-  EXPECT_EQ((ItemState{.kind = ItemKind::in_use}.encode()), 2U);
   EXPECT_EQ((ItemState{.kind = ItemKind::retired, .moved = true, .value = 5}.encode()), 0x2fU);
   const ItemState claimed = ItemState::claimed(17, 123'456 * base::millisecond_ns + 789);
   EXPECT_EQ(claimed.encode(), 1U | (std::uint64_t{17} | std::uint64_t{123'456} << 12) << 3);
-  EXPECT_EQ(ItemState::decode(claimed.encode()).claimed_by(), 17);
-  EXPECT_EQ(claimed.claimed_at(), 123'456 * base::millisecond_ns);
+  EXPECT_EQ(ItemState::decode(claimed.encode()).client(), 17);
+  EXPECT_EQ(claimed.since(), 123'456 * base::millisecond_ns);
+  EXPECT_EQ(claimed.since_at_latest(), 123'457 * base::millisecond_ns - 1);
+  const ItemState in_use = ItemState::in_use(17, 123'456 * base::millisecond_ns + 789);
+  EXPECT_EQ(in_use.encode(), 2U | (std::uint64_t{17} | std::uint64_t{123'456} << 12) << 3);
   // A time of a clock that has run for a hundred years keeps its place.
   const base::Nanos late = base::Nanos{100} * 365 * 24 * 3'600 * base::second_ns;
   EXPECT_EQ(ItemState::decode(ItemState{.kind = ItemKind::retired, .value = late}.encode()).value,
             late % (std::uint64_t{1} << 61));
-  EXPECT_EQ(ItemState::claimed(1, late).claimed_at(), late);
+  EXPECT_EQ(ItemState::claimed(1, late).since(), late);
 }
 
 TEST(SizeClass, EachIsTheSmallestThatFits) {

@@ -260,5 +260,33 @@ TEST(Reuse, AMovedItemIsClearedFirst) {
   EXPECT_EQ(a.allocate(100).value(), item);
 }
 
+// Receive: two repairs of all slots at a time, after the death of a client with an unfinished move. Expect:
+// what the next one leaves counts all the same.
+TEST(Reuse, MovesThatAreSettledTwiceAreSettledOnce) {
+  const auto store = make_memory(geometry);
+  Process first(*store);
+  Process second(*store);
+  const auto die_moving = [&] {
+    Process dead(*store);
+    dead.session->begin_move();
+    store->kill(dead.session->client());
+    EXPECT_EQ(first.run(first.session->take_dead(0)).value(), dead.session->client());
+    ASSERT_TRUE(first.run(first.session->bury(dead.session->client())).has_value());
+  };
+  const auto moves_linger = [&] {
+    store->advance(base::second_ns);
+    static_cast<void>(first.session->reusable(store->now(), 0));
+    return first.session->moves_may_linger();
+  };
+  die_moving();
+  EXPECT_TRUE(moves_linger());
+  const auto seen = first.run(first.session->unfinished_moves_of_the_gone()).value();
+  for (Process* each : {&first, &second})
+    ASSERT_TRUE(each->run(each->session->forget_unfinished_moves(seen)).has_value());
+  EXPECT_FALSE(moves_linger());
+  die_moving();
+  EXPECT_TRUE(moves_linger());
+}
+
 }  // namespace
 }  // namespace loch::memory

@@ -107,7 +107,8 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
   const std::pair<std::uint64_t*, std::uint64_t> words[] = {
       {&entry_->op_start_ns, remote() ? *time : 0},
       {&entry_->pin_start_ns, remote() ? *time : 0},
-      // What a predecessor wrote carries a time before this one, also if it wrote in the same tick.
+      // What this session writes carries this time at least. What a predecessor wrote in the same tick counts
+      // as this session's.
       {&entry_->opened_at_ns, *time},
       {&entry_->process, static_cast<std::uint64_t>(::getpid())},
       {&entry_->act_until_ns, remote() ? for_ever : act_until_ns_ + write_lead_max_ns},
@@ -164,6 +165,7 @@ coro::Task<Result<void>> Session::leave() {
   for (std::uint64_t* word : {&entry_->op_start_ns, &entry_->pin_start_ns}) {
     if (auto written = co_await control_.write(word, 0); !written) co_return written;
   }
+  if (took_over_) co_return Result<void>{};
   co_return co_await control_.write(&entry_->open, 0);
 }
 
@@ -234,8 +236,8 @@ coro::Task<Result<std::uint64_t>> Session::unfinished_moves_of_the_gone() {
   co_return shared(word).load(std::memory_order_acquire);
 }
 
-coro::Task<Result<void>> Session::forget_unfinished_moves(std::uint64_t count) {
-  co_return co_await control_.add(&control_.word(unfinished_moves_offset), -count);
+coro::Task<Result<void>> Session::forget_unfinished_moves(std::uint64_t until) {
+  co_return co_await control_.raise(&control_.word(settled_moves_offset), until);
 }
 
 void Session::Running::add_other(base::Nanos start) {
@@ -314,6 +316,8 @@ void Session::look_at_the_others_now(base::Nanos now) {
     stuck_until_ns_ = for_ever;
   }
   moves_linger_ = false;
+  // First, so that it counts none that the other word does not.
+  const std::uint64_t settled = shared(control_.word(settled_moves_offset)).load(std::memory_order_acquire);
   const std::uint32_t end = control_.clients_end();
   for (std::uint32_t number = 1; number < end; ++number) {
     ClientEntry& other = control_.entry(number);
@@ -332,7 +336,7 @@ void Session::look_at_the_others_now(base::Nanos now) {
   if (stuck_until_ns_ == for_ever && stuck_from_ns_ <= horizon_ns_)
     rested_until_ns_ = stuck_from_ns_ - std::min<base::Nanos>(stuck_from_ns_, 1);
   // Last, since a session's count goes there from its entry.
-  if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != 0)
+  if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != settled)
     moves_linger_ = true;
 }
 

@@ -168,9 +168,9 @@ class Session {
   // Whether words of unfinished moves may name an item that is `reusable`: false only if no move that began
   // before the item was unlinked has left any.
   [[nodiscard]] bool moves_may_linger() const { return moves_linger_; }
-  // Around a repair of all slots: what was left before it is gone.
+  // Around a repair of all slots: what there had been until before it is gone. Several may repair at a time.
   coro::Task<Result<std::uint64_t>> unfinished_moves_of_the_gone();
-  coro::Task<Result<void>> forget_unfinished_moves(std::uint64_t count);
+  coro::Task<Result<void>> forget_unfinished_moves(std::uint64_t until);
 
   // Of these, what a remote session can not know yet may be.
   //
@@ -189,8 +189,10 @@ class Session {
   coro::Task<Result<std::uint16_t>> take_dead(std::uint16_t from);
   void leave_dead(std::uint16_t client);
   coro::Task<Result<void>> bury(std::uint16_t client);
-  // The number that this session took had belonged to a client that died: settle it likewise.
+  // The number that this session took had belonged to a client that died, and what that one left is still to
+  // be settled. If it is not before the session ends, the number remains a dead one's.
   [[nodiscard]] bool took_over() const { return took_over_; }
+  void has_settled() { took_over_ = false; }
 
   // Living sessions of all processes, this one among them.
   [[nodiscard]] std::uint64_t living();

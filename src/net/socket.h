@@ -30,8 +30,8 @@ inline constexpr std::size_t host_bytes_max = 253;  // as long as the longest na
 Result<HostPort> parse_host_port(std::string_view text, std::uint16_t default_port);
 
 // From `source`, an address of this host, unless it is empty: then as the kernel's routes say. Errors:
-// unavailable (nobody answers there, or not in time, or the name leads nowhere), invalid_argument (`source` is
-// no address).
+// unavailable (nobody answers there, or not in time, or the name leads nowhere), invalid_argument (`source`
+// is no address).
 Result<base::FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline);
 
 struct Listener {

@@ -514,6 +514,20 @@ TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
 }
 
+// Expect: no number, and nobody is kept from having it.
+TEST_F(Fencing, ASessionThatCanNotBeNotedGetsNoNumber) {
+  const std::string notes = fmt::format("{}/loch.{}/sessions", nodes_[0]->folder(), store_name);
+  ASSERT_EQ(::mkdir(notes.c_str(), 0700), 0);
+  const auto a = way_to(0).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  const auto refused = at_a->claim_presence(7);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("sessions"));
+  EXPECT_FALSE(at_a->present(7));
+  ASSERT_EQ(::rmdir(notes.c_str()), 0);
+  EXPECT_TRUE(at_a->claim_presence(7).value());
+}
+
 TEST_F(Fencing, ANameThatIsTooLongToNoteIsRefused) {
   const auto a = way_to(0).value();
   EXPECT_TRUE(a->connect(std::string(fabric::remote::session_name_bytes_max, 's')).has_value());

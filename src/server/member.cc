@@ -71,14 +71,24 @@ bool is_for(const ClusterMap::Shard& shard, std::uint32_t node) {
   return shard.home.node == node || (shard.next && shard.next->node == node);
 }
 
-// What a move that was given up has left of a shard is not to be opened when the shard comes to be here
-// another time. Only by a map of a later epoch, which nobody has heard of from here: by an older one, the
-// shard may be on its way here by now.
-void void_copy(std::byte* root) {
+// What is here of a shard that is elsewhere is not to be opened when the shard comes to be here another time:
+// a move that was given up left it, or the cluster did without this host for a while. Only by a map of a
+// later epoch, which nobody has heard of from here: by an older one, the shard may be on its way here by now.
+void void_shard(std::byte* root) {
   std::byte* word = root + offsetof(hash::IndexRoot, directory);
-  const auto directory = hash::Directory::decode(fabric::load_word(word));
-  if (directory.stage == hash::Stage::arrives)
-    fabric::store_word(word, directory.at(hash::Stage::left).encode());
+  const std::uint64_t said = fabric::load_word(word);
+  if (said != 0) fabric::store_word(word, hash::Directory::decode(said).at(hash::Stage::left).encode());
+}
+
+// Those that are drained, and those of before that have gone since.
+fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before) {
+  fabric::NodeSet drained = 0;
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    const ClusterMap::NodeState state = map.nodes[node].state;
+    if (state == ClusterMap::NodeState::drained) drained |= fabric::node_bit(node);
+    if (state == ClusterMap::NodeState::gone) drained |= before & fabric::node_bit(node);
+  }
+  return drained;
 }
 
 }  // namespace
@@ -136,7 +146,7 @@ Result<void> Member::adopt(const cluster::Versioned& map) {
     }
   }
   const std::scoped_lock lock(mutex_);
-  state_ = {.map = map, .node = node};
+  state_ = {.map = map, .node = node, .drained = drained_nodes(map.map, state_.drained)};
   return {};
 }
 
@@ -186,7 +196,7 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
                 "the coordinator tells of a map that is older than this host's");
   const bool is_later = fabric::load_word(epoch) < map.epoch;
   for (std::uint32_t shard = 0; shard < regions.shards.size(); ++shard) {
-    if (is_later && !is_for(map.shards[shard], node)) void_copy(words + regions.shards[shard].root_offset);
+    if (is_later && !is_for(map.shards[shard], node)) void_shard(words + regions.shards[shard].root_offset);
     if (regions.shards[shard].home != node || map.shards[shard].next) continue;
     const auto place = hash::IndexPlace::of(regions.shards[shard], regions.nodes[node]);
     if (auto tended = tend_shard(**here, endpoint, place, is_later); !tended) return tended;

@@ -43,6 +43,7 @@ class Member {
   struct State {
     cluster::Versioned map;
     std::optional<std::uint32_t> node;  // nothing: it is not in the map
+    fabric::NodeSet drained = 0;        // also those that have gone since
 
     [[nodiscard]] const fabric::ClusterMap::Node& self() const { return map.map.nodes[*node]; }
   };

@@ -109,6 +109,7 @@ Result<void> Neighbours::look(Watch& watch) {
   for (std::uint32_t node = 0; node < seen.size(); ++node) {
     if (node == *now.node) continue;
     seen[node].is_gone = now.map.map.nodes[node].state == fabric::ClusterMap::NodeState::gone;
+    seen[node].was_drained = (now.drained & fabric::node_bit(node)) != 0;
     if (!seen[node].is_gone) seen[node].incarnation = incarnation_of(watch, node).value_or(0);
   }
   auto renewed = renew(watch.store, now, seen);
@@ -117,7 +118,7 @@ Result<void> Neighbours::look(Watch& watch) {
   return renewed;
 }
 
-// Whether a slot here names what is on another node; of one where nothing new comes to be.
+// Whether a slot here names what is on another node; of one that nobody is about to name any more.
 bool Neighbours::names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node) {
   for (const auto& shard : shards_here(now)) {
     const std::uint64_t bytes = endpoint.length_bytes(shard.index).value_or(0);
@@ -141,10 +142,17 @@ Result<void> Neighbours::renew(const std::string& store, const Member::State& no
     if (!known) return std::unexpected(known.error());
     const bool is_seen = seen[node].is_gone || seen[node].incarnation != 0;
     if (!is_seen || *known == 0 || *known == seen[node].incarnation) continue;
-    if (seen[node].is_gone && !names_items(endpoint, now, node)) {
-      if (auto told = endpoint.run(write_word(&endpoint, incarnation_at(*now.node, node), 0)); !told)
-        return told;
-      continue;
+    if (seen[node].is_gone) {
+      // Whoever begins after that does not reach what has gone, and has nothing to name there.
+      if (!seen[node].was_drained) {
+        if (auto paused = host_.pause(store); !paused) return paused;
+        host_.resume(store);
+      }
+      if (!names_items(endpoint, now, node)) {
+        if (auto told = endpoint.run(write_word(&endpoint, incarnation_at(*now.node, node), 0)); !told)
+          return told;
+        continue;
+      }
     }
     if (auto paused = host_.pause(store); !paused) return paused;
     auto forgotten = forget(store, now, node, seen[node].incarnation);

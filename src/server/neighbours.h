@@ -57,6 +57,7 @@ class Neighbours {
   struct Sight {
     std::uint64_t incarnation = 0;  // 0: it could not be asked, or is gone
     bool is_gone = false;           // what it had is nobody's any more
+    bool was_drained = false;       // and nobody was about to name any of it
   };
   static bool names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node);
   Result<void> renew(const std::string& store, const Member::State& now, const std::vector<Sight>& seen);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
+#include <optional>
 #include <utility>
 
 #include "cluster/changes.h"
@@ -26,18 +27,6 @@ constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
 // Sessions of a host that was removed may go on for so long; their clients learn of it four times a second.
 constexpr base::Nanos farewell_ns = 3 * base::second_ns;
 
-bool moves_from(const ClusterMap::Shard& shard, std::uint32_t node) {
-  return shard.home.node == node && shard.next.has_value();
-}
-
-std::vector<std::uint32_t> moving_shards(const ClusterMap& map, std::uint32_t node) {
-  std::vector<std::uint32_t> moving;
-  for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) {
-    if (moves_from(map.shards[shard], node)) moving.push_back(shard);
-  }
-  return moving;
-}
-
 coro::Task<Result<std::vector<std::uint64_t>>> read_words(fabric::Endpoint* endpoint, fabric::Address at,
                                                           std::size_t count) {
   const auto bytes = co_await endpoint->fetch(at, count * sizeof(std::uint64_t));
@@ -54,8 +43,13 @@ bool is_home_of_any(const ClusterMap& map, std::uint32_t node) {
 
 }  // namespace
 
-Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host)
-    : others_(std::move(others)), member_(member), host_(host), thread_([this] { run(); }) {}
+Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host,
+                       std::uint64_t bytes_together)
+    : others_(std::move(others)),
+      member_(member),
+      host_(host),
+      bytes_together_(bytes_together),
+      thread_([this] { run(); }) {}
 
 Rebalancer::~Rebalancer() {
   {
@@ -96,12 +90,9 @@ Result<void> Rebalancer::look() {
     return {};
   }
   absent_since_ns_ = 0;
-  if (std::exchange(is_paused_, false)) {
-    for (const std::string& store : member_.stores()) host_.resume(store);
-  }
+  for (const std::string& store : std::exchange(paused_, {})) host_.resume(store);
   const ClusterMap& map = state.map.map;
-  if (cluster::has_too_many(map, *state.node) || !moving_shards(map, *state.node).empty())
-    return give_away_shards();
+  if (cluster::has_too_many(map, *state.node) || !moves_of(state).empty()) return give_away_shards();
   const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
   if (leaves && !is_home_of_any(map, *state.node)) return give_away_items();
   return {};
@@ -119,14 +110,16 @@ Result<void> Rebalancer::follow_map() {
 
 // Nobody is to find here what the cluster does without, once clients have had the time to learn of it.
 void Rebalancer::note_absence() {
-  if (is_paused_ || member_.now().map.version == 0) return;
+  const std::vector<std::string> stores = member_.stores();
+  if (paused_.size() == stores.size() || member_.now().map.version == 0) return;
   const base::Nanos now = base::Clock().now();
   if (absent_since_ns_ == 0) absent_since_ns_ = now;
   if (now - absent_since_ns_ < farewell_ns) return;
-  for (const std::string& store : member_.stores()) {
-    if (!host_.pause(store)) return;  // with the next look
+  while (paused_.size() < stores.size()) {
+    const std::string& next = stores[paused_.size()];
+    if (!host_.pause(next)) return;  // with the next look
+    paused_.push_back(next);
   }
-  is_paused_ = true;
   member_.log(
       fmt::format("'{}' is not in the cluster; its stores are not served", member_.options().cluster.node));
 }
@@ -181,33 +174,47 @@ Result<void> Rebalancer::give_away_shards() {
 Result<void> Rebalancer::try_to_give_away_shards() {
   if (auto announced = announce_moves(); !announced) return announced;
   const Member::State state = member_.now();
-  const std::vector<std::uint32_t> shards = moving_shards(state.map.map, *state.node);
+  const Moves moves = moves_of(state);
+  if (moves.empty()) return {};
   auto all = ways();
   if (!all) return std::unexpected(std::move(all.error()));
-  std::vector<Move> moves;
+  Moves begun;
+  for (const Move& move : moves) {
+    const auto left = has_left(*all, move);
+    if (!left) return std::unexpected(left.error());
+    if (*left) begun.push_back(move);
+  }
+  if (!begun.empty()) {
+    if (auto cleared = clear(*all, begun); !cleared) return cleared;
+    return arrive(*all, begun);
+  }
   for (Way& way : *all) {
     if (auto settled = is_settled(way); !settled) return settled;
-    for (const std::uint32_t shard : shards) {
-      const ClusterMap::Shard& moving = state.map.map.shards[shard];
-      moves.push_back({.way = &way,
-                       .handover = {*way.attachment, memory::RegionMap::shard_at(shard, moving.home),
-                                    memory::RegionMap::shard_at(shard, *moving.next)}});
-    }
   }
-  if (auto handed = hand_over(moves); !handed) {
-    for (Move& move : moves) {
-      // What can not be undone so is reopened by this host alone, or gone on with by the next look.
-      [[maybe_unused]] const auto undone = move.way->attachment->endpoint().run(move.handover.undo());
+  const auto next = next_moves(*all, moves);
+  if (!next) return std::unexpected(next.error());
+  if (auto handed = hand_over(*all, *next); !handed) {
+    for (Way& way : *all) {
+      for (const Move& move : *next) {
+        // What can not be undone so is reopened by this host alone, or gone on with by the next look.
+        [[maybe_unused]] const auto undone = way.attachment->endpoint().run(move.on(way).undo());
+      }
     }
     return handed;
   }
-  if (auto committed = commit(shards); !committed) return committed;
-  // Their new homes do it as well, when they learn of it.
-  for (Move& move : moves) {
-    if (auto opened = move.way->attachment->endpoint().run(move.handover.open()); !opened) return opened;
+  return arrive(*all, *next);
+}
+
+Rebalancer::Moves Rebalancer::moves_of(const Member::State& state) {
+  Moves moves;
+  const auto& shards = state.map.map.shards;
+  for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
+    if (shards[shard].home.node != *state.node || !shards[shard].next) continue;
+    moves.push_back({.shard = shard,
+                     .from = memory::RegionMap::shard_at(shard, shards[shard].home),
+                     .to = memory::RegionMap::shard_at(shard, *shards[shard].next)});
   }
-  member_.log(fmt::format("gave away {} of its shards", shards.size()));
-  return {};
+  return moves;
 }
 
 Result<void> Rebalancer::announce_moves() {
@@ -218,32 +225,108 @@ Result<void> Rebalancer::announce_moves() {
   return follow_map();
 }
 
+// Of all stores, and to where it can be reached. Such a shard is open nowhere before the map says where it
+// is; but its words are elsewhere already, so no hosts but its own two are needed for that.
+Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
+  for (Way& way : all) {
+    if (!move.is_reached_on(way)) return false;
+    const auto directory = way.attachment->endpoint().run(move.on(way).directory());
+    if (!directory) return std::unexpected(directory.error());
+    if (directory->stage != hash::Stage::left) return false;
+  }
+  return true;
+}
+
+// So many that clients hardly notice that they are closed, one at least. The map says of them all together
+// where they are, so that clients do not go by another one more often than they have to.
+Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) const {
+  Moves next;
+  std::uint64_t bytes = 0;
+  for (const Move& move : moves) {
+    for (Way& way : all) {
+      const auto directory = way.attachment->endpoint().run(move.on(way).directory());
+      if (!directory) return std::unexpected(directory.error());
+      bytes += directory->slots() * sizeof(std::uint64_t);
+    }
+    if (!next.empty() && bytes > bytes_together_) break;
+    next.push_back(move);
+  }
+  return next;
+}
+
 // All but the last step, which is for when the map says where they are.
-Result<void> Rebalancer::hand_over(std::vector<Move>& moves) {
-  for (const std::string& store : member_.stores()) host_.end_idle(store, idle_ns);
-  for (Move& move : moves) {
-    const auto stage = move.way->attachment->endpoint().run(move.handover.begin());
-    if (!stage) return std::unexpected(stage.error());
-    move.stage = *stage;
+Result<void> Rebalancer::hand_over(Ways& all, const Moves& moves) {
+  if (auto closed = close(all, moves); !closed) return closed;
+  if (auto copied = copy(all, moves); !copied) return copied;
+  return clear(all, moves);
+}
+
+// Until what began before is over.
+Result<void> Rebalancer::close(Ways& all, const Moves& moves) {
+  for (const Way& way : all) host_.end_idle(way.store, idle_ns);
+  // What is over since the last one of a store was closed is so since the others were.
+  std::vector<std::pair<Way*, hash::Handover>> closed;
+  for (Way& way : all) {
+    std::optional<hash::Handover> last;
+    for (const Move& move : moves) {
+      hash::Handover handover = move.on(way);
+      const auto stage = way.attachment->endpoint().run(handover.begin());
+      if (!stage) return std::unexpected(stage.error());
+      if (*stage == hash::Stage::leaves) last.emplace(handover);
+    }
+    if (last) closed.emplace_back(&way, *last);
   }
   const auto is_quiet = [&]() -> Result<bool> {
-    for (Move& move : moves) {
-      if (move.stage != hash::Stage::leaves) continue;
-      auto quiet = move.way->attachment->endpoint().run(move.handover.is_quiet());
-      if (!quiet || !*quiet) return quiet;
+    bool are_all = true;
+    for (auto& [way, handover] : closed) {
+      const auto quiet = way->attachment->endpoint().run(handover.is_quiet());
+      if (!quiet) return quiet;
+      are_all = *quiet && are_all;
     }
-    return true;
+    return are_all;
   };
   const auto quiet = await(quiet_within_ns, is_quiet);
   if (!quiet) return std::unexpected(quiet.error());
   if (!*quiet) return fail(Errc::timed_out, "cluster", "shards that move wait for operations that take long");
-  for (Move& move : moves) {
-    if (move.stage != hash::Stage::leaves) continue;
-    if (auto copied = move.way->attachment->endpoint().run(move.handover.copy()); !copied) return copied;
+  return {};
+}
+
+Result<void> Rebalancer::copy(Ways& all, const Moves& moves) {
+  for (Way& way : all) {
+    if (auto fresh = freshen(way, moves); !fresh) return fresh;
+    if (auto settled = is_settled(way); !settled) return settled;
+    for (const Move& move : moves) {
+      hash::Handover handover = move.on(way);
+      const auto directory = way.attachment->endpoint().run(handover.directory());
+      if (!directory) return std::unexpected(directory.error());
+      if (directory->stage == hash::Stage::left) continue;
+      if (auto copied = way.attachment->endpoint().run(handover.copy()); !copied) return copied;
+    }
   }
-  for (Move& move : moves) {
-    if (auto cleared = move.way->attachment->endpoint().run(move.handover.clear()); !cleared) return cleared;
+  return {};
+}
+
+Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
+  for (Way& way : all) {
+    if (auto fresh = freshen(way, moves); !fresh) return fresh;
+    for (const Move& move : moves) {
+      if (auto cleared = way.attachment->endpoint().run(move.on(way).clear()); !cleared) return cleared;
+    }
   }
+  return {};
+}
+
+Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
+  std::vector<std::uint32_t> shards;
+  for (const Move& move : moves) shards.push_back(move.shard);
+  if (auto committed = commit(shards); !committed) return committed;
+  // Their new homes do it as well, when they learn of it.
+  for (Way& way : all) {
+    for (const Move& move : moves) {
+      if (auto opened = way.attachment->endpoint().run(move.on(way).open()); !opened) return opened;
+    }
+  }
+  member_.log(fmt::format("gave away {} of its shards", shards.size()));
   return {};
 }
 
@@ -336,6 +419,17 @@ Result<Rebalancer::Way> Rebalancer::way_to(const std::string& store, const Membe
   if (auto opened = way.attachment->endpoint().run(way.shards->open()); !opened)
     return std::unexpected(std::move(opened.error()));
   return way;
+}
+
+// What one store takes long for may be too long for the others' sessions, which give no signs meanwhile.
+Result<void> Rebalancer::freshen(Way& way, const Moves& moves) {
+  if (way.attachment->endpoint().run(way.attachment->refresh())) return {};
+  auto another = way_to(way.store, member_.now());
+  if (!another) return std::unexpected(std::move(another.error()));
+  if (!std::ranges::all_of(moves, [&](const Move& move) { return move.is_reached_on(*another); }))
+    return fail(Errc::unavailable, "cluster", "a host that shards move to can not be reached any more");
+  std::swap(way, *another);
+  return {};
 }
 
 }  // namespace loch::server

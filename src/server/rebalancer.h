@@ -4,7 +4,8 @@
 // Each host moves only what it has itself, so nobody leads. One that has more shards than it should says in
 // the map where they go (cluster/changes.h), hands them over (hash/handover.h), and says that they are there.
 // One that leaves gives away all its shards, then its items (Shards::evacuate), and says that it is drained.
-// What can not be done now is tried again; what a host began before it was killed it goes on with.
+// Shards go a few at a time, so that none is closed for long. What can not be done now is tried again; what a
+// host began before it was killed it goes on with.
 //
 // One thread of its own.
 #pragma once
@@ -27,8 +28,12 @@ namespace loch::server {
 
 class Rebalancer {
  public:
+  // How much of the stores' indexes is closed at once, if it is of several shards: what is copied in less
+  // than a second.
+  static constexpr std::uint64_t usual_bytes_together = std::uint64_t{16} << 20;
   // `others`: how to get to other hosts. `member` and `host` outlive it.
-  Rebalancer(fabric::Access others, Member& member, fabric::Host& host);
+  Rebalancer(fabric::Access others, Member& member, fabric::Host& host,
+             std::uint64_t bytes_together = usual_bytes_together);
   ~Rebalancer();
   Rebalancer(const Rebalancer&) = delete;
   Rebalancer& operator=(const Rebalancer&) = delete;
@@ -40,11 +45,19 @@ class Rebalancer {
     std::unique_ptr<memory::Attachment> attachment;
     std::unique_ptr<hash::Shards> shards;
   };
+  // A shard that is to be elsewhere, of all stores.
   struct Move {
-    Way* way = nullptr;
-    hash::Handover handover;
-    hash::Stage stage = hash::Stage::leaves;
+    std::uint32_t shard = 0;
+    memory::RegionMap::Shard from;
+    memory::RegionMap::Shard to;
+
+    [[nodiscard]] bool is_reached_on(const Way& way) const {
+      return way.attachment->node(from.home) != nullptr && way.attachment->node(to.home) != nullptr;
+    }
+    [[nodiscard]] hash::Handover on(Way& way) const { return {*way.attachment, from, to}; }
   };
+  using Ways = std::vector<Way>;
+  using Moves = std::vector<Move>;
 
   void run();
   void rest();
@@ -55,14 +68,22 @@ class Rebalancer {
   Result<void> give_away_shards();
   Result<void> try_to_give_away_shards();
   Result<void> announce_moves();
-  Result<void> hand_over(std::vector<Move>& moves);
+  static Moves moves_of(const Member::State& state);
+  static Result<bool> has_left(Ways& all, const Move& move);
+  [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves) const;
+  Result<void> hand_over(Ways& all, const Moves& moves);
+  Result<void> close(Ways& all, const Moves& moves);
+  Result<void> copy(Ways& all, const Moves& moves);
+  Result<void> clear(Ways& all, const Moves& moves);
+  Result<void> arrive(Ways& all, const Moves& moves);
   Result<void> commit(const std::vector<std::uint32_t>& shards);
   Result<void> give_away_items();
   Result<bool> empty(Way& way);
   bool goes_on();
   Result<void> is_settled(Way& way);
-  Result<std::vector<Way>> ways();
+  Result<Ways> ways();
   Result<Way> way_to(const std::string& store, const Member::State& state);
+  Result<void> freshen(Way& way, const Moves& moves);
   // False if it does not become so in time.
   template <class Ask>
   Result<bool> await(base::Nanos at_most_ns, Ask is_so);
@@ -70,9 +91,10 @@ class Rebalancer {
   const fabric::Access others_;
   Member& member_;
   fabric::Host& host_;
+  const std::uint64_t bytes_together_;
   base::Nanos looked_ns_ = 0;        // at the map, while something took long
   base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
-  bool is_paused_ = false;           // therefore, the stores are
+  std::vector<std::string> paused_;  // stores, therefore
   std::string told_;                 // the last error that was logged
   std::uint64_t read_version_ = 0;   // of the map as it was read last
   std::mutex mutex_;

@@ -1,8 +1,6 @@
-// Hosts that join a cluster and leave it while clients work: several hosts in one process, whose map is in
-// its memory.
+// Hosts that join a cluster and leave it while clients work.
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
@@ -15,7 +13,7 @@
 
 #include "base/testing/comes_true.h"
 #include "cluster/changes.h"
-#include "server/testing/cluster_node.h"
+#include "server/testing/moving_cluster.h"
 
 namespace loch::server {
 namespace {
@@ -25,184 +23,7 @@ using base::fake::comes_true;
 using cluster::ClusterMap;
 using fake::Node;
 using fake::store_name;
-
-// What all coordinators of a test share.
-class Map {
- public:
-  [[nodiscard]] cluster::Versioned read() const {
-    const std::scoped_lock lock(mutex_);
-    ++reads_;
-    return map_;
-  }
-  [[nodiscard]] int reads() const {
-    const std::scoped_lock lock(mutex_);
-    return reads_;
-  }
-  // As ZooKeeper that is empty now.
-  void lose() {
-    const std::scoped_lock lock(mutex_);
-    map_ = {};
-  }
-  Result<void> write(const ClusterMap& map, std::uint64_t version) {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (version != map_.version) return fail(Errc::changed, "cluster");
-      map_ = {.map = map, .version = version + 1};
-    }
-    changed_.notify_all();
-    return {};
-  }
-  void wait(std::uint64_t version, base::Nanos at_most_ns) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(at_most_ns), [&] { return map_.version != version; });
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable int reads_ = 0;
-  std::condition_variable changed_;
-  cluster::Versioned map_;
-};
-
-class SharedCoordinator final : public cluster::Coordinator {
- public:
-  explicit SharedCoordinator(Map& map) : map_(map) {}
-  Result<cluster::Versioned> read_map() override {
-    auto map = map_.read();
-    if (map.version == 0) return fail(Errc::not_found, "cluster");
-    return map;
-  }
-  [[nodiscard]] bool may_change() const override { return true; }
-  Result<void> write_map(const ClusterMap& map, std::uint64_t version) override {
-    return map_.write(map, version);
-  }
-  Result<void> announce(const cluster::Present& /*self*/) override { return {}; }
-  Result<std::vector<cluster::Present>> present() override { return std::vector<cluster::Present>{}; }
-  void wait_for_change(std::uint64_t version, base::Nanos at_most_ns) override {
-    map_.wait(version, at_most_ns);
-  }
-
- private:
-  Map& map_;
-};
-
-class RebalancerTest : public testing::Test {
- public:
-  RebalancerTest(const RebalancerTest&) = delete;
-  RebalancerTest& operator=(const RebalancerTest&) = delete;
-  ~RebalancerTest() override {
-    nodes_.clear();
-    ::rmdir(folder_.c_str());
-  }
-
- protected:
-  RebalancerTest() {
-    std::string pattern = "/dev/shm/loch-cluster.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-
-  Node& add_host(const std::string& name) {
-    nodes_.push_back(std::make_unique<Node>(name, folder_ + "/" + name, "shared:"));
-    nodes_.back()->make_coordinator = [this] { return std::make_unique<SharedCoordinator>(map_); };
-    nodes_.back()->sees_its_neighbours = true;
-    return *nodes_.back();
-  }
-  static cluster::NewNode new_node(const std::string& name, const Node& node) {
-    return {.name = name, .at = node.address()};
-  }
-  // A cluster of these many hosts.
-  void begin(std::size_t hosts, std::uint32_t shards = 8) {
-    std::vector<cluster::NewNode> first;
-    for (std::size_t i = 0; i < hosts; ++i) {
-      const std::string name(1, static_cast<char>('a' + i));
-      first.push_back(new_node(name, add_host(name)));
-    }
-    ASSERT_TRUE(map_.write(cluster::first_map(first, shards).value(), 0).has_value());
-    for (const auto& node : nodes_) ASSERT_NO_FATAL_FAILURE(node->start());
-  }
-  template <class Change>
-  void change(Change change) {
-    for (;;) {
-      const cluster::Versioned before = map_.read();
-      const auto after = change(before.map);
-      ASSERT_TRUE(after.has_value()) << after.error().message();
-      if (map_.write(*after, before.version)) return;
-    }
-  }
-  [[nodiscard]] std::ptrdiff_t shards_of(const std::string& name) const {
-    const ClusterMap map = map_.read().map;
-    return std::ranges::count_if(map.shards, [&](const ClusterMap::Shard& shard) {
-      return map.nodes[shard.home.node].name == name && !shard.next;
-    });
-  }
-  [[nodiscard]] std::optional<ClusterMap::NodeState> state_of(const std::string& name) const {
-    const ClusterMap map = map_.read().map;
-    const auto node = map.find(name);
-    return node ? std::optional(map.nodes[*node].state) : std::nullopt;
-  }
-  // Whether a host has met another one, and not forgotten it.
-  [[nodiscard]] bool knows(std::uint32_t by, std::uint32_t of) const {
-    const auto here = fabric::attach(fmt::format("shm://{}", store_name),
-                                     {.directory = nodes_[by]->folder(), .lends = true});
-    if (!here) return false;
-    fabric::Endpoint endpoint(*here, (*here)->connect());
-    const std::byte* word = endpoint.mapped(
-        {fabric::control_region_of(by), memory::incarnations_offset + of * sizeof(std::uint64_t)},
-        sizeof(std::uint64_t));
-    return word != nullptr && fabric::load_word(word) != 0;
-  }
-  // Has the shards that are at home on a host, or are not, say something else of themselves there; how many
-  // do.
-  std::size_t change_directories(std::uint32_t of, bool at_home,
-                                 const std::function<hash::Directory(hash::Directory)>& how) const {
-    const auto here = fabric::attach(fmt::format("shm://{}", store_name),
-                                     {.directory = nodes_[of]->folder(), .lends = true});
-    if (!here) return 0;
-    fabric::Endpoint endpoint(*here, (*here)->connect());
-    const auto regions = memory::RegionMap::of_cluster(map_.read().map);
-    std::size_t changed = 0;
-    for (const auto& shard : regions.shards) {
-      if ((shard.home == of) != at_home) continue;
-      const auto at = hash::IndexPlace::of(shard, regions.nodes[of]).directory();
-      std::byte* word = endpoint.mapped(at, sizeof(std::uint64_t));
-      const auto before = hash::Directory::decode(fabric::load_word(word));
-      const hash::Directory after = how(before);
-      if (after == before) continue;
-      fabric::store_word(word, after.encode());
-      ++changed;
-    }
-    return changed;
-  }
-  std::size_t close_shards(std::uint32_t of) const {
-    return change_directories(of, true, [](hash::Directory d) { return d.at(hash::Stage::leaves); });
-  }
-  [[nodiscard]] std::size_t count_closed(std::uint32_t of) const {
-    return count(of, true, hash::Stage::leaves);
-  }
-  [[nodiscard]] std::size_t count(std::uint32_t of, bool at_home, hash::Stage stage) const {
-    std::size_t found = 0;
-    change_directories(of, at_home, [&](hash::Directory d) {
-      found += d.stage == stage ? 1 : 0;
-      return d;
-    });
-    return found;
-  }
-  [[nodiscard]] std::string url(std::size_t host) const {
-    return fmt::format("tcp://{}/{}", nodes_[host]->address().text(), store_name);
-  }
-  static Result<Store> open(const std::string& url) {
-    Options options;
-    options.mode = Options::Mode::attach;
-    options.placement = Placement::spread;
-    options.timeout = 5s;
-    return Store::open(url, options);
-  }
-  [[nodiscard]] Result<Store> open(std::size_t host) const { return open(url(host)); }
-
-  Map map_;
-  std::string folder_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-};
+using RebalancerTest = fake::MovingCluster;
 
 // Clients that put and get keys of their own, and know what each has to be.
 class Workers {

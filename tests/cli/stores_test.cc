@@ -32,7 +32,8 @@ TEST_F(Stores, CreateRefusesWhatExistsAndWhatIsAbsurd) {
   EXPECT_EQ(loch({"create", "t", "--expiry", "1d"}).exit_code, 2);
   EXPECT_EQ(loch({"create", "t", "--max-bytes", "1X"}).exit_code, 2);
   EXPECT_EQ(loch({"create", "t", "--mode", "9"}).exit_code, 2);
-  EXPECT_EQ(loch({"create", "t", "--mode", "640"}).exit_code, 2) << "who only reads the files has no use of them";
+  EXPECT_EQ(loch({"create", "t", "--mode", "640"}).exit_code, 2)
+      << "who only reads the files has no use of them";
   EXPECT_NE(loch({"create", "t", "--group", "no-such-group"}).exit_code, 0);
   EXPECT_EQ(ok({"ls"}), "s\n");
 }

@@ -94,7 +94,7 @@ inline void write(const fabric::fake::MemoryStore& store, Process& process, Item
   std::byte* at = store.at(item.address());
   std::memcpy(at + sizeof(std::uint64_t), reinterpret_cast<const std::byte*>(&header) + sizeof(std::uint64_t),
               sizeof header - sizeof(std::uint64_t));
-  fabric::store_word(at, ItemState{.kind = ItemKind::in_use}.encode());
+  fabric::store_word(at, ItemState::in_use(header.client, header.written_at_ns).encode());
 }
 
 inline ItemRef make_item(const fabric::fake::MemoryStore& store, Process& process, std::uint64_t bytes) {

@@ -62,7 +62,7 @@ class Node {
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
     if (member_->coordinator().may_change())
-      rebalancer_ = std::make_unique<Rebalancer>(fabric::Access{}, *member_, *host_);
+      rebalancer_ = std::make_unique<Rebalancer>(fabric::Access{}, *member_, *host_, bytes_together);
     if (!sees_its_neighbours) return;
     neighbours_ = std::make_unique<Neighbours>(
         Neighbours::Options{.here = access, .others = {}, .stores = {store_name}}, *member_, *host_);
@@ -78,16 +78,19 @@ class Node {
   void lose_memory() {
     Options options;
     options.directory = folder_;
-    std::ignore = Store::destroy(fmt::format("shm://{}", store_name), options);
+    for (const Config::Store& store : config_.stores)
+      std::ignore = Store::destroy(fmt::format("shm://{}", store.name), options);
   }
 
   [[nodiscard]] const net::HostPort& address() const { return port_.at(); }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] fabric::Host& host() { return *host_; }
-  // Of the map that it goes by.
-  [[nodiscard]] std::uint64_t epoch() const { return member_->now().map.map.epoch; }
+  // That it goes by.
+  [[nodiscard]] fabric::ClusterMap map() const { return member_->now().map.map; }
+  [[nodiscard]] std::uint64_t epoch() const { return map().epoch; }
   base::Nanos silence_max_ns = 10 * base::second_ns;
   bool sees_its_neighbours = false;
+  std::uint64_t bytes_together = Rebalancer::usual_bytes_together;
   std::function<std::unique_ptr<cluster::Coordinator>()>
       make_coordinator{};  // instead of the one that is named
   Config& config() { return config_; }

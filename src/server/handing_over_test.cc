@@ -1,0 +1,256 @@
+// What hosts that come, leave or are lost have of shards, and of each other.
+#include <algorithm>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/fault.h"
+#include "base/testing/comes_true.h"
+#include "cluster/changes.h"
+#include "memory/attachment.h"
+#include "server/testing/moving_cluster.h"
+
+namespace loch::server {
+namespace {
+
+using base::fake::comes_true;
+using cluster::ClusterMap;
+using fake::store_name;
+
+class HandingOver : public fake::MovingCluster {
+ protected:
+  [[nodiscard]] bool is_whole() const {
+    auto store = open(0);
+    return store && store->count();
+  }
+  [[nodiscard]] std::unique_ptr<memory::Attachment> attach(std::size_t host) const {
+    auto fabric = fabric::attach(url(host), {}).value();
+    const auto map = memory::RegionMap::of_cluster(*fabric->cluster());
+    return memory::Attachment::open(memory::StoreMemory::attach(std::move(fabric), map).value()).value();
+  }
+  [[nodiscard]] std::ptrdiff_t homes_on(std::uint32_t node) const {
+    return std::ranges::count_if(map_.read().map.shards,
+                                 [node](const ClusterMap::Shard& shard) { return shard.home.node == node; });
+  }
+  // How many maps clients go by while the first host gives away its four shards.
+  std::uint64_t maps_of_a_drain() {
+    begin(2);
+    EXPECT_TRUE(comes_true([&] { return is_whole(); }));
+    change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+    const std::uint64_t before = map_.read().map.epoch;
+    EXPECT_TRUE(comes_true([&] { return state_of("a") == ClusterMap::NodeState::drained; }));
+    return map_.read().map.epoch - before;
+  }
+};
+
+// Receive: a host has given away two shards, but nobody could be told of it; then the host that one of them
+// went to is down. Expect: the other one is where it went, for that asks nothing of the host that is down.
+TEST_F(HandingOver, AShardThatHasLeftNeedsNoOtherHosts) {
+  begin(3, 4);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  std::vector<std::string> keys;  // of the shard that goes to one that stays
+  {
+    Options options;
+    options.mode = Options::Mode::attach;
+    options.placement = Placement::by_key;  // not on the one that is down then
+    auto store = Store::open(url(0), options).value();
+    const std::uint64_t seed = attach(0)->nodes().front().session->geometry().hash_seed;
+    for (int i = 0; keys.size() < 20; ++i) {
+      const std::string key = fmt::format("key{}", i);
+      if (hash::shard_of(hash::Key::of(key, seed).hash, 4) == 3) keys.push_back(key);
+    }
+    for (const std::string& key : keys) ASSERT_TRUE(store.put(key, "value").has_value());
+  }
+  map_.refuse_arrivals(true);
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] { return count(0, true, hash::Stage::left) == 2; }));
+  nodes_[2]->stop();
+  nodes_[0]->stop();
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  map_.refuse_arrivals(false);
+  ASSERT_TRUE(comes_true([&] { return homes_on(0) == 1; }));
+  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::Stage::open) == 2; }));
+  auto store = open(1).value();
+  for (const std::string& key : keys) EXPECT_TRUE(store.get(key).has_value());
+}
+
+// Receive: shards that are more than may be closed at once. Expect: one after the other.
+TEST_F(HandingOver, ShardsGoAFewAtATime) {
+  bytes_together_ = 1;
+  EXPECT_EQ(maps_of_a_drain(), 4U);
+}
+
+// Receive: small ones. Expect: clients are told of them once.
+TEST_F(HandingOver, SmallShardsGoTogether) { EXPECT_EQ(maps_of_a_drain(), 1U); }
+
+std::function<void()> after_slots;  // called there, by the mover
+
+// Receive: while the shard of one store is copied, the mover's session of the other is ended, for it was
+// silent. Expect: the other store's goes on with another session.
+TEST_F(HandingOver, OneStoreTakesLong) {
+  const std::string second = "second";
+  more_stores_ = {second};
+  base::set_fault_hook([](const char* name) {
+    if (std::string_view(name) == "handover.after_slots" && after_slots) after_slots();
+  });
+  begin(2, 2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  int ended = 0;
+  after_slots = [&] {
+    const auto there =
+        fabric::attach(fmt::format("shm://{}", second), {.directory = nodes_[1]->folder(), .lends = true});
+    fabric::Endpoint endpoint(*there, (*there)->connect());
+    const std::byte* slot = endpoint.mapped({fabric::index_region_of(0, 1), 0}, sizeof(std::uint64_t));
+    if (slot != nullptr && fabric::load_word(slot) != 0) return;  // its own is copied
+    ended += nodes_[1]->host().pause(second) ? 1 : 0;
+    nodes_[1]->host().resume(second);
+  };
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  EXPECT_TRUE(comes_true([&] { return homes_on(0) == 0; }));
+  EXPECT_EQ(ended, 1);
+  nodes_.clear();
+  after_slots = {};
+  base::set_fault_hook(nullptr);
+}
+
+// Receive: what a host has of shards that are elsewhere, since the cluster did without it for a while; and
+// then one of them comes to be there. Expect: it is void, and that one begins anew.
+TEST_F(HandingOver, WhatAHostHasOfShardsOfOthersIsVoid) {
+  begin(2);
+  constexpr std::uint8_t old_level = hash::first_level + 1;
+  int number = 0;
+  change_directories(1, false, [&](hash::Directory) {
+    return hash::Directory{.level = old_level,
+                           .stage = number++ % 2 == 0 ? hash::Stage::open : hash::Stage::leaves};
+  });
+  ASSERT_EQ(number, 4);
+  change([](const ClusterMap& map) -> Result<ClusterMap> {
+    ClusterMap later = map;
+    ++later.epoch;
+    return later;
+  });
+  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::Stage::left) == 4; }));
+  change([](const ClusterMap& map) -> Result<ClusterMap> {
+    ClusterMap later = map;
+    ++later.epoch;
+    std::swap(later.shards[0].home.node, later.shards[1].home.node);
+    return later;
+  });
+  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::Stage::open) == 4; }));
+  change_directories(1, true, [](hash::Directory d) {
+    EXPECT_EQ(d.level, hash::first_level);
+    return d;
+  });
+}
+
+coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
+  std::uint64_t word = 0;
+  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return word;
+}
+
+// Receive: a client is stopped when it has written an item on a host that is lost then, and before a slot
+// names it. Expect: its session has ended when the others have forgotten the lost host.
+TEST_F(HandingOver, NobodyGoesOnWhoMayNameWhatHasGone) {
+  begin(3);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  const auto attachment = attach(0);
+  ASSERT_EQ(attachment->nodes().size(), 3U);
+  fabric::Endpoint& endpoint = attachment->endpoint();
+  nodes_[2]->stop();
+  nodes_[2]->lose_memory();
+  const fabric::Address at{fabric::control_region_of(0), memory::map_epoch_offset};
+  ASSERT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
+  change([](const ClusterMap& before) { return cluster::without_node(before, "c", true); });
+  ASSERT_TRUE(comes_true([&] { return !knows(0, 2); }));
+  EXPECT_FALSE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
+// Receive: a host is removed that has given away all that it had. Expect: sessions go on.
+TEST_F(HandingOver, AHostThatWasDrainedIsForgottenInPassing) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] { return nodes_[1]->map().nodes[0].state == ClusterMap::NodeState::drained; }));
+  const auto attachment = attach(1);
+  fabric::Endpoint& endpoint = attachment->endpoint();
+  change([](const ClusterMap& map) { return cluster::without_node(map, "a", false); });
+  ASSERT_TRUE(comes_true([&] { return !knows(1, 0); }));
+  const fabric::Address at{fabric::control_region_of(1), memory::map_epoch_offset};
+  EXPECT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
+// A host on which the sessions of one store do not end in time.
+class SlowHost final : public fabric::Host {
+ public:
+  explicit SlowHost(std::string slow) : slow_(std::move(slow)) {}
+  [[nodiscard]] std::vector<std::uint16_t> ports() const override { return {}; }
+  [[nodiscard]] Counts counts() const override { return {}; }
+  Result<void> pause(const std::string& store) override {
+    const std::scoped_lock lock(mutex_);
+    if (store == slow_) {
+      ++refused_;
+      return fail(Errc::timed_out, "pause");
+    }
+    paused_.insert(store);
+    return {};
+  }
+  void resume(const std::string& store) override {
+    const std::scoped_lock lock(mutex_);
+    paused_.erase(store);
+  }
+  void end_idle(const std::string& /*store*/, base::Nanos /*longer_than_ns*/) override {}
+  Result<void> reload() override { return {}; }
+
+  [[nodiscard]] int refused() const {
+    const std::scoped_lock lock(mutex_);
+    return refused_;
+  }
+  [[nodiscard]] std::set<std::string> paused() const {
+    const std::scoped_lock lock(mutex_);
+    return paused_;
+  }
+
+ private:
+  const std::string slow_;
+  mutable std::mutex mutex_;
+  int refused_ = 0;
+  std::set<std::string> paused_;
+};
+
+// Receive: a host is absent from the map so long that its stores are not to be served, and is there again
+// before the last of them is paused. Expect: the others are served again.
+TEST_F(HandingOver, AHostIsBackBeforeAllItsStoresArePaused) {
+  const std::string slow = "slow";
+  more_stores_ = {slow};
+  const fake::Node& node = add_host("a");
+  const auto first = cluster::first_map({new_node("a", node), new_node("b", add_host("b"))}, 2).value();
+  ASSERT_TRUE(map_.write(first, 0).has_value());
+  auto options = Member::options_of(nodes_[0]->config(),
+                                    {.directory = node.folder(), .huge_pages = false, .lends = true});
+  ASSERT_TRUE(options.has_value()) << options.error().message();
+  const auto member = Member::join(std::move(*options), nodes_[0]->make_coordinator());
+  ASSERT_TRUE(member.has_value()) << member.error().message();
+  SlowHost host(slow);
+  const Rebalancer rebalancer({}, **member, host);
+  change([](const ClusterMap& map) { return cluster::without_node(map, "a", true); });
+  ASSERT_TRUE(comes_true([&] { return host.refused() > 0; }));
+  EXPECT_EQ(host.paused(), std::set<std::string>{store_name});
+  change([&](const ClusterMap& map) -> Result<ClusterMap> {
+    ClusterMap back = first;
+    back.epoch = map.epoch + 1;
+    return back;
+  });
+  EXPECT_TRUE(comes_true([&] { return host.paused().empty(); }));
+}
+
+}  // namespace
+}  // namespace loch::server

@@ -260,9 +260,9 @@ class Store {
   void multi_put(std::span<Assignment> assignments);
 
   // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
-  // exactly once if it was neither changed nor copied (see `replace`) meanwhile. Memory unlinked during the
-  // iteration rests until it ends.
-  // `visit` must not throw.
+  // exactly once if it was neither changed nor copied (see `replace`) meanwhile. A damaged item is left out,
+  // and counted by stats() (corrupt_items). Memory unlinked during the iteration rests until it ends. `visit`
+  // must not throw.
   Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 
   // How many items there are: exact while nobody writes.

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <thread>
-#include <unordered_map>
 
 #include <loch/loch.h>
 
@@ -429,7 +429,7 @@ void Store::multi_get(std::span<Lookup> lookups) {
 
 // A put that another one of its key follows counts as done right before it, and is not done after it.
 void Store::multi_put(std::span<Assignment> assignments) {
-  std::unordered_map<std::string_view, const Assignment*> last_of;
+  std::map<std::string_view, const Assignment*> last_of;
   const auto is_last = [&](const Assignment& one) {
     if (last_of.empty()) {
       for (const Assignment& each : assignments) {

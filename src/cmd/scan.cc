@@ -23,6 +23,7 @@ struct ScanArguments {
 struct Walked {
   std::uint64_t items = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t damaged = 0;  // that were left out
 };
 
 // Writes the items to `out` until the limit, a failed write or an interrupt.
@@ -31,6 +32,8 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   Walked walked;
   std::string line;
   if (arguments.limit == 0) return walked;
+  const auto damaged_items = [&store] { return store.stats()[Counter::corrupt_items]; };
+  const std::uint64_t damaged_before = damaged_items();
   const auto result = store.for_each([&](const Entry& entry) {
     line.clear();
     if (arguments.keys_only) {
@@ -45,7 +48,16 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   });
   out.flush();
   if (!result) return std::unexpected(result.error());
+  walked.damaged = damaged_items() - damaged_before;
   return walked;
+}
+
+// How a walk that came to its end ended.
+Exit report_damage(const Context& context, const Walked& walked) {
+  if (walked.damaged == 0) return Exit::ok;
+  return context.complain(
+      Exit::failed,
+      fmt::format("{} damaged items were left out; `loch check` tells which", human_count(walked.damaged)));
 }
 
 Exit run_scan(Context& context, const ScanArguments& arguments) {
@@ -57,7 +69,7 @@ Exit run_scan(Context& context, const ScanArguments& arguments) {
   const auto walked = walk(*store, arguments, format, context.out, progress);
   if (!walked) return context.report(walked.error());
   if (interrupted()) end_by_interrupt();
-  return Exit::ok;
+  return report_damage(context, *walked);
 }
 
 void print_summary(Context& context, const Walked& walked, bool to_stdout) {
@@ -84,7 +96,7 @@ Exit dump_to_file(Context& context, const ScanArguments& arguments, Store& store
   const auto published = file->publish();
   if (!published) return context.complain(Exit::failed, published.error());
   print_summary(context, *walked, false);
-  return Exit::ok;
+  return report_damage(context, *walked);
 }
 
 Exit run_dump(Context& context, const ScanArguments& arguments) {
@@ -109,6 +121,7 @@ Exit run_dump(Context& context, const ScanArguments& arguments) {
     progress.erase();
     if (!walked) return context.report(walked.error());
     if (context.out.good()) print_summary(context, *walked, true);
+    exit = report_damage(context, *walked);
   } else {
     exit = dump_to_file(context, arguments, *store, format, progress);
   }

@@ -131,9 +131,13 @@ coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<c
     co_await coro::run_together(&queue, std::span(*tasks));
   } while (!attachment_.may_act());
   for (Walked& each : walked) {
-    // Damaged, or not written yet; `check` tells which.
+    // Damaged, which matters if a slot names it; or not written yet.
     if (!each.found && each.found.error().code != Errc::corrupt)
       co_return std::unexpected(std::move(each.found.error()));
+    if (!each.found) {
+      const auto named = co_await is_named(each.ref);
+      if (named && *named) attachment_.session_of(each.ref).count(Counter::corrupt_items);
+    }
     if (!each.found || each.current) continue;
     const Errc code = each.current.error().code;
     if (code != Errc::not_found && code != Errc::corrupt)

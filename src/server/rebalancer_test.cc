@@ -313,6 +313,67 @@ TEST_F(RebalancerTest, ShardsThatCanNotMoveNowAreReopened) {
   EXPECT_TRUE(comes_true([&] { return shards_of("a") == 0 && count_closed(0) == 0; }));
 }
 
+// Receive: calls for many keys of which half are in shards that move, for longer than the calls may take and
+// then for a while. Expect: all keys wait at once, and not one after the other; in the first case errors that
+// say so, in the second what was asked for, and of a key that is put twice the later value.
+TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
+  begin(2);
+  Options options;
+  options.mode = Options::Mode::attach;
+  options.timeout = 400ms;
+  std::optional<Store> store;
+  ASSERT_TRUE(comes_true([&] {
+    auto opened = Store::open(url(0), options);
+    if (opened && opened->count()) store.emplace(std::move(*opened));
+    return store.has_value();
+  }));
+  constexpr std::size_t count = 200;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < count; ++i) keys.push_back(fmt::format("key {}", i));
+  for (const std::string& key : keys) ASSERT_TRUE(store->put(key, "1").has_value());
+  std::vector<Lookup> lookups(count);
+  std::vector<Assignment> assignments(count);
+  for (std::size_t i = 0; i < count; ++i) lookups[i].key = keys[i];
+  const auto ask = [&](const char* value) {
+    for (std::size_t i = 0; i < count; ++i) assignments[i] = {.key = keys[i % 150], .value = value};
+    for (std::size_t i = 150; i < count; ++i) assignments[i].value = "last";
+    store->multi_get(lookups);
+    store->multi_put(assignments);
+  };
+  const auto open_shards = [&] {
+    change_directories(0, true, [](hash::Directory d) { return d.at(hash::Stage::open); });
+  };
+
+  ASSERT_EQ(close_shards(0), 4U);
+  const auto begun = std::chrono::steady_clock::now();
+  ask("2");
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s) << "one by one it takes half a minute and more";
+  std::size_t late = 0;
+  const auto is_there_or_late = [&](const Result<void>& result) {
+    if (result) return;
+    EXPECT_EQ(result.error().code, Errc::timed_out) << result.error().message();
+    ++late;
+  };
+  for (const Lookup& one : lookups) is_there_or_late(one.result);
+  for (const Assignment& one : assignments) is_there_or_late(one.result);
+  EXPECT_GE(late, count / 4);
+
+  std::thread opening([&] {
+    std::this_thread::sleep_for(100ms);
+    open_shards();
+    close_shards(0);
+    std::this_thread::sleep_for(100ms);
+    open_shards();
+  });
+  ask("3");
+  opening.join();
+  for (const Lookup& one : lookups) EXPECT_TRUE(one.result.has_value()) << one.result.error().message();
+  for (const Assignment& one : assignments)
+    EXPECT_TRUE(one.result.has_value()) << one.result.error().message();
+  for (std::size_t i = 0; i < 150; ++i)
+    EXPECT_EQ(store->get(keys[i]).value_or("none"), i < 50 ? "last" : "3") << i;
+}
+
 // Receive: what a move that was given up has left on a host, and then a map of a later epoch. Expect: it is
 // void, so that it is not opened when the shard comes to be there.
 TEST_F(RebalancerTest, WhatIsLeftOfAMoveThatWasGivenUpIsVoid) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
+#include <fstream>
 #include <sstream>
 
 #include "tests/cli/run.h"
@@ -111,6 +112,27 @@ TEST_F(AllItems, DumpAndLoadGiveBackEveryByte) {
   EXPECT_EQ(sorted_lines(ok({"scan-all", "j"})), expected);
   EXPECT_EQ(sorted_lines(ok({"dump", "s"})), expected);
   EXPECT_EQ(sorted_lines(read_file(file_path("dump.tsv"))), expected);
+}
+
+// Receive: an item one byte of which has changed. Expect: all others, and that it is said.
+TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
+  ok({"load", "s"}, {.input = "a\t1\nb\tneedle in memory\nc\t3\n"});
+  const std::string region = folder() + "/loch.s/region.2";
+  std::string memory = read_file(region);
+  const auto at = memory.find("needle in memory");
+  ASSERT_NE(at, std::string::npos);
+  std::fstream(region, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(at))
+      .put('N');
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"scan-all", "s"}, {"dump", "s"}, {"dump", "s", file_path("dump.tsv")}}) {
+    const Outcome walked = loch(arguments);
+    EXPECT_EQ(walked.exit_code, 1) << walked.err;
+    EXPECT_NE(walked.err.find("1 damaged items were left out"), std::string::npos) << walked.err;
+  }
+  EXPECT_EQ(sorted_lines(read_file(file_path("dump.tsv"))), (Lines{"a\t1", "c\t3"}));
+  ok({"remove", "s", "b"});
+  EXPECT_EQ(sorted_lines(ok({"dump", "s"})).size(), 2U);
 }
 
 TEST_F(AllItems, DumpsGoWhereALinkLeadsAndLeaveIt) {

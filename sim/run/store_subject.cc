@@ -124,13 +124,17 @@ void StoreSubject::flip_a_bit(Scene& scene) const {
   const std::vector<memory::ItemRef> linked = linked_items(memory, scene.region_map());
   if (linked.empty()) return;
   base::Random& random = scene.store->simulation().random();
-  std::byte* item = memory.at(linked[random.below(linked.size())].address());
-  memory::ItemHeader header;
-  std::memcpy(&header, item, sizeof header);
-  const std::string key(reinterpret_cast<const char*>(item) + sizeof header, header.key_bytes);
-  if (std::ranges::find(scene.keys, key) == scene.keys.end()) return;  // damaged already
-  const std::uint64_t bytes = sizeof header + header.key_bytes + header.value_bytes;
-  const std::uint64_t at = sizeof header.state + random.below(bytes - sizeof header.state);
+  const memory::ItemRef ref = linked[random.below(linked.size())];
+  std::byte* item = memory.at(ref.address());
+  hash::ItemView view;
+  view.begin(item, ref);
+  const std::uint64_t room = ref.size_class < memory::size_class_count
+                                 ? memory::class_bytes[ref.size_class]
+                                 : hash::item_bytes(key_bytes_max, value_bytes_max);
+  // One that is damaged already may say that it has any length.
+  if (!view.take_lengths(room) || !view.header_is_intact()) return;
+  const std::string key(view.key());
+  const std::uint64_t at = sizeof(std::uint64_t) + random.below(view.length_bytes() - sizeof(std::uint64_t));
   item[at] ^= std::byte{1} << random.below(8);
   scene.recorder.damage(key);
   if (scene.say) scene.say(key, fmt::format("damaged: byte {} of the item of {}", at, key));

@@ -103,15 +103,20 @@ TEST(Crc32c, CopiesWhatItSumsUpAndSeesEveryByte) {
 // As it is defined: lane by lane.
 std::uint32_t sum_of_lanes(std::uint32_t seed, std::string_view bytes) {
   const std::size_t lines = bytes.size() / 64;
+  const auto mixed = [](std::uint32_t x) {
+    x = (x ^ x >> 16) * 0x85ebca6bU;
+    x = (x ^ x >> 13) * 0xc2b2ae35U;
+    return x ^ x >> 16;
+  };
   std::uint32_t sum = 0;
-  for (std::size_t lane = 0; lane < 4; ++lane) {
+  for (std::uint32_t lane = 0; lane < 4; ++lane) {
     std::string of_lane;
     for (std::size_t line = 0; line < lines; ++line) {
       of_lane += bytes.substr(line * 64 + lane * 8, 8);
       of_lane += bytes.substr(line * 64 + (lane + 4) * 8, 8);
     }
     const std::uint32_t whole = sum_of_words(lane == 0 ? seed : 0, of_lane);
-    sum = lane == 0 ? whole : static_cast<std::uint32_t>(_mm_crc32_u64(sum, whole));
+    sum ^= lane == 0 ? whole : mixed(whole + lane * 0x9e3779b9U);
   }
   return sum_of_words(sum, bytes.substr(lines * 64));
 }
@@ -123,6 +128,23 @@ TEST(Crc32cInLanes, CopiesWhatItSumsUpAndSeesEveryByte) {
         bytes, [](auto seed, const auto& of) { return crc32c_in_lanes(seed, of.data(), of.size(), nullptr); },
         [](auto seed, const auto& of, char* to) { return crc32c_in_lanes(seed, of.data(), of.size(), to); },
         sum_of_lanes(5, bytes));
+  }
+}
+
+// Receive: any two words of 24 lines, of which the same bit differs. Expect: it is seen.
+TEST(Crc32cInLanes, SeesTwoBitsThatDiffer) {
+  std::string bytes = mixed_bytes(1'536);
+  const auto sum = [&] { return crc32c_in_lanes(5, bytes.data(), bytes.size(), nullptr); };
+  const auto flip = [&](std::size_t word) { bytes[word * 8 + word % 3] ^= 4; };
+  const std::uint32_t right = sum();
+  for (std::size_t one = 0; one < bytes.size() / 8; ++one) {
+    flip(one);
+    for (std::size_t other = one + 3; other < bytes.size() / 8; other += 3) {
+      flip(other);
+      EXPECT_NE(sum(), right) << one << " and " << other;
+      flip(other);
+    }
+    flip(one);
   }
 }
 

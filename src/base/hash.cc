@@ -18,6 +18,18 @@ constexpr std::size_t lanes = 4;
 // of requests would wait for itself, and all that follows with it.
 constexpr std::size_t ahead_bytes = 4096;
 
+// A bijection of 32-bit words, another one for each lane, that spreads every bit over the result (the
+// finalizer of MurmurHash3).
+constexpr std::uint32_t mixed(std::uint64_t crc, std::size_t lane) {
+  auto x = static_cast<std::uint32_t>(crc + lane * 0x9e3779b9U);
+  x ^= x >> 16;
+  x *= 0x85ebca6bU;
+  x ^= x >> 13;
+  x *= 0xc2b2ae35U;
+  x ^= x >> 16;
+  return x;
+}
+
 template <class To>
 std::uint32_t in_lanes(std::uint32_t seed, const char* from, std::size_t length_bytes, To to) {
   constexpr bool copies = !std::is_null_pointer_v<To>;
@@ -34,9 +46,8 @@ std::uint32_t in_lanes(std::uint32_t seed, const char* from, std::size_t length_
     }
     if constexpr (copies) std::memcpy(to + at, word.data(), line_bytes);
   }
-  std::uint64_t sum = crc[0];
-  for (std::size_t lane = 1; lane < lanes; ++lane) sum = _mm_crc32_u64(sum, crc[lane]);
-  const auto so_far = static_cast<std::uint32_t>(sum);
+  auto so_far = static_cast<std::uint32_t>(crc[0]);
+  for (std::size_t lane = 1; lane < lanes; ++lane) so_far ^= mixed(crc[lane], lane);
   if constexpr (copies) return crc32c(so_far, from + end, length_bytes - end, to + end);
   return crc32c(so_far, from + end, length_bytes - end, nullptr);
 }

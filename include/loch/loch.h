@@ -209,7 +209,8 @@ class Store {
   // Opens "shm://name", creating the store unless `options.mode` says otherwise, or "verbs://host:port/name"
   // or "tcp://host:port/name", which have to be there. A name has 1 to 64 characters out of letters, digits,
   // '.', '_' and '-', and no '.' first. Errors: invalid_argument, not_found (attach), exists (create),
-  // incompatible, permission, no_space, io, unavailable (another host, or what answers there).
+  // incompatible, permission, no_space, io, unavailable or timed_out (another host, or what answers there,
+  // which has 5 s, whatever `options.timeout` is).
   static Result<Store> open(std::string_view url, const Options& options = {});
 
   // Makes "shm://name" and does not open it; where it is, for people. Errors: exists, invalid_argument,

@@ -126,7 +126,6 @@ class Session {
   // A view or an iteration begins, and ends.
   base::Nanos pin();
   void unpin(base::Nanos start);
-  [[nodiscard]] bool has_pins() const { return pins_.any(); }
   // Whether anything that was posted has failed.
   [[nodiscard]] bool has_failed() const { return endpoint_.has_failed(); }
 

@@ -62,9 +62,10 @@ coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t c
   }
   LOCH_FAULT_POINT("alloc.large_leased");
   if (taken == count) {
-    const std::array words{ItemState::claimed(session_.client(), session_.now()).encode(), std::uint64_t{0}};
-    std::array writes{fabric::Operation::write(block_address(first), &words[0], sizeof words[0]),
-                      fabric::Operation::write(released_address(first), &words[1], sizeof words[1])};
+    const std::uint64_t claimed = ItemState::claimed(session_.client(), session_.now()).encode();
+    const std::uint64_t none_left = 0;
+    std::array writes{fabric::Operation::write(block_address(first), &claimed, sizeof claimed),
+                      fabric::Operation::write(released_address(first), &none_left, sizeof none_left)};
     if (auto done = co_await endpoint_.perform(writes); !done)
       co_return std::unexpected(std::move(done.error()));
     auto leased = co_await lease_of(first);

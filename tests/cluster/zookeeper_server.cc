@@ -52,12 +52,12 @@ ZooKeeperServer::~ZooKeeperServer() {
 }
 
 void ZooKeeperServer::start() {
-  process_.emplace(
-      Command{.program = "/usr/bin/setpriv",
-              .arguments = {"--pdeathsig", "KILL", LOCH_SOURCE_FOLDER "/tests/cluster/zookeeper.sh",
-                            (folder_ / "data").string(), port_.at().host, port_.at().port},
-              .environment = {},
-              .output = folder_ / "log"});
+  const std::string script = LOCH_SOURCE_FOLDER "/tests/cluster/zookeeper.sh";
+  process_.emplace(Command{.program = "/usr/bin/setpriv",
+                           .arguments = {"--pdeathsig", "KILL", script, (folder_ / "data").string(),
+                                         port_.at().host, port_.at().port},
+                           .environment = {},
+                           .output = folder_ / "log"});
   const base::Clock clock;
   const base::Nanos deadline = clock.now() + patience_ns;
   while (!serves(port_.at())) {

@@ -61,7 +61,8 @@ struct Options {
       expiry;                            // how long unlinked memory rests; 1 s unless told, 50 ms to 60 s
   Atomics atomics = Atomics::processor;  // for Store::create
 
-  // Access, on creation: as chmod and chgrp would set them on the store's files.
+  // Access, on creation: as chmod and chgrp would set them on the store's files. 0600, 0660 or 0666, since
+  // who may only read the files has no use of them.
   std::uint32_t file_mode = 0600;
   std::string group;  // empty: the process's own
 

@@ -139,8 +139,8 @@ bool Store::Impl::is_of_now(Client& client) const {
 void Store::Impl::renew_memory(std::uint64_t epoch) {
   const std::scoped_lock renewing(renewing_);
   const auto before = memory();
-  // Not with each call, while the map is not to be had.
-  constexpr base::Nanos pause_ns = 250 * base::millisecond_ns;
+  // Not with each call, while the map is not to be had; but soon, since operations wait for it.
+  constexpr base::Nanos pause_ns = 50 * base::millisecond_ns;
   const base::Nanos now = base::Clock().now();
   if (before->region_map().epoch >= epoch || now < renewed_at_ + pause_ns) return;
   renewed_at_ = now;

@@ -53,8 +53,8 @@ void add_create(CLI::App& app, Context& context) {
   add_duration(*command, "--expiry", arguments->expiry,
                "How long unlinked memory rests, 50ms to 60s (1s unless told)");
   add_parsed(*command, "--mode", arguments->mode,
-             "Mode of the store's files (600 unless told): who may open them may use the store", "OCTAL",
-             parse_mode);
+             "Mode of the store's files, 600 (unless told), 660 or 666: who may open them may use the store",
+             "OCTAL", parse_mode);
   command->add_option("--group", arguments->group, "Group of the store's files")->type_name("GROUP");
   command->add_flag("--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
   add_parsed(

@@ -409,16 +409,22 @@ TEST(NoSpace, OfTheFileSystemToo) {
   EXPECT_TRUE(a.allocate(block_bytes).has_value());
 }
 
+// Until there is no space; the last of the items.
+ItemRef fill(MemoryStore& store, Process& by) {
+  ItemRef last;
+  for (auto item = by.allocate(400'000); item; item = by.allocate(400'000)) {
+    write(store, by, *item);
+    last = *item;
+  }
+  return last;
+}
+
 // Receive: a full store, in which everything is in use. Expect: it is swept once an expiry, not for each
 // allocation.
 TEST(NoSpace, IsFoundBySweepingOnceAnExpiry) {
   const auto store = make_memory(geometry, {.free_bytes = 10 * block_bytes});
   Process a(*store);
-  ItemRef last;
-  for (auto item = a.allocate(400'000); item; item = a.allocate(400'000)) {
-    write(*store, a, *item);
-    last = *item;
-  }
+  const ItemRef last = fill(*store, a);
   // Each sweep of a block changes its word.
   const std::uint64_t swept = a.lease_of(block_of(last)).encode();
   EXPECT_FALSE(a.allocate(400'000).has_value());
@@ -435,11 +441,7 @@ TEST(NoSpace, IsFoundBySweepingOnceAnExpiry) {
 TEST(NoSpace, EndsWhenABlockWasFreedAndNotCounted) {
   const auto store = make_memory(geometry, {.free_bytes = 10 * block_bytes});
   Process a(*store);
-  ItemRef last;
-  for (auto item = a.allocate(400'000); item; item = a.allocate(400'000)) {
-    write(*store, a, *item);
-    last = *item;
-  }
+  const ItemRef last = fill(*store, a);
   const LeaseWord freed = a.lease_of(block_of(last)).next(BlockState::free, 0, 0);
   fabric::store_word(store->at(lease_address(block_of(last))), freed.encode());
   store->advance(2 * expiry_ns);

@@ -170,7 +170,6 @@ void World::reset() {
 }
 
 // ---- running
-// -------------------------------------------------------------------------------------------------------
 
 std::vector<Choice> World::choices() const {
   std::vector<Choice> choices;

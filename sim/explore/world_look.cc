@@ -172,7 +172,6 @@ void World::check_moves() {
 }
 
 // ---- for people
-// ----------------------------------------------------------------------------------------------------
 
 void World::say(const std::function<std::string()>& text) const {
   if (trace) trace(text());

@@ -147,7 +147,6 @@ TEST_F(OpenTest, ADestroyedStoreGoesOnForThoseWhoHaveIt) {
 }
 
 // ---- full
-// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
   options_.max_bytes = 8U << 20;

@@ -491,7 +491,6 @@ Result<Report> Store::check() {
 }
 
 // ---- View
-// ---------------------------------------------------------------------------------------------------------
 
 struct View::Pin {
   std::shared_ptr<Store::Impl> impl;  // keeps the mapping

@@ -147,7 +147,6 @@ TEST_F(StoreTest, BehavesAsAMap) {
 }
 
 // ---- keys and values
-// -----------------------------------------------------------------------------------------------
 
 TEST_F(StoreTest, ValuesOfAllLengths) {
   std::vector<std::size_t> lengths = {0, 1, 7, 8, 15, 16, 63, 64, 65, 1'000, 4'096, 65'536, 524'000, 524'288};
@@ -268,7 +267,6 @@ TEST_F(StoreTest, AViewOutlivesItsStoreObject) {
 }
 
 // ---- many at once
-// --------------------------------------------------------------------------------------------------
 
 TEST_F(StoreTest, ManyAtOnceAnswerEachForItself) {
   std::vector<std::string> keys;
@@ -353,7 +351,6 @@ TEST_F(StoreTest, GetIntoAStringKeepsItsCapacity) {
 }
 
 // ---- threads and sessions
-// ------------------------------------------------------------------------------------------
 
 TEST_F(StoreTest, TimesToLive) {
   using std::chrono::hours;
@@ -563,7 +560,6 @@ TEST_F(StoreTest, SeveralStoresInOneThread) {
 }
 
 // ---- info, stats
-// ---------------------------------------------------------------------------------------------------
 
 TEST_F(StoreTest, InfoSaysWhatTheStoreIs) {
   ASSERT_TRUE(store_->put("k", std::string(5'000'000, 'x')).has_value());

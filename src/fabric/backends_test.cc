@@ -103,7 +103,6 @@ INSTANTIATE_TEST_SUITE_P(Backends, OrderedConformance, testing::ValuesIn(some({"
                          [](const auto& info) { return info.param.name; });
 
 // ---- the memory of tests and simulations
-// ---------------------------------------------------------------------------
 
 // Receive: a store that takes the memory of one that is gone, or that lost what it had. Expect: it is zeros;
 // what was lost is as it was; and what is copied out, from anywhere on, is what was written and zeros
@@ -140,7 +139,6 @@ TEST(Memory, OfAStoreIsZerosWhateverWasThereBefore) {
 }
 
 // ---- what is posted
-// ------------------------------------------------------------------------------------------------
 
 // Receive: a network that carries out nothing. Expect: each operation ends at its deadline, and the session
 // goes on when the network does.

@@ -32,7 +32,6 @@ bool becomes(Session& session, RegionId region, std::uint64_t length_bytes) {
 }
 
 // ---- creation
-// ------------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, ANewStoreIsAsItWasFilledAndZeroElsewhere) {
   Session s(*world_);
@@ -47,7 +46,6 @@ TEST_P(Conformance, ANewStoreIsAsItWasFilledAndZeroElsewhere) {
 }
 
 // ---- words
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, AWordThatWasWrittenIsReadByAll) {
   Session a(*world_);
@@ -107,7 +105,6 @@ TEST_P(Conformance, FetchAddTellsTheWordBeforeAndWrapsAround) {
 }
 
 // ---- bytes
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, BytesOfAnyLengthAndPlace) {
   Session a(*world_);
@@ -215,7 +212,6 @@ TEST_P(Conformance, WhatIsSettledIsReadAsItIs) {
 }
 
 // ---- bounds
-// --------------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, AnAddressOutsideItsRegionIsCorruptAndTouchesNothing) {
   Session s(*world_);
@@ -261,7 +257,6 @@ TEST_P(Conformance, OneBadAddressFailsItsBatch) {
 }
 
 // ---- P1, P2: whole words, atomics
-// ----------------------------------------------------------------------------------
 
 TEST_P(Conformance, WordsAreReadWholeWhileOthersWriteThem) {
   constexpr std::uint64_t words = 32;
@@ -313,7 +308,6 @@ TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
 }
 
 // ---- turns
-// ---------------------------------------------------------------------------------------------------------
 
 coro::Task<std::uint64_t> sum_of(Endpoint* e, std::uint64_t first) {
   std::uint64_t sum = 0;
@@ -353,7 +347,6 @@ TEST_P(Conformance, CoroutinesTakeTurns) {
 }
 
 // ---- extending
-// -----------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, AnExtensionIsZeroKeepsWhatWasThereAndIsSeenByOthers) {
   Session a(*world_);
@@ -405,7 +398,6 @@ TEST_P(Conformance, AllMayExtendAtOnce) {
 }
 
 // ---- presence
-// ------------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, AClientNumberIsHeldOnce) {
   Session first(*world_);
@@ -458,7 +450,6 @@ TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
 }
 
 // ---- who may only read
-// -----------------------------------------------------------------------------------------------------
 
 TEST_P(ReadOnlyConformance, ReadsAllAndChangesNothing) {
   Session writer(*world_);
@@ -526,7 +517,6 @@ TEST_P(ReadOnlyConformance, NothingIsExtendedForIt) {
 }
 
 // ---- what is extended beforehand
-// ------------------------------------------------------------------------------------------------
 
 TEST_P(ElsewhereConformance, WhatWillBeNeededIsThereBeforeLong) {
   Session asks(*world_);
@@ -546,7 +536,6 @@ TEST_P(ElsewhereConformance, WhatWillBeNeededIsThereBeforeLong) {
 }
 
 // ---- P5: deadlines
-// -------------------------------------------------------------------------------------------------
 
 TEST_P(Conformance, EveryOperationEndsThoughItIsGivenNoTime) {
   Session s(*world_);

@@ -148,7 +148,6 @@ TEST(Growth, AStaleReaderLooksAgain) {
 }
 
 // ---- without memory
-// ------------------------------------------------------------------------------------------------
 
 TEST(Growth, AFullStoreStillReadsUpdatesAndRemoves) {
   const auto store =
@@ -198,7 +197,6 @@ TEST(Growth, RemovesDoNotNeedMemory) {
 }
 
 // ---- damage
-// --------------------------------------------------------------------------------------------------------
 
 // Puts healthy keys until the index has doubled twice; those whose slots are damaged are passed over.
 void expect_growth_goes_on(Client& client, MemoryStore& store, const std::vector<SlotNumber>& damaged) {
@@ -315,7 +313,6 @@ TEST(Growth, UnfinishedInsertsOfDamagedItemsDoNotStopIt) {
 }
 
 // ---- its end
-// -------------------------------------------------------------------------------------------------------
 
 // A client elsewhere that counts how often it reads many slots at once.
 class Finisher {

@@ -27,7 +27,6 @@ using fake::Stage;
 using fake::Stepper;
 
 // ---- moves
-// ---------------------------------------------------------------------------------------------------------
 
 // Receive: a move that stopped after each of its steps. Expect: every operation works, as if there were no
 // move.
@@ -213,7 +212,6 @@ TEST(Move, FullSlotsWithTagsUsedUpMakeTheIndexGrow) {
 }
 
 // ---- pending inserts
-// -----------------------------------------------------------------------------------------------
 
 // Receive: pending words of one key in both alternates, left by clients that died. Expect: nothing is found
 // until somebody writes; then what is settled is settled for everybody.

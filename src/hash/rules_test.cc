@@ -118,7 +118,6 @@ TEST(Unfinished, TellsMovesAndInsertsOfTheKeyAlone) {
 }
 
 // ---- RESOLVE, the first rule that applies
-// --------------------------------------------------------------------------
 
 // Receive: a paired M. Expect: its P is committed.
 TEST(Resolve, Rule1CommitsAPairedMove) {
@@ -244,7 +243,6 @@ TEST(Resolve, NothingToDo) {
 }
 
 // ---- growth
-// --------------------------------------------------------------------------------------------------------
 
 // A collect by a directory that grows; words are set by the test.
 Collect growing(std::uint64_t hash) {

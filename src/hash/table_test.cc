@@ -164,7 +164,6 @@ TEST_P(Interleaved, CollectingAfterADeathLeavesNothingHalfDone) {
 }
 
 // ---- splits
-// --------------------------------------------------------------------------------------------------------
 
 // A splits the rows of the key, which moves up or stays; before each step that touches the key's slots, B
 // acts on the key. Expect: B's answer and what is there afterwards are those of B alone.

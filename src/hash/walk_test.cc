@@ -16,7 +16,6 @@ using fake::locations;
 using fake::make_store;
 
 // ---- iteration
-// -----------------------------------------------------------------------------------------------------
 
 // Changes are made from inside the visits. Expect: a key that is there throughout is visited, once if it is
 // unchanged.
@@ -164,7 +163,6 @@ TEST(Walk, LargeItemsAndEmptyValuesToo) {
 }
 
 // ---- times to live
-// -------------------------------------------------------------------------------------------------
 
 TEST(TimeToLive, AnItemIsThereUntilItsTime) {
   const auto store = make_store();
@@ -209,7 +207,6 @@ TEST(TimeToLive, ACollectionDropsWhatHasExpired) {
 }
 
 // ---- accounting
-// ----------------------------------------------------------------------------------------------------
 
 // Receive: items that a dead client wrote and did not link, or unlinked and did not retire. Expect: check
 // tells of them and changes nothing; collect gets them back.

@@ -28,7 +28,6 @@ std::uint64_t bytes_of(ItemRef item, std::uint64_t asked) {
 }
 
 // ---- blocks
-// --------------------------------------------------------------------------------------------------------
 
 TEST(Blocks, WhatASessionLeavesWhenItClosesIsFoundByOthers) {
   const auto store = make_memory(geometry);
@@ -295,7 +294,6 @@ TEST(Blocks, FreeBlocksThatOthersAddedAreFound) {
 }
 
 // ---- regions
-// ----------------------------------------------------------------------------------------------------------
 
 // Receive: a region with few blocks left, which ends within one. Expect: a run that does not fit there goes
 // to the next region, and nothing to places that do not exist.
@@ -366,7 +364,6 @@ TEST(Regions, WhatOthersHaveLeftIsUsedBeforeMoreIsAdded) {
 }
 
 // ---- limits
-// --------------------------------------------------------------------------------------------------------
 
 TEST(NoSpace, IsAnErrorThatLeavesEverythingUsable) {
   auto limited = geometry;
@@ -451,7 +448,6 @@ TEST(NoSpace, EndsWhenABlockWasFreedAndNotCounted) {
 }
 
 // ---- hostile memory
-// ------------------------------------------------------------------------------------------------
 
 TEST(Damage, AnyDescriptorsAreSurvived) {
   const std::uint64_t seed = base::system_seed();
@@ -487,7 +483,6 @@ TEST(Damage, AnyDescriptorsAreSurvived) {
 }
 
 // ---- the model
-// -----------------------------------------------------------------------------------------------------
 
 class Intervals {
  public:

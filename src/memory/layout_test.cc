@@ -210,7 +210,6 @@ TEST(Regions, OfAClusterAreEachOnOneNode) {
 }
 
 // ---- attaching
-// -----------------------------------------------------------------------------------------------------
 
 Errc attach_error(fabric::fake::MemoryStore& store) {
   const auto attached = StoreMemory::attach(store.attach());

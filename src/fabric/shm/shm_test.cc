@@ -106,7 +106,6 @@ std::string outcome(const auto& result) {
 }
 
 // ---- creating
-// ------------------------------------------------------------------------------------------------------
 
 // Receive: a creator that is killed at any moment. Expect: the store is there whole or not at all, and a
 // later creator removes what is left.
@@ -210,7 +209,6 @@ TEST_F(ShmTest, AFailedCreationLeavesNothing) {
 }
 
 // ---- access
-// --------------------------------------------------------------------------------------------------------
 
 mode_t mode_of(const std::string& path) {
   struct stat stat{};
@@ -313,7 +311,6 @@ TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
 }
 
 // ---- space
-// ---------------------------------------------------------------------------------------------------------
 
 // On a small file system of its own if this process may mount one, else by a limit on the length of files.
 TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
@@ -389,7 +386,6 @@ TEST_F(ShmTest, ARegionMayOutgrowWhatTheFileSystemWasOnce) {
 }
 
 // ---- names and folders
-// ---------------------------------------------------------------------------------------------
 
 TEST(Url, IsTakenApart) {
   const auto plain = parse_url("shm://a.B_9-");
@@ -481,7 +477,6 @@ TEST_F(ShmTest, WhoIsAttachedNeverReachesAnotherStoreOfTheName) {
 }
 
 // ---- links, and files that are none
-// -------------------------------------------------------------------------------
 
 // Receive: what looks like the folder of a creator that died, and is a link to somebody's files. Expect:
 // these are left alone.
@@ -537,7 +532,6 @@ TEST_F(ShmTest, SessionsAreNotedThoughNoFileCanBeOpened) {
 }
 
 // ---- presence
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(ShmTest, PresenceEndsWhenTheProcessIsKilled) {
   const auto attached = shm::create("store", access_, plan()).value();

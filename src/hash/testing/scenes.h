@@ -32,7 +32,6 @@ inline void expect_sound(Client& client, std::uint64_t items) {
 }
 
 // ---- where a key may stand
-// -----------------------------------------------------------------------------------------
 
 // Values are long, so that blocks hold few items and are soon looked through.
 inline std::string padded(std::string_view value) {
@@ -98,7 +97,6 @@ struct Stage {
 };
 
 // ---- operations and what they may answer
-// ---------------------------------------------------------------------------
 
 enum class Op { get, put, insert, replace, remove };
 inline constexpr std::array ops = {Op::get, Op::put, Op::insert, Op::replace, Op::remove};

@@ -139,7 +139,6 @@ class Client {
 };
 
 // ---- the index, seen and touched from outside
-// ----------------------------------------------------------------------
 
 inline Directory directory_of(const MemoryStore& store) {
   return Directory::decode(fabric::load_word(store.at(index_of_one_host.directory())));
@@ -188,7 +187,6 @@ inline std::string occupy(Client& client, SlotNumber number, const std::string& 
 }
 
 // ---- steps
-// ---------------------------------------------------------------------------------------------------------
 
 // A client that touches the index by posted operations, one batch a step; only those that touch slots of
 // interest count, if there are any. Before step `at` of the task that `run` runs, `then` is called; with

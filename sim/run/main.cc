@@ -142,8 +142,10 @@ int Campaign::run() {
   }
   if (!failure_) {
     if (!options_.planted.empty()) fmt::print("No run found {}.\n", options_.planted);
-    for (const char* point : base::fault_points()) {
-      if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
+    for (const auto points : {base::fault_points(), base::handover_points()}) {
+      for (const char* point : points) {
+        if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
+      }
     }
     return 0;
   }

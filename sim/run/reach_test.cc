@@ -22,8 +22,13 @@ TEST(Reach, EveryFaultPointAndRareBranch) {
       counted += outcomes.counted;
     }
   }
-  for (const char* point : base::fault_points())
+  std::set<std::string_view> listed;
+  for (const auto some : {base::fault_points(), base::handover_points()})
+    listed.insert(some.begin(), some.end());
+  for (const std::string_view point : listed)
     EXPECT_TRUE(points.contains(point)) << point << " was not reached";
+  for (const std::string_view point : points)
+    EXPECT_TRUE(listed.contains(point)) << point << " is not listed";
   for (const Counter counter : {Counter::second_collects, Counter::conflicts,
                                 Counter::backoffs,        Counter::timeouts,
                                 Counter::pending_inserts, Counter::pending_withdrawn,

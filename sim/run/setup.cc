@@ -284,8 +284,8 @@ void draw_amnesia(base::Random& random, Setup& setup) {
     fault.lasts_ns = draw_duration(random);
     // Half way through a move, where there are some.
     if (setup.moves != 0 && random.below(2) == 0) {
-      fault.at_point =
-          one_of(random, {"handover.after_close", "handover.after_slots", "handover.after_left"});
+      const auto points = base::handover_points();
+      fault.at_point = points[random.below(points.size())];
       fault.nth = 1 + static_cast<std::uint32_t>(random.below(3));
     }
     setup.faults.push_back(fault);

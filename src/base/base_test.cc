@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nmmintrin.h>
 #include <set>
+#include <signal.h>
 #include <string>
 #include <string_view>
 
@@ -171,8 +173,19 @@ TEST(Clock, SimulatedTimeIsWhatItIsSetTo) {
 }
 
 TEST(Fault, PointsAreListedOnce) {
-  const std::set<std::string_view> names(fault_points().begin(), fault_points().end());
-  EXPECT_EQ(names.size(), fault_points().size());
+  std::set<std::string_view> names(fault_points().begin(), fault_points().end());
+  names.insert(handover_points().begin(), handover_points().end());
+  EXPECT_EQ(names.size(), fault_points().size() + handover_points().size());
+}
+
+TEST(FaultDeathTest, EveryPointMayBeWishedFor) {
+  for (const auto points : {fault_points(), handover_points()}) {
+    const auto hit_last = [points] {
+      ::setenv("LOCH_FAULT", fmt::format("{}:kill", points.back()).c_str(), 1);
+      fault_hit(points.back());
+    };
+    EXPECT_EXIT(hit_last(), testing::KilledBySignal(SIGKILL), "");
+  }
 }
 
 // Receive: a point that there is not, and one with an action that there is not. Expect: each is called wrong

@@ -11,8 +11,6 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "base/check.h"
-
 namespace loch::base {
 namespace {
 
@@ -33,6 +31,13 @@ constexpr std::array points = {
     // sessions
     "session.opened"};
 
+constexpr std::array of_handovers = {"handover.after_close", "handover.after_slots", "handover.after_left"};
+
+bool is_listed(std::string_view name) {
+  return std::ranges::find(points, name) != points.end() ||
+         std::ranges::find(of_handovers, name) != of_handovers.end();
+}
+
 struct Armed {
   std::string name;
   int signal = 0;
@@ -52,7 +57,7 @@ struct Armed {
     if (colon2 != std::string_view::npos) {
       std::from_chars(rest.data() + colon2 + 1, rest.data() + rest.size(), nth);
     }
-    if (std::ranges::find(points, std::string_view(name)) == points.end()) {
+    if (!is_listed(name)) {
       std::fprintf(stderr, "loch: LOCH_FAULT='%s': no such point; src/base/fault.cc lists them\n", text);
       std::exit(2);
     }
@@ -70,6 +75,7 @@ void (*hook)(const char*) = nullptr;
 }  // namespace
 
 std::span<const char* const> fault_points() { return points; }
+std::span<const char* const> handover_points() { return of_handovers; }
 
 void set_fault_hook(void (*new_hook)(const char*)) { hook = new_hook; }
 

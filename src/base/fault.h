@@ -11,8 +11,10 @@
 
 namespace loch::base {
 
-// The names of all fault points.
+// The names of all fault points that one client may come to.
 std::span<const char* const> fault_points();
+// Of those that the hosts of a cluster come to while a shard goes from one to another.
+std::span<const char* const> handover_points();
 
 // Acts if the environment's LOCH_FAULT names this point. A name that is not listed is a bug.
 void fault_hit(const char* name);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/cluster_map.h"
@@ -63,6 +64,22 @@ class Host {
     std::uint64_t sends = 0;
   };
 
+  // The host outlives it.
+  class [[nodiscard]] Pause {
+   public:
+    explicit Pause(std::function<void()> end) : end_(std::move(end)) {}
+    ~Pause() {
+      if (end_) end_();
+    }
+    Pause(Pause&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+    Pause& operator=(Pause&&) = delete;
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    std::function<void()> end_;
+  };
+
   // Listens. Errors: invalid_argument, io, permission (addresses, key and certificates), unavailable (no RDMA
   // device).
   static Result<std::unique_ptr<Host>> start(Options options);
@@ -73,11 +90,10 @@ class Host {
   [[nodiscard]] virtual std::vector<std::uint16_t> ports() const = 0;
   // Any thread.
   [[nodiscard]] virtual Counts counts() const = 0;
-  // Ends all sessions of a store of a cluster, and lets none begin until `resume`; when it returns, nothing
-  // that they posted here happens any more. Any thread but the host's. Errors: timed_out; then it is not
-  // paused.
-  virtual Result<void> pause(const std::string& store) = 0;
-  virtual void resume(const std::string& store) = 0;
+  // Ends all sessions of a store of a cluster, and lets none begin as long as it is there; when it returns,
+  // nothing that they posted here happens any more. Several may pause a store at the same time. Any thread
+  // but the host's. Errors: timed_out.
+  virtual Result<Pause> pause(const std::string& store) = 0;
   // Ends the sessions of a store of a cluster that were silent for longer than this, soon. Any thread.
   virtual void end_idle(const std::string& store, base::Nanos longer_than_ns) = 0;
   // Reads the key and the certificates again; those who are connected stay. Errors: as start; then the old

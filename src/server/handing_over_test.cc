@@ -70,13 +70,13 @@ TEST_F(HandingOver, AShardThatHasLeftNeedsNoOtherHosts) {
   }
   map_.refuse_arrivals(true);
   change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
-  ASSERT_TRUE(comes_true([&] { return count(0, true, hash::Stage::left) == 2; }));
+  ASSERT_TRUE(comes_true([&] { return count(0, true, hash::ShardStage::left) == 2; }));
   nodes_[2]->stop();
   nodes_[0]->stop();
   ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   map_.refuse_arrivals(false);
   ASSERT_TRUE(comes_true([&] { return homes_on(0) == 1; }));
-  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::Stage::open) == 2; }));
+  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::ShardStage::open) == 2; }));
   auto store = open(1).value();
   for (const std::string& key : keys) EXPECT_TRUE(store.get(key).has_value());
 }
@@ -110,7 +110,6 @@ TEST_F(HandingOver, OneStoreTakesLong) {
     const std::byte* slot = endpoint.mapped({fabric::index_region_of(0, 1), 0}, sizeof(std::uint64_t));
     if (slot != nullptr && fabric::load_word(slot) != 0) return;  // its own is copied
     ended += nodes_[1]->host().pause(second) ? 1 : 0;
-    nodes_[1]->host().resume(second);
   };
   change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
   EXPECT_TRUE(comes_true([&] { return homes_on(0) == 0; }));
@@ -128,7 +127,7 @@ TEST_F(HandingOver, WhatAHostHasOfShardsOfOthersIsVoid) {
   int number = 0;
   change_directories(1, false, [&](hash::Directory) {
     return hash::Directory{.level = old_level,
-                           .stage = number++ % 2 == 0 ? hash::Stage::open : hash::Stage::leaves};
+                           .stage = number++ % 2 == 0 ? hash::ShardStage::open : hash::ShardStage::leaves};
   });
   ASSERT_EQ(number, 4);
   change([](const ClusterMap& map) -> Result<ClusterMap> {
@@ -136,14 +135,14 @@ TEST_F(HandingOver, WhatAHostHasOfShardsOfOthersIsVoid) {
     ++later.epoch;
     return later;
   });
-  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::Stage::left) == 4; }));
+  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::ShardStage::left) == 4; }));
   change([](const ClusterMap& map) -> Result<ClusterMap> {
     ClusterMap later = map;
     ++later.epoch;
     std::swap(later.shards[0].home.node, later.shards[1].home.node);
     return later;
   });
-  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::Stage::open) == 4; }));
+  EXPECT_TRUE(comes_true([&] { return count(1, true, hash::ShardStage::open) == 4; }));
   change_directories(1, true, [](hash::Directory d) {
     EXPECT_EQ(d.level, hash::first_level);
     return d;
@@ -194,18 +193,17 @@ class SlowHost final : public fabric::Host {
   explicit SlowHost(std::string slow) : slow_(std::move(slow)) {}
   [[nodiscard]] std::vector<std::uint16_t> ports() const override { return {}; }
   [[nodiscard]] Counts counts() const override { return {}; }
-  Result<void> pause(const std::string& store) override {
+  Result<Pause> pause(const std::string& store) override {
     const std::scoped_lock lock(mutex_);
     if (store == slow_) {
       ++refused_;
       return fail(Errc::timed_out, "pause");
     }
     paused_.insert(store);
-    return {};
-  }
-  void resume(const std::string& store) override {
-    const std::scoped_lock lock(mutex_);
-    paused_.erase(store);
+    return Pause([this, store] {
+      const std::scoped_lock resuming(mutex_);
+      paused_.erase(store);
+    });
   }
   void end_idle(const std::string& /*store*/, base::Nanos /*longer_than_ns*/) override {}
   Result<void> reload() override { return {}; }

@@ -145,8 +145,7 @@ Result<void> Neighbours::renew(const std::string& store, const Member::State& no
     if (seen[node].is_gone) {
       // Whoever begins after that does not reach what has gone, and has nothing to name there.
       if (!seen[node].was_drained) {
-        if (auto paused = host_.pause(store); !paused) return paused;
-        host_.resume(store);
+        if (auto paused = host_.pause(store); !paused) return std::unexpected(std::move(paused.error()));
       }
       if (!names_items(endpoint, now, node)) {
         if (auto told = endpoint.run(write_word(&endpoint, incarnation_at(*now.node, node), 0)); !told)
@@ -154,10 +153,9 @@ Result<void> Neighbours::renew(const std::string& store, const Member::State& no
         continue;
       }
     }
-    if (auto paused = host_.pause(store); !paused) return paused;
-    auto forgotten = forget(store, now, node, seen[node].incarnation);
-    host_.resume(store);
-    if (!forgotten) return forgotten;
+    const auto paused = host_.pause(store);
+    if (!paused) return std::unexpected(paused.error());
+    if (auto forgotten = forget(store, now, node, seen[node].incarnation); !forgotten) return forgotten;
   }
   return {};
 }

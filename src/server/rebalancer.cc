@@ -90,7 +90,7 @@ Result<void> Rebalancer::look() {
     return {};
   }
   absent_since_ns_ = 0;
-  for (const std::string& store : std::exchange(paused_, {})) host_.resume(store);
+  paused_.clear();
   const ClusterMap& map = state.map.map;
   if (cluster::has_too_many(map, *state.node) || !moves_of(state).empty()) return give_away_shards();
   const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
@@ -116,9 +116,9 @@ void Rebalancer::note_absence() {
   if (absent_since_ns_ == 0) absent_since_ns_ = now;
   if (now - absent_since_ns_ < farewell_ns) return;
   while (paused_.size() < stores.size()) {
-    const std::string& next = stores[paused_.size()];
-    if (!host_.pause(next)) return;  // with the next look
-    paused_.push_back(next);
+    auto paused = host_.pause(stores[paused_.size()]);
+    if (!paused) return;  // with the next look
+    paused_.push_back(std::move(*paused));
   }
   member_.log(
       fmt::format("'{}' is not in the cluster; its stores are not served", member_.options().cluster.node));
@@ -232,7 +232,7 @@ Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
     if (!move.is_reached_on(way)) return false;
     const auto directory = way.attachment->endpoint().run(move.on(way).directory());
     if (!directory) return std::unexpected(directory.error());
-    if (directory->stage != hash::Stage::left) return false;
+    if (directory->stage != hash::ShardStage::left) return false;
   }
   return true;
 }
@@ -272,7 +272,7 @@ Result<void> Rebalancer::close(Ways& all, const Moves& moves) {
       hash::Handover handover = move.on(way);
       const auto stage = way.attachment->endpoint().run(handover.begin());
       if (!stage) return std::unexpected(stage.error());
-      if (*stage == hash::Stage::leaves) last.emplace(handover);
+      if (*stage == hash::ShardStage::leaves) last.emplace(handover);
     }
     if (last) closed.emplace_back(&way, *last);
   }
@@ -299,7 +299,7 @@ Result<void> Rebalancer::copy(Ways& all, const Moves& moves) {
       hash::Handover handover = move.on(way);
       const auto directory = way.attachment->endpoint().run(handover.directory());
       if (!directory) return std::unexpected(directory.error());
-      if (directory->stage == hash::Stage::left) continue;
+      if (directory->stage == hash::ShardStage::left) continue;
       if (auto copied = way.attachment->endpoint().run(handover.copy()); !copied) return copied;
     }
   }

@@ -92,11 +92,11 @@ class Rebalancer {
   Member& member_;
   fabric::Host& host_;
   const std::uint64_t bytes_together_;
-  base::Nanos looked_ns_ = 0;        // at the map, while something took long
-  base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
-  std::vector<std::string> paused_;  // stores, therefore
-  std::string told_;                 // the last error that was logged
-  std::uint64_t read_version_ = 0;   // of the map as it was read last
+  base::Nanos looked_ns_ = 0;                // at the map, while something took long
+  base::Nanos absent_since_ns_ = 0;          // from the map; 0: it is there
+  std::vector<fabric::Host::Pause> paused_;  // the first stores, therefore
+  std::string told_;                         // the last error that was logged
+  std::uint64_t read_version_ = 0;           // of the map as it was read last
   std::mutex mutex_;
   std::condition_variable stopped_;
   std::atomic<bool> stop_ = false;

@@ -115,8 +115,7 @@ class HostThread final : public Host {
             .sends = agent.sends};
   }
 
-  Result<void> pause(const std::string& store) override { return sessions_.pause(store); }
-  void resume(const std::string& store) override { sessions_.resume(store); }
+  Result<Pause> pause(const std::string& store) override { return sessions_.pause(store); }
   void end_idle(const std::string& store, base::Nanos longer_than_ns) override {
     sessions_.end_idle(store, longer_than_ns);
   }

@@ -8,6 +8,7 @@
 #include <latch>
 #include <memory>
 #include <netinet/in.h>
+#include <optional>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
@@ -158,6 +159,27 @@ TEST_F(HostTest, AnAnswerThatComesTooLateIsNotTakenForAnother) {
   ASSERT_TRUE(answer.has_value()) << answer.error().message();
   EXPECT_TRUE(answer->contains("present"));
   EXPECT_TRUE(link->is_alive());
+}
+
+// Receive: a store that two pause at the same time. Expect: its sessions end, and none begins before both of
+// them let that be.
+TEST_F(HostTest, AStoreIsPausedUntilNobodyPausesIt) {
+  const auto fabric = RemoteFabric::attach(target_).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  EXPECT_TRUE(endpoint.run(read_word(&endpoint, {0, 0})).has_value());
+  std::optional first(host_->pause("store").value());
+  EXPECT_FALSE(endpoint.run(read_word(&endpoint, {0, 0})).has_value());
+  const auto begins = [&] {
+    Endpoint another(fabric, fabric->connect());
+    return another.run(read_word(&another, {0, 0})).has_value();
+  };
+  {
+    const auto second = host_->pause("store");
+    ASSERT_TRUE(second.has_value());
+    first.reset();
+    EXPECT_FALSE(begins());
+  }
+  EXPECT_TRUE(begins());
 }
 
 // Receive: a cluster's host that answers, and makes no queue pairs. Expect: sessions do without it and say

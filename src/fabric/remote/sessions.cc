@@ -248,22 +248,23 @@ void Sessions::end_idle_now() {
   for (const auto& [store, longest_ns] : asked) end_silent_for(longest_ns, store, End::is_sent_away);
 }
 
-Result<void> Sessions::pause(const std::string& store) {
+Result<Host::Pause> Sessions::pause(const std::string& store) {
   std::unique_lock lock(mutex_);
-  paused_[store] = false;
+  ++paused_[store].pauses;
   wake_();
-  if (paused_changed_.wait_for(lock, std::chrono::nanoseconds(answer_max_ns),
-                               [&] { return paused_[store]; })) {
-    return {};
-  }
-  paused_.erase(store);
+  const bool is_still = paused_changed_.wait_for(lock, std::chrono::nanoseconds(answer_max_ns),
+                                                 [&] { return paused_[store].is_still; });
+  lock.unlock();
+  Host::Pause paused([this, store] { resume(store); });
+  if (is_still) return paused;
   return fail(Errc::timed_out, "pause",
               fmt::format("the sessions of {} have not ended in time; it is tried again", store));
 }
 
 void Sessions::resume(const std::string& store) {
   const std::scoped_lock lock(mutex_);
-  paused_.erase(store);
+  const auto found = paused_.find(store);
+  if (--found->second.pauses == 0) paused_.erase(found);
 }
 
 bool Sessions::is_paused(const std::string& store) const {
@@ -275,8 +276,8 @@ void Sessions::end_those_of_paused_stores() {
   std::vector<std::string> stores;
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [store, ended] : paused_) {
-      if (!ended) stores.push_back(store);
+    for (const auto& [store, paused] : paused_) {
+      if (!paused.is_still) stores.push_back(store);
     }
   }
   for (const std::string& store : stores) {
@@ -286,7 +287,7 @@ void Sessions::end_those_of_paused_stores() {
     }
     end_these(its_own, End::is_sent_away);
     const std::scoped_lock lock(mutex_);
-    if (const auto found = paused_.find(store); found != paused_.end()) found->second = true;
+    if (const auto found = paused_.find(store); found != paused_.end()) found->second.is_still = true;
   }
   if (!stores.empty()) paused_changed_.notify_all();
 }

@@ -82,8 +82,7 @@ class Sessions {
   const Host::Options::Cluster* cluster_of(OpenedStore& store) const;
 
   // ---- for any thread; see Host
-  Result<void> pause(const std::string& store);
-  void resume(const std::string& store);
+  Result<Host::Pause> pause(const std::string& store);
   [[nodiscard]] bool is_paused(const std::string& store) const;
   void end_idle(const std::string& store, base::Nanos longer_than_ns);
 
@@ -104,6 +103,7 @@ class Sessions {
   void let_go(const Session& session, std::uint32_t client);
   void condemn(Session session);
   void pardon(Fencer::Id condemned);
+  void resume(const std::string& store);
   void end_silent();
   void end_silent_for(base::Nanos longest_ns, const std::string& store, End how);
   void end_idle_now();
@@ -117,9 +117,13 @@ class Sessions {
   const std::shared_ptr<net::ClientCredentials> credentials_;
 
   mutable std::mutex mutex_;
-  std::vector<Id> gone_;                // whose connection ended
-  std::vector<Id> fenced_everywhere_;   // of those that are condemned
-  std::map<std::string, bool> paused_;  // stores; whether their sessions have ended
+  std::vector<Id> gone_;               // whose connection ended
+  std::vector<Id> fenced_everywhere_;  // of those that are condemned
+  struct Paused {
+    unsigned pauses = 0;
+    bool is_still = false;  // its sessions have ended
+  };
+  std::map<std::string, Paused> paused_;  // stores
   std::condition_variable paused_changed_;
   std::map<std::string, base::Nanos> idle_max_ns_;  // stores; for how long sessions may have been silent
   std::atomic<std::uint64_t> count_ = 0;

@@ -128,19 +128,23 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
   if (auto valid = check_key(key, "read"); !valid) co_return std::unexpected(std::move(valid.error()));
-  const auto table = shards_.table_of(key_of(key).hash);
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
   Item item;
-  for (;;) {
-    auto found = co_await shards_.get(key_of(key));
-    session_->count(found ? Counter::get_hit : Counter::get_miss);
-    if (!found) co_return std::unexpected(as_of("read", std::move(found.error())));
+  do {
+    auto found = co_await shards_.get(hashed);
+    if (!found) {
+      session_->count(Counter::get_miss);
+      co_return std::unexpected(as_of("read", std::move(found.error())));
+    }
     item.value.assign(found->view.value());
     item.version = {found->view.version()};
     item.time_to_live = time_left(found->view, (*table)->newest_time());
-    if (attachment_->may_act()) co_return item;
-  }
+  } while (!attachment_->may_act());
+  session_->count(Counter::get_hit);
+  co_return item;
 }
 
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
@@ -268,12 +272,8 @@ coro::Task<Result<std::uint64_t>> Client::count() {
 
 coro::Task<Result<Collected>> Client::collect() {
   if (auto may = may_change("collect"); !may) co_return std::unexpected(std::move(may.error()));
-  Result<Collected> collected;
-  {
-    const DuringOperation during(*attachment_);
-    collected = co_await shards_.collect();
-  }
-  co_return collected;
+  const DuringOperation during(*attachment_);
+  co_return co_await shards_.collect();
 }
 
 coro::Task<Result<Report>> Client::check() {

@@ -28,19 +28,19 @@ class Client {
   static Result<std::unique_ptr<Client>> open(const std::shared_ptr<memory::StoreMemory>& memory,
                                               const ClientOptions& options);
 
-  // The plainest get at once: a key of so many bytes, and a short value as long as what `into` holds, that
-  // never expires. False if it is no such; `into` may have been changed.
+  // The plainest get at once: a key of `shortest` to `longest` bytes, and a short value as long as what
+  // `into` holds, that never expires. False if it is no such; `into` may have been changed.
   //
   // The processor overlaps the misses of one get with those of the next ones as far ahead as it looks, which
   // is 256 to 512 instructions. So it is in line, calls nothing, and touches the least; the slots are asked
   // for first (docs/performance.md).
-  template <std::size_t key_bytes_min, std::size_t key_bytes_max>
+  template <std::size_t shortest, std::size_t longest>
   [[gnu::always_inline]] bool get_plain(std::string_view key, std::string& into) {
     hash::Table* const table = here_;
     const std::size_t key_bytes = key.size();
-    if (table == nullptr || key_bytes - key_bytes_min > key_bytes_max - key_bytes_min) [[unlikely]]
+    if (table == nullptr || key_bytes - shortest > longest - shortest) [[unlikely]]
       return false;
-    __builtin_assume(key_bytes >= key_bytes_min && key_bytes <= key_bytes_max);
+    __builtin_assume(key_bytes >= shortest && key_bytes <= longest);
     const hash::Here& here = table->here();
     const auto glance = here.begin_glance(key_of(key));
     const std::size_t value_bytes = into.size();
@@ -48,8 +48,7 @@ class Client {
     if (value_bytes > base::crc_in_line_bytes_max || !session.begin_glance()) [[unlikely]]
       return false;
     hash::ItemView item;
-    const std::byte* at =
-        here.end_glance(glance, hash::item_bytes(key_bytes_max, base::crc_in_line_bytes_max));
+    const std::byte* at = here.end_glance(glance, hash::item_bytes(longest, base::crc_in_line_bytes_max));
     if (at != nullptr) [[likely]]
       item.begin(at, {});
     return session.end_glance(at != nullptr && item.is_plain(key, value_bytes) &&
@@ -119,10 +118,12 @@ class Client {
   coro::Task<void> refresh_if_due();
   coro::Task<void> get_group(std::span<Lookup> group);
   // Nothing if it is not one for several at once.
-  [[nodiscard]] std::optional<hash::PlainGet> plain_get(hash::Key key, Lookup* lookup) const;
+  [[nodiscard]] std::optional<hash::GroupedGet> grouped_get(hash::Key key, Lookup* lookup) const;
   coro::Task<void> put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
+  template <std::size_t most>
+  void put_all_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation, base::Nanos now) const;
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);

@@ -42,24 +42,10 @@ LastPuts last_puts(std::span<const Lookup> group, std::uint64_t /*seed*/) {
 coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
-  if (auto may = may_change("put"); !may) co_return may;
-  const auto table = shards_.table_of(key_of(assignment->key).hash);
-  if (!table) co_return std::unexpected(table.error());
-  if (auto known = co_await know_time(*table, assignment->options); !known) co_return known;
-  auto request =
-      request_of(assignment->key, assignment->value, assignment->options, "put", (*table)->newest_time());
-  if (!request) co_return std::unexpected(std::move(request.error()));
-  const DuringOperation during(*attachment_);
-  auto written = co_await (*table)->put(*request);
+  auto written =
+      co_await put(assignment->key, assignment->value, assignment->options, hash::Condition::none, 0, "put");
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
-}
-
-bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
-  Assignment one{.key = key, .value = value, .options = options, .result = {}};
-  bool done = false;
-  multi_put_here({&one, 1}, {&done, 1});
-  return done;
 }
 
 // Up to turns_max keys: each step for all of them before the next.
@@ -95,13 +81,15 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
   }
 }
 
-void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
+// As many as `most`.
+template <std::size_t most>
+void Client::put_all_here(std::span<const Assignment> assignments, std::span<bool> done) {
   if (here_ == nullptr || reads_only_) return;
   const DuringOperation during(*attachment_);
   const base::Nanos start = during.start();
   hash::Here& here = here_->here();
-  std::array<hash::Probe, turns_max> probes;
-  std::array<memory::Allocator::Place, turns_max> places;
+  std::array<hash::Probe, most> probes;
+  std::array<memory::Allocator::Place, most> places;
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     const Assignment& assignment = assignments[i];
     if (!is_valid(assignment)) continue;
@@ -134,6 +122,17 @@ void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> d
       here_->discard_here(places[i]);
     }
   }
+}
+
+bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
+  const Assignment one{.key = key, .value = value, .options = options, .result = {}};
+  bool done = false;
+  put_all_here<1>({&one, 1}, {&done, 1});
+  return done;
+}
+
+void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
+  put_all_here<turns_max>(assignments, done);
 }
 
 // Some at a time: what `here` could not do at once, as coroutines that take turns.
@@ -183,7 +182,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   const DuringOperation during(*attachment_);
   std::array<coro::Task<Result<void>>, group_max> tasks;
   std::array<bool, group_max> is_alone{};
-  std::vector<hash::PlainGet> plain;
+  std::vector<hash::GroupedGet> plain;
   plain.reserve(group.size());
   const bool may_be_together = !attachment_->refresh_due();
   std::array<hash::Key, group_max> keys;
@@ -194,7 +193,7 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     Lookup& one = group[i];
-    auto together = may_be_together && key_fits(one.key) ? plain_get(keys[i], &one) : std::nullopt;
+    auto together = may_be_together && key_fits(one.key) ? grouped_get(keys[i], &one) : std::nullopt;
     is_alone[i] = !together;
     if (together) {
       plain.push_back(std::move(*together));
@@ -219,10 +218,10 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
   session_->count(Counter::get_miss, plain.size() - hits);
 }
 
-std::optional<hash::PlainGet> Client::plain_get(hash::Key key, Lookup* lookup) const {
+std::optional<hash::GroupedGet> Client::grouped_get(hash::Key key, Lookup* lookup) const {
   auto known = shards_.known(key);
   if (reads_long(known)) return std::nullopt;
-  return hash::PlainGet{.known = std::move(known), .into = &lookup->value};
+  return hash::GroupedGet{.known = std::move(known), .into = &lookup->value};
 }
 
 template <class Request>
@@ -247,7 +246,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
   const bool may_be_together = only != nullptr && only->puts_together();
   std::array<coro::Task<Result<void>>, group_max> tasks;
   std::array<bool, group_max> is_alone{};
-  std::vector<hash::PlainPut> plain;
+  std::vector<hash::GroupedPut> plain;
   plain.reserve(group.size());
   const auto keys = keys_to_put(group, hash_seed_);
   const LastPuts last(std::span(keys).first(group.size()));
@@ -259,7 +258,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
     const bool is_plain = may_be_together && !keys[i].bytes.empty() &&
                           one.options.time_to_live.count() == 0 &&
                           hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
-    const auto put = is_plain ? only->plain_put({.key = keys[i], .value = one.value}) : std::nullopt;
+    const auto put = is_plain ? only->grouped_put({.key = keys[i], .value = one.value}) : std::nullopt;
     is_alone[i] = !put;
     if (put) {
       plain.push_back(*put);
@@ -282,6 +281,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
       group[i].result = tasks[i].take();
     } else {
       auto& outcome = (next++)->outcome;
+      if (!outcome) outcome.error().operation = "put";
       group[i].result = outcome ? Result<void>{} : std::unexpected(std::move(outcome.error()));
     }
   }

@@ -21,7 +21,7 @@ struct Shards::Looked {
 
 // One of the gets, and how far it is.
 struct Shards::Getting {
-  PlainGet* get = nullptr;
+  GroupedGet* get = nullptr;
   Table* table = nullptr;
   Looked* looked = nullptr;
   bool has_looked = false;
@@ -50,7 +50,7 @@ struct Shards::Candidate {
   std::byte* item = nullptr;  // where it is read to
 };
 
-coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
+coro::Task<void> Shards::get_together(std::span<GroupedGet> gets) {
   std::vector<Getting> all(gets.size());
   for (std::size_t i = 0; i < gets.size(); ++i) {
     all[i].get = &gets[i];
@@ -61,7 +61,7 @@ coro::Task<void> Shards::get_together(std::span<PlainGet> gets) {
     }
   }
   std::vector<Looked> looked(
-      std::ranges::count_if(gets, [](const PlainGet& get) { return get.known.is_nothing(); }));
+      std::ranges::count_if(gets, [](const GroupedGet& get) { return get.known.is_nothing(); }));
   std::vector<Candidate> candidates;
   candidates.reserve(gets.size());
   Result<void> done = co_await ask_together(all, looked, &candidates);
@@ -194,7 +194,7 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
   const Operation* operation = operations.data();
   for (const Candidate& one : candidates) {
     const bool was_read = !(operation++)->bad_address;
-    const PlainGet& get = *one.of->get;
+    const GroupedGet& get = *one.of->get;
     const auto found = was_read ? one.of->table->item_of(get.known.key, one.word, one.slot, one.item,
                                                          one.length, get.known.time)
                                 : std::nullopt;

@@ -38,7 +38,7 @@ struct Table::Writing {
     written,     // nor that
     over,
   };
-  PlainPut* put = nullptr;
+  GroupedPut* put = nullptr;
   Stage stage = Stage::written;
   NewItem item{};
   KeyCollect seen{};
@@ -67,12 +67,12 @@ bool Table::puts_together() {
   return home_.remote() && !attachment_.is_of_cluster() && !directory().growing && !attachment_.refresh_due();
 }
 
-std::optional<PlainPut> Table::plain_put(const WriteRequest& request) {
+std::optional<GroupedPut> Table::grouped_put(const WriteRequest& request) {
   const auto spare = attachment_.nodes().front().allocator->take_spare(length_of(request));
-  return spare ? std::optional(PlainPut{.request = request, .item = *spare}) : std::nullopt;
+  return spare ? std::optional(GroupedPut{.request = request, .item = *spare}) : std::nullopt;
 }
 
-coro::Task<void> Table::put_together(std::span<PlainPut> puts) {
+coro::Task<void> Table::put_together(std::span<GroupedPut> puts) {
   std::vector<Writing> all(puts.size());
   for (std::size_t i = 0; i < puts.size(); ++i) {
     all[i].put = &puts[i];

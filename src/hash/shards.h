@@ -14,7 +14,7 @@
 namespace loch::hash {
 
 // A get of those that are done together.
-struct PlainGet {
+struct GroupedGet {
   Known known;  // whose key it is, and what else is known of it
   std::string* into = nullptr;
   Result<void> outcome{};
@@ -47,7 +47,7 @@ class Shards final : public memory::ReuseGuard {
       table->fetch_known(key);
   }
   // Several at once (get_together.cc), of a remote session, in one operation.
-  coro::Task<void> get_together(std::span<PlainGet> gets);
+  coro::Task<void> get_together(std::span<GroupedGet> gets);
 
   // ---- everything (walk.cc, collect.cc). Of a store with nodes that can not be reached: unavailable.
   using Visit = std::function<bool(const ItemView&)>;

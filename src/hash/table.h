@@ -68,7 +68,7 @@ struct WriteRequest {
 };
 
 // A put with no condition and no time to live, of those that are done together.
-struct PlainPut {
+struct GroupedPut {
   WriteRequest request;
   memory::ItemRef item;             // memory for it
   Result<std::uint64_t> outcome{};  // as of Table::put
@@ -127,8 +127,8 @@ class Table final {
   // Several at once (put_together.cc), in one operation: whether this is the session and the time for that,
   // those for which there is memory at hand, and doing all of these.
   [[nodiscard]] bool puts_together();
-  std::optional<PlainPut> plain_put(const WriteRequest& request);
-  coro::Task<void> put_together(std::span<PlainPut> puts);
+  std::optional<GroupedPut> grouped_put(const WriteRequest& request);
+  coro::Task<void> put_together(std::span<GroupedPut> puts);
   coro::Task<Result<void>> remove(Key key);
 
   // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do

@@ -98,7 +98,7 @@ class Client {
   static coro::Task<Result<std::string>> get_in_batch_task(Client* self, std::string k) {
     const During during(*self->attachment_);
     std::string value;
-    std::array<PlainGet, 1> gets{{{.known = self->shards_->known(self->key_of(k)), .into = &value}}};
+    std::array<GroupedGet, 1> gets{{{.known = self->shards_->known(self->key_of(k)), .into = &value}}};
     co_await self->shards_->get_together(gets);
     if (!gets[0].outcome) co_return std::unexpected(std::move(gets[0].outcome.error()));
     co_return value;

@@ -1,7 +1,7 @@
 // PUT in its three conditions, and REMOVE (docs/hash.md, "Operations"; the numbers of the steps are those
 // there).
-#include <cstring>
-#include <fmt/format.h>
+#include <memory>
+#include <utility>
 
 #include "base/fault.h"
 #include "base/planted.h"
@@ -45,131 +45,6 @@ fabric::Operation Table::link(NewItem* item, SlotType as, std::uint8_t filter, S
   item->slot = slot;
   item->word = SlotWord::link(as, item->ref, filter, item->tag, old.level());
   return fabric::Operation::compare_swap(index_.slot(slot), old.raw, item->word.raw);
-}
-
-coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
-                                                            Begun* begun) {
-  const std::uint64_t length = length_of(*request);
-  auto ref = co_await attachment_.allocate(length, home_number_);
-  if (!ref) co_return std::unexpected(std::move(ref.error()));
-  NewItem item{.ref = *ref};
-  const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
-  write_copy(*request, &item, copy.get());
-  const auto write = fabric::Operation::write(ref->address(), copy.get(), length);
-  const Key key = request->key;
-  const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(key);
-  // Of a cluster the directory has to be looked at before anything changes (Handover).
-  if (!attachment_.is_of_cluster() && attachment_.may_act()) {
-    const auto expected = pointer || seen->headers_wanted ? std::nullopt : expectation_of(key);
-    if (pointer || expected) {
-      const SlotNumber slot = pointer ? pointer->slot : expected->slot;
-      const SlotWord old = pointer ? pointer->word : expected->word;
-      auto done =
-          co_await write_and_link(key, write, slot, old, expected ? &*expected : nullptr, seen, &item, begun);
-      if (!done) co_return std::unexpected(std::move(done.error()));
-      co_return item;
-    }
-  }
-  const auto location = pointer ? std::nullopt : location_of(key);
-  const auto& known = pointer ? pointer : location;
-  const bool reads_item = location && endpoint_.keeps_order();
-  const Reading reading =
-      begin_collect(key.hash, seen, DirectoryToo::no, known ? std::optional(known->slot) : std::nullopt);
-  std::vector<fabric::Operation> operations;
-  operations.reserve(2 + reading.count);
-  operations.push_back(write);
-  reading.ask(seen->word.data(), &operations);
-  std::vector<std::byte> head;
-  if (reads_item) {
-    head.resize(item_bytes(key.bytes.size(), 0));
-    operations.push_back(
-        fabric::Operation::read_settled(location->item().address(), head.data(), head.size()));
-  }
-  const auto done = co_await endpoint_.perform(operations);
-  const fabric::Operation& writing = operations.front();
-  if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))
-    co_return std::unexpected(done.error());
-  LOCH_FAULT_POINT("put.item_written");
-  bool is_collected = false;
-  if (done && pointer) {
-    is_collected = names_what_is_known(key, reading, seen);
-  } else if (done && reads_item) {
-    is_collected = names_what_was_read(key, reading, location->item(), head, seen);
-  } else if (done) {
-    is_collected = co_await identify_first(key, &reading, seen);
-    // What one slot has nothing of may be in the others.
-    if (location) is_collected = is_collected && committed_location(*seen) >= 0;
-  }
-  if (done && location && !is_collected) forget_location(key, location->slot);
-  *begun = is_collected ? Begun::collected : Begun::written;
-  co_return item;
-}
-
-// Step 2 with the word that the slot is known, or expected, to hold: if it is there, it names the key's item.
-// If it is not, nothing has happened, and the word that is there names the key's item all the same, unless
-// that has left.
-coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write, SlotNumber slot,
-                                               SlotWord old, const Expectation* expected, KeyCollect* seen,
-                                               NewItem* item, Begun* begun) {
-  begin_collect(key.hash, seen, DirectoryToo::no, slot);
-  std::vector<fabric::Operation> operations = {write};
-  operations.reserve(3 + Expectation::operations);
-  if (expected != nullptr) expected->ask(&operations);
-  operations.push_back(link(item, SlotType::committed, key.filter(), slot, old));
-  operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
-  const std::size_t linking = operations.size() - 1;
-  if (expected != nullptr)
-    operations.push_back(
-        fabric::Operation::read(index_.slot(slot), &seen->word[0].raw, sizeof seen->word[0].raw));
-  LOCH_FAULT_POINT("put.before_update");
-  const auto done = co_await endpoint_.perform(operations);
-  const bool may_be_unexpected = expected != nullptr && !operations.front().bad_address &&
-                                 !operations.back().bad_address &&
-                                 (done || done.error().code == Errc::corrupt);
-  if (!done && !may_be_unexpected) co_return done;
-  if (done) seen->word[0] = {operations[linking].result};
-  if (!done || seen->word[0] != old) {
-    home_.count(Counter::conflicts);
-    const bool is_found = co_await identify(key, seen) && committed_location(*seen) >= 0;
-    if (!is_found) forget_location(key, slot);
-    *begun = is_found ? Begun::collected : Begun::written;
-    co_return Result<void>{};
-  }
-  *begun = Begun::linked;
-  co_await let_go_of(old, Counter::put_update);
-  co_return Result<void>{};
-}
-
-// By what is known now: a refresh since may have let go of what the pointer named before.
-bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* seen) {
-  const auto pointer = pointer_of(key);
-  const auto is_newest = end_collect(reading, *seen);
-  if (!pointer || !is_newest || !*is_newest) return false;
-  const SlotWord word = seen->word[0];
-  if (!word.is(SlotType::committed) || word.item() != pointer->item()) return false;
-  seen->mine = 1;
-  seen->header[0] = {};
-  return true;
-}
-
-bool Table::names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
-                                std::span<const std::byte> head, KeyCollect* seen) {
-  const auto is_newest = end_collect(reading, *seen);
-  const SlotWord word = seen->word[0];
-  if (!is_newest || !*is_newest || !word.is(SlotType::committed) || word.item() != item) return false;
-  if (!take_if_mine(key, 0, head, *seen)) return false;
-  // Where there is no condition, it does not matter whether the item has time left.
-  if (seen->header[0].expires_at_ns == 0 || !seen->headers_wanted) return true;
-  seen->mine = 0;
-  return false;
-}
-
-coro::Task<bool> Table::identify_first(Key key, const Reading* reading, KeyCollect* seen) {
-  const auto is_newest = end_collect(*reading, *seen);
-  if (!is_newest || !*is_newest || is_outdated(*seen) || is_damaged(*seen)) co_return false;
-  if (const auto done = co_await identify(key, seen); !done) co_return false;
-  const auto over = co_await outlived(seen);
-  co_return over && !*over;
 }
 
 memory::ItemHeader Table::header_of(const WriteRequest& request, const memory::ItemRef& item) {
@@ -230,52 +105,6 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
     co_await abandon(&item);
     co_return std::unexpected(std::move(error));
   }
-}
-
-memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {
-  const auto place = attachment_.nodes().front().allocator->allocate_here(length_bytes, now);
-  if (place.at == nullptr) return place;
-  constexpr std::uint64_t lines_max = 4;
-  for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length_bytes; ++line) {
-    __builtin_prefetch(place.at + line * fabric::cache_line_bytes, 1);
-  }
-  return place;
-}
-
-bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
-                        base::Nanos expires_at_ns, base::Nanos now) {
-  const memory::ItemHeader header{.state = 0,
-                                  .header_sum = 0,
-                                  .value_sum = 0,
-                                  .key_hash = probe.key.hash,
-                                  .written_at_ns = home_.next_write_time(now),
-                                  .expires_at_ns = expires_at_ns,
-                                  .value_bytes = 0,
-                                  .key_bytes = 0,
-                                  .client = home_.client()};
-  write_item(place.at, place.ref, header, probe.key.bytes, value);
-  LOCH_FAULT_POINT("put.item_written");
-  LOCH_FAULT_POINT("put.before_update");
-  // A damaged word may name what is no node's.
-  if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;
-  std::uint64_t seen = probe.word.raw;
-  const SlotWord linked =
-      SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
-  // acq_rel: as fabric::Atomic.
-  const bool won =
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(probe.matched))
-          .compare_exchange_strong(seen, linked.raw, std::memory_order_acq_rel, std::memory_order_acquire);
-  home_.count(won ? Counter::put_update : Counter::conflicts);
-  LOCH_FAULT_POINT("put.after_update");
-  return won;
-}
-
-void Table::retire_here(SlotWord unlinked, base::Nanos now) {
-  const bool moved = unlinked.tag() != 0;
-  memory::Allocator& allocator = attachment_.allocator_of(unlinked.item());
-  if (allocator.retire_here(unlinked.item(), moved, now)) return;
-  // What can not be marked is found by a collection.
-  [[maybe_unused]] const auto retired = endpoint_.run(allocator.retire(unlinked.item(), moved));
 }
 
 // One round of PUT with nothing pending.

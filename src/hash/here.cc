@@ -1,0 +1,73 @@
+// What the plain cases of one key on mapped memory take beside the steps of here.h.
+#include "hash/here.h"
+
+#include "base/fault.h"
+#include "hash/table.h"
+
+namespace loch::hash {
+
+bool Here::take_directory(std::uint64_t word) {
+  const Directory directory = Directory::decode(word);
+  if (directory.growing || directory.level == 0) return false;
+  const std::uint64_t rows = directory.rows();
+  std::byte* const index = endpoint_.mapped({region_, 0}, rows * row_bytes);
+  if (index == nullptr) return false;
+  index_ = index;
+  row_mask_ = rows - 1;
+  upper_bits_ = SlotWord::link(SlotType::committed, {}, 0, 0, directory.level).raw;
+  seen_directory_ = word;
+  if (candidates_ == usual_candidates) usual_directory_ = word;
+  return true;
+}
+
+bool Table::parse_here(ItemView& item) {
+  const memory::ItemRef& ref = item.ref();
+  const bool large = ref.size_class >= memory::size_class_count;
+  const std::uint64_t room =
+      large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
+  return item.take_lengths(room) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
+}
+
+memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {
+  const auto place = attachment_.nodes().front().allocator->allocate_here(length_bytes, now);
+  if (place.at == nullptr) return place;
+  constexpr std::uint64_t lines_max = 4;
+  for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length_bytes; ++line) {
+    __builtin_prefetch(place.at + line * fabric::cache_line_bytes, 1);
+  }
+  return place;
+}
+
+bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
+                        base::Nanos expires_at_ns, base::Nanos now) {
+  const memory::ItemHeader header{.state = 0,
+                                  .header_sum = 0,
+                                  .value_sum = 0,
+                                  .key_hash = probe.key.hash,
+                                  .written_at_ns = home_.next_write_time(now),
+                                  .expires_at_ns = expires_at_ns,
+                                  .value_bytes = 0,
+                                  .key_bytes = 0,
+                                  .client = home_.client()};
+  write_item(place.at, place.ref, header, probe.key.bytes, value);
+  LOCH_FAULT_POINT("put.item_written");
+  LOCH_FAULT_POINT("put.before_update");
+  // A damaged word may name what is no node's.
+  if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;
+  const SlotWord linked =
+      SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
+  const bool won = fabric::swap_word(probe.matched, probe.word.raw, linked.raw) == probe.word.raw;
+  home_.count(won ? Counter::put_update : Counter::conflicts);
+  LOCH_FAULT_POINT("put.after_update");
+  return won;
+}
+
+void Table::retire_here(SlotWord unlinked, base::Nanos now) {
+  const bool moved = unlinked.tag() != 0;
+  memory::Allocator& allocator = attachment_.allocator_of(unlinked.item());
+  if (allocator.retire_here(unlinked.item(), moved, now)) return;
+  // What can not be marked is found by a collection.
+  [[maybe_unused]] const auto retired = endpoint_.run(allocator.retire(unlinked.item(), moved));
+}
+
+}  // namespace loch::hash

@@ -209,6 +209,9 @@ TEST_F(CoroTest, WhatGoesOnInTheBackgroundIsDrained) {
   Task<> at_once = drains(&background, &drained);
   at_once.start();
   EXPECT_TRUE(at_once.done()) << "there is nothing to wait for";
+  background.start(sleeps(&queue_, time_ + 10 * base::millisecond_ns, &order, 4));
+  run();
+  EXPECT_EQ(background.running(), 0U) << "and nobody waits for those that come later";
 }
 
 }  // namespace

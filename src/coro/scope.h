@@ -13,6 +13,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include <loch/coro/task.h>
 
@@ -49,7 +50,7 @@ class Scope final : public Joiner {
   [[nodiscard]] std::size_t running() const { return running_; }
 
   void child_done() noexcept override {
-    if (--running_ == 0 && joining_) queue_.push(joining_);
+    if (--running_ == 0 && joining_) queue_.push(std::exchange(joining_, {}));
   }
 
  private:

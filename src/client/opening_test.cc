@@ -1,10 +1,12 @@
 // Opening a store with right and wrong options, and a store that is full.
+#include <array>
 #include <chrono>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include <loch/loch.h>
 
@@ -161,6 +163,7 @@ TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
       const auto put = store->put(key, value);
       if (!put) {
         EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+        EXPECT_STREQ(put.error().operation, "put");
         EXPECT_NE(put.error().detail.find(store->info()->directory), std::string::npos)
             << put.error().message();
         break;
@@ -169,6 +172,12 @@ TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
       ASSERT_LT(keys.size() * length, 20U << 20);
     }
     EXPECT_GT(keys.size(), 5U);
+    const std::string another = fmt::format("key{}", keys.size());
+    std::array<Assignment, 1> together{{{.key = another, .value = value}}};
+    store->multi_put(together);
+    ASSERT_FALSE(together[0].result.has_value());
+    EXPECT_EQ(together[0].result.error().code, Errc::no_space) << together[0].result.error().message();
+    EXPECT_STREQ(together[0].result.error().operation, "put");
     for (const std::string& key : keys) ASSERT_EQ(store->get(key)->size(), length);
     EXPECT_EQ(store->count().value(), keys.size());
     EXPECT_TRUE(store->for_each([](const Entry&) { return true; }).has_value());

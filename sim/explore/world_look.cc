@@ -8,14 +8,13 @@
 
 namespace loch::explore {
 
+using hash::cursor_level_shift;
 using hash::Directory;
 using hash::SlotNumber;
 using hash::SlotType;
 using hash::SlotWord;
 
 namespace {
-
-constexpr unsigned cursor_level_shift = 48;
 
 // Words as they look when nonces are numbered in the order of their appearance, and items named by their
 // values.
@@ -147,7 +146,7 @@ void World::check_key(unsigned key) {
   }
   if (directory().growing) {
     for (unsigned j = 0; j < scenario_.candidates(); ++j) {
-      const bool split = seen.word[j].level() == (directory().level + 1U) % hash::level_modulus;
+      const bool split = directory().is_split(seen.word[j]);
       if (split && seen.at.high[j] >= 0 && seen.is_mine(j, SlotType::committed)) {
         fail_with(fmt::format("key {} is committed in {}, which was split without it", key,
                               slot_text(seen.at.slot[j])));

@@ -128,7 +128,7 @@ coro::Task<Result<void>> MovingPlayer::move(std::uint32_t shard) {
                           RegionMap::shard_at(shard, *moving.next));
   const auto stage = co_await handover.begin();
   if (!stage) co_return std::unexpected(stage.error());
-  if (*stage == hash::Stage::leaves) {
+  if (*stage == hash::ShardStage::leaves) {
     const auto quiet = co_await await_quiet([&] { return handover.is_quiet(); });
     if (!quiet) co_return std::unexpected(quiet.error());
     if (!*quiet) {

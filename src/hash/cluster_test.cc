@@ -222,7 +222,7 @@ TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
   for (const auto& shard : map.shards) {
     ASSERT_TRUE(store->attach()->extend(shard.index, 2 * bytes).has_value());
     const auto place = IndexPlace::of(shard, map.nodes[0]);
-    fabric::store_word(store->at(place.split_cursor()), std::uint64_t{first_level} << 48);
+    fabric::store_word(store->at(place.split_cursor()), std::uint64_t{first_level} << cursor_level_shift);
     fabric::store_word(store->at(place.directory()),
                        Directory{.level = first_level, .growing = true}.encode());
   }
@@ -348,7 +348,7 @@ class ClusterHandover : public testing::Test {
 
 TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
   Handover move = handover();
-  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   // What is there can be read, and nothing else can be said.
   EXPECT_EQ(client_->error_of_put(keys_[0]), Errc::moved);
   EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
@@ -369,7 +369,7 @@ TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
   later.put(keys_.back());
   later.put(keys_.front());
   EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
-  EXPECT_EQ(directory().stage, Stage::left);
+  EXPECT_EQ(directory().stage, ShardStage::left);
 }
 
 // An operation that began before is waited for.
@@ -378,7 +378,7 @@ TEST_F(ClusterHandover, WaitsForThoseThatBeganBefore) {
   {
     const memory::Attachment::Operation during(client_->attachment());
     let_pass(*store_, base::second_ns / 100);
-    ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+    ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
     client_tells();
     EXPECT_EQ(mover_->run(move.is_quiet()), false);
   }
@@ -388,29 +388,42 @@ TEST_F(ClusterHandover, WaitsForThoseThatBeganBefore) {
 
 TEST_F(ClusterHandover, IsUndoneOrGoneOnWith) {
   Handover move = handover();
-  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   ASSERT_TRUE(mover_->run(move.copy()).has_value());
   ASSERT_TRUE(mover_->run(move.undo()).has_value());
   EXPECT_EQ(client_->error_of_put(keys_.back()), Errc{});
   // Another mover, who finds it half done.
   Handover again = handover();
-  ASSERT_EQ(mover_->run(again.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(again.begin()), ShardStage::leaves);
   client_tells();
   ASSERT_TRUE(mover_->run(again.copy()).has_value());
   ASSERT_TRUE(mover_->run(again.clear()).has_value());
   Handover last = handover();
-  EXPECT_EQ(mover_->run(last.begin()), Stage::left);
+  EXPECT_EQ(mover_->run(last.begin()), ShardStage::left);
   ASSERT_TRUE(mover_->run(last.undo()).has_value());
-  EXPECT_EQ(directory().stage, Stage::left) << "it is too late for that";
+  EXPECT_EQ(directory().stage, ShardStage::left) << "it is too late for that";
   ASSERT_TRUE(mover_->run(last.clear()).has_value());
   ASSERT_TRUE(mover_->run(last.open()).has_value());
   EXPECT_EQ(Client(*store_, {}, two_nodes_later()).error_of_get(keys_.back()), Errc{});
 }
 
+// Receive: a directory with a word that no client writes. Expect: an error, and the word stays as it is.
+TEST_F(ClusterHandover, ADamagedDirectoryIsAnError) {
+  std::byte* directory = store_->at(IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]).directory());
+  for (const std::uint64_t damaged : {std::uint64_t{1} << 40 | first_level, std::uint64_t{200}}) {
+    fabric::store_word(directory, damaged);
+    Handover move = handover();
+    const auto begun = mover_->run(move.begin());
+    ASSERT_FALSE(begun.has_value());
+    EXPECT_EQ(begun.error().code, Errc::corrupt);
+    EXPECT_EQ(fabric::load_word(directory), damaged);
+  }
+}
+
 // Receive: the new home loses its memory when nothing is left at the old one. Expect: the shard begins anew.
 TEST_F(ClusterHandover, TheNewHomeLosesWhatHasLeft) {
   Handover move = handover();
-  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   client_tells();
   ASSERT_TRUE(mover_->run(move.copy()).has_value());
   ASSERT_TRUE(mover_->run(move.clear()).has_value());
@@ -419,7 +432,7 @@ TEST_F(ClusterHandover, TheNewHomeLosesWhatHasLeft) {
   std::memset(store_->at(there.root), 0, sizeof(IndexRoot));
   store_->renew(there.slots, 0);
   Handover again = handover();
-  EXPECT_EQ(mover_->run(again.begin()), Stage::left);
+  EXPECT_EQ(mover_->run(again.begin()), ShardStage::left);
   ASSERT_TRUE(mover_->run(again.clear()).has_value());
   ASSERT_TRUE(mover_->run(again.open()).has_value());
   Client later(*store_, {}, two_nodes_later());
@@ -439,7 +452,7 @@ TEST_F(ClusterHandover, ACopyOfBeforeIsGone) {
   store_->renew(elsewhere.index, 2 * bytes);
   std::memset(store_->at({elsewhere.index, 0}), 0x5a, 2 * bytes);
   Handover move = handover();
-  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   client_tells();
   ASSERT_TRUE(mover_->run(move.copy()).has_value());
   for (std::uint64_t at = bytes; at < 2 * bytes; at += sizeof(std::uint64_t))
@@ -457,7 +470,7 @@ TEST_F(ClusterHandover, TimesToLiveGoByOneClock) {
   }
   const base::Nanos before = now(*client_);
   Handover move = handover();
-  ASSERT_EQ(mover_->run(move.begin()), Stage::leaves);
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   ASSERT_TRUE(mover_->run(move.copy()).has_value());
   ASSERT_TRUE(mover_->run(move.clear()).has_value());
   ASSERT_TRUE(mover_->run(move.open()).has_value());

@@ -37,11 +37,9 @@ coro::Task<Result<LeaseWord>> look_at_block(memory::Allocator* allocator, BlockN
 }
 
 coro::Task<Result<ItemState>> look_at_state(fabric::Endpoint* endpoint, ItemRef item) {
-  const fabric::Address at = item.address();
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return ItemState::decode(word);
+  const auto word = co_await endpoint->read_word(item.address());
+  if (!word) co_return std::unexpected(word.error());
+  co_return ItemState::decode(*word);
 }
 
 // Whether a slot may name an item that says so: one that rests was unlinked just now.
@@ -262,8 +260,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
     const SlotWord word = group.word(slot);
     if (word.is(SlotType::unborn) && d.growing) continue;
     const ItemRef ref = word.item();
-    const bool level_fits = word.level() == d.level % level_modulus ||
-                            (d.growing && word.level() == (d.level + 1U) % level_modulus);
+    const bool level_fits = d.is_unsplit(word) || (d.growing && d.is_split(word));
     if (word.is(SlotType::empty) && level_fits) continue;
     const bool is_there = word.names_item() && ref.region >= memory::first_data_region &&
                           endpoint_.reaches(ref.address(), memory::item_unit_bytes);

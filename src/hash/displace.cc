@@ -94,7 +94,7 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
   unsigned splits = 0;
   for (const Victim& victim : all) {
     if (!d.growing || splits == splits_max) break;
-    if (victim.slot >= d.low_slots() || victim.word.level() != d.level % level_modulus) continue;
+    if (victim.slot >= d.low_slots() || !d.is_unsplit(victim.word)) continue;
     const auto split = co_await split_slot(victim.slot, d);
     if (!split) co_return std::unexpected(split.error());
     if (*split) ++splits;

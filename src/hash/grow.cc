@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::uint64_t chunk_slots = rows_split_at_once * row_slots;
 constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
-constexpr unsigned cursor_level_shift = 48;
 // How long an operation spends on the end of a growth before it goes on, and how long a session leaves it to
 // others.
 constexpr base::Nanos finishing_max_ns = 10 * base::millisecond_ns;
@@ -27,7 +26,7 @@ constexpr base::Nanos finish_again_after_ns = 100 * base::millisecond_ns;
 // A word of a row that is split, and that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
   return !word.is(SlotType::placed) && !word.is(SlotType::moved) && !word.is(SlotType::unborn) &&
-         word.level() == (d.level + 1U) % level_modulus;
+         d.is_split(word);
 }
 
 }  // namespace
@@ -42,20 +41,19 @@ coro::Task<Result<void>> Table::start_growth() {
   // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still
   // runs.
   if (before.level >= first_level + level_modulus - 2) {
-    const fabric::Address at = index_.reached_at(before.level - (level_modulus - 2));
-    std::uint64_t reached = 0;
-    if (auto read = co_await endpoint_.read_words({&at, 1}, &reached); !read) co_return read;
+    const auto reached = co_await endpoint_.read_word(index_.reached_at(before.level - (level_modulus - 2)));
+    if (!reached) co_return std::unexpected(reached.error());
     // A short operation that seems to have begun so early is over in a moment.
     constexpr int looks_max = 4;
-    auto others_run = co_await home_.others_run_since(reached);
+    auto others_run = co_await home_.others_run_since(*reached);
     for (int look = 1; look < looks_max && others_run && *others_run; ++look) {
       co_await endpoint_.sleep_until(endpoint_.now() + base::millisecond_ns);
-      others_run = co_await home_.others_run_since(reached);
+      others_run = co_await home_.others_run_since(*reached);
     }
     if (!others_run) co_return std::unexpected(std::move(others_run.error()));
     if (*others_run) {
       // Those that have just begun are over soon: the caller tries again.
-      if (reached + home_.geometry().expiry_ns > home_.now()) co_return Result<void>{};
+      if (*reached + home_.geometry().expiry_ns > home_.now()) co_return Result<void>{};
       co_return fail(
           Errc::no_space, "grow",
           "a client that was stopped in the midst of an operation holds the index back; continue or end it");
@@ -80,10 +78,10 @@ coro::Task<Result<void>> Table::start_growth() {
   // The cursor never goes back to an older level, however late its writer comes.
   const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
   const fabric::Address at_cursor = index_.split_cursor();
-  std::uint64_t cursor = 0;
-  if (auto read = co_await endpoint_.read_words({&at_cursor, 1}, &cursor); !read) co_return read;
-  if (cursor < first_chunk) {
-    auto reset = co_await endpoint_.compare_swap(at_cursor, cursor, first_chunk);
+  const auto cursor = co_await endpoint_.read_word(at_cursor);
+  if (!cursor) co_return std::unexpected(cursor.error());
+  if (*cursor < first_chunk) {
+    auto reset = co_await endpoint_.compare_swap(at_cursor, *cursor, first_chunk);
     if (!reset) co_return std::unexpected(std::move(reset.error()));
   }
   const Directory growing{.level = before.level, .growing = true};
@@ -194,7 +192,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       if (!seen) continue;
     }
     const SlotWord word = *std::exchange(seen, std::nullopt);
-    if (word.level() == next_level % level_modulus) co_return true;
+    if (d.is_split(word)) co_return true;
     Result<bool> done = true;
     if (word.is(SlotType::committed)) {
       done = co_await split_committed(low, word, d);
@@ -237,7 +235,7 @@ coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
   auto read = co_await read_slot(low);
   if (!read) co_return std::unexpected(std::move(read.error()));
   const SlotWord word{*read};
-  if (word.level() != (d.level + 1U) % level_modulus) {
+  if (!d.is_split(word)) {
     const auto now = co_await read_directory();
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return false;
@@ -390,7 +388,7 @@ coro::Task<Result<Table::Settled>> Table::settle_slot(SlotNumber slot, Directory
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return Settled::growth_is_over;
     if (!*split) co_return Settled::not_now;
-    if (slot >= low_slots && word.level() != (d.level + 1U) % level_modulus && !word.is(SlotType::unborn)) {
+    if (slot >= low_slots && !d.is_split(word) && !word.is(SlotType::unborn)) {
       // Read in this very growth, as the directory says; no client writes such a word into the upper half
       // then, so it is damage, and mended.
       auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));

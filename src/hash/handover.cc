@@ -19,16 +19,16 @@ IndexPlace place_of(memory::Attachment& attachment, const memory::RegionMap::Sha
 }
 
 coro::Task<Result<Directory>> read_directory(fabric::Endpoint* endpoint, IndexPlace place) {
-  const fabric::Address at = place.directory();
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return Directory::decode(word);
+  const auto word = co_await endpoint->read_word(place.directory());
+  if (!word) co_return std::unexpected(word.error());
+  co_return Directory::decode(*word);
 }
 
 // Unless somebody else has changed it since it was read.
-coro::Task<Result<void>> put_stage(fabric::Endpoint* endpoint, IndexPlace place, Directory read, Stage to) {
-  const auto before = co_await endpoint->compare_swap(place.directory(), read.encode(), read.at(to).encode());
+coro::Task<Result<void>> put_stage(fabric::Endpoint* endpoint, IndexPlace place, Directory read,
+                                   ShardStage to) {
+  const auto before =
+      co_await endpoint->compare_swap(place.directory(), read.encode(), read.with_stage(to).encode());
   if (!before) co_return std::unexpected(before.error());
   co_return Result<void>{};
 }
@@ -43,30 +43,39 @@ Handover::Handover(memory::Attachment& attachment, const memory::RegionMap::Shar
       from_(place_of(attachment, from)),
       to_(place_of(attachment, to)) {}
 
-coro::Task<Result<Directory>> Handover::directory() { return read_directory(&endpoint_, from_); }
+coro::Task<Result<Directory>> Handover::directory() {
+  auto d = co_await read_directory(&endpoint_, from_);
+  if (d && d->level == 0)
+    co_return fail(Errc::corrupt, "handover", "a shard's directory holds a word that no client writes");
+  co_return d;
+}
 
-coro::Task<Result<void>> Handover::change_stage(Stage to) {
-  for (;;) {
+coro::Task<Result<void>> Handover::change_stage(ShardStage to) {
+  // Operations that began before may begin or end a growth meanwhile.
+  constexpr int rounds_max = 16;
+  for (int round = 0; round < rounds_max; ++round) {
     const auto d = co_await directory();
     if (!d) co_return std::unexpected(d.error());
     if (d->stage == to) co_return Result<void>{};
-    const auto before = co_await endpoint_.compare_swap(from_.directory(), d->encode(), d->at(to).encode());
+    const auto before =
+        co_await endpoint_.compare_swap(from_.directory(), d->encode(), d->with_stage(to).encode());
     if (!before) co_return std::unexpected(before.error());
     if (*before == d->encode()) co_return Result<void>{};
   }
+  co_return fail(Errc::timed_out, "handover", "a shard's directory changes all the time");
 }
 
-coro::Task<Result<Stage>> Handover::begin() {
+coro::Task<Result<ShardStage>> Handover::begin() {
   const auto d = co_await directory();
   if (!d) co_return std::unexpected(d.error());
-  if (d->stage == Stage::left) co_return Stage::left;
-  if (auto closed = co_await change_stage(Stage::leaves); !closed)
+  if (d->stage == ShardStage::left) co_return ShardStage::left;
+  if (auto closed = co_await change_stage(ShardStage::leaves); !closed)
     co_return std::unexpected(std::move(closed.error()));
   LOCH_FAULT_POINT("handover.after_close");
   const auto now = co_await home_.control().read_time();
   if (!now) co_return std::unexpected(now.error());
   closed_at_ns_ = *now;
-  co_return Stage::leaves;
+  co_return ShardStage::leaves;
 }
 
 coro::Task<Result<bool>> Handover::is_quiet() {
@@ -116,17 +125,15 @@ coro::Task<Result<void>> Handover::copy_slots(Directory d) {
 }
 
 coro::Task<Result<void>> Handover::copy_root(Directory d) {
-  const fabric::Address at = from_.split_cursor();
-  std::uint64_t cursor = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &cursor); !read) co_return read;
-  co_return co_await write_root(d, cursor);
+  const auto cursor = co_await endpoint_.read_word(from_.split_cursor());
+  if (!cursor) co_return std::unexpected(cursor.error());
+  co_return co_await write_root(d, *cursor);
 }
 
 // All of it with no directory yet, and then that the shard arrives.
 coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_cursor) {
-  const fabric::Address at = from_.time_ahead();
-  std::uint64_t ahead = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &ahead); !read) co_return read;
+  const auto ahead = co_await endpoint_.read_word(from_.time_ahead());
+  if (!ahead) co_return std::unexpected(ahead.error());
   // Nobody has gone by a later time here, since all is quiet; so the shard's time does not go back.
   const auto here = co_await home_.control().read_time();
   if (!here) co_return std::unexpected(here.error());
@@ -134,7 +141,7 @@ coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_c
   if (!there) co_return std::unexpected(there.error());
   IndexRoot root{};
   root.split_cursor = split_cursor;
-  root.time_ahead_ns = ahead + *here - *there;
+  root.time_ahead_ns = *ahead + *here - *there;
   // No operation there has seen words of any level.
   std::ranges::fill(root.reached_at_ns, *there);
   if (auto written = co_await endpoint_.write(to_.root, std::as_bytes(std::span(&root, 1))); !written)
@@ -155,17 +162,17 @@ coro::Task<Result<void>> Handover::begin_anew() {
 }
 
 coro::Task<Result<void>> Handover::clear() {
-  const auto there = co_await read_directory(&endpoint_, to_);
+  const auto there = co_await endpoint_.read_word(to_.directory());
   if (!there) co_return std::unexpected(there.error());
   const auto here = co_await directory();
   if (!here) co_return std::unexpected(here.error());
   // A new home that says nothing at all is one that has lost its memory.
-  if (here->stage == Stage::left && *there == Directory::decode(0)) {
+  if (here->stage == ShardStage::left && *there == 0) {
     if (auto begun = co_await begin_anew(); !begun) co_return begun;
-  } else if (!there->arrives(to_.slots)) {
+  } else if (!Directory::decode(*there).arrives(to_.slots)) {
     co_return fail(Errc::unavailable, "handover", "the host that a shard was copied to has lost it again");
   }
-  if (auto left = co_await change_stage(Stage::left); !left) co_return left;
+  if (auto left = co_await change_stage(ShardStage::left); !left) co_return left;
   LOCH_FAULT_POINT("handover.after_left");
   if (base::planted(base::Planted::handover_keeps_slots)) co_return Result<void>{};
   co_return co_await clear_slots(from_.slots, 0, slots_bytes(*here));
@@ -185,26 +192,26 @@ coro::Task<Result<void>> Handover::open(fabric::Endpoint* endpoint, IndexPlace t
   const auto d = co_await read_directory(endpoint, there);
   if (!d) co_return std::unexpected(d.error());
   if (!d->arrives(there.slots)) co_return Result<void>{};
-  co_return co_await put_stage(endpoint, there, *d, Stage::open);
+  co_return co_await put_stage(endpoint, there, *d, ShardStage::open);
 }
 
 coro::Task<Result<void>> Handover::reopen(fabric::Endpoint* endpoint, IndexPlace here) {
   const auto d = co_await read_directory(endpoint, here);
   if (!d) co_return std::unexpected(d.error());
-  if (d->stage != Stage::leaves) co_return Result<void>{};
-  co_return co_await put_stage(endpoint, here, *d, Stage::open);
+  if (d->stage != ShardStage::leaves) co_return Result<void>{};
+  co_return co_await put_stage(endpoint, here, *d, ShardStage::open);
 }
 
 coro::Task<Result<void>> Handover::undo() {
   const auto d = co_await directory();
   if (!d) co_return std::unexpected(d.error());
-  if (d->stage != Stage::leaves) co_return Result<void>{};
+  if (d->stage != ShardStage::leaves) co_return Result<void>{};
   // First what is there: from the moment that it is open here, that is old. But no shard stays closed for a
   // host that has gone: what is left there is written anew by the next copy, or voided by that host itself.
   Result<void> voided;
   if (endpoint_.reaches(to_.directory(), sizeof(std::uint64_t)))
-    voided = co_await endpoint_.write_word(to_.directory(), d->at(Stage::left).encode());
-  auto opened = co_await change_stage(Stage::open);
+    voided = co_await endpoint_.write_word(to_.directory(), d->with_stage(ShardStage::left).encode());
+  auto opened = co_await reopen(&endpoint_, from_);
   co_return opened ? voided : opened;
 }
 

@@ -1,15 +1,12 @@
 // Handover: moves one shard of the index to another host while clients work.
 //
 // H1 The directory where the shard is says that it `leaves`. Operations that begin after that find it so:
-// they change
-//    nothing, and take nothing for absent (Errc::moved); their callers begin anew.
+// they change nothing, and take nothing for absent (Errc::moved); their callers begin anew.
 // H2 All operations that began before are over. From here on nobody changes a slot.
 // H3 Slots and root are copied, and there the directory says that the shard `arrives`. Empty slots get nonces
-// of the
-//    new home, whose sessions give out the next ones.
+// of the new home, whose sessions give out the next ones.
 // H4 The directory here says that it has `left`, and the slots are cleared: who remembers where a key's item
-// was
-//    (PointerCache) finds nothing here any more.
+// was (PointerCache) finds nothing here any more.
 // H5 The cluster's map says that the shard is there. That is the caller's part.
 // H6 The directory there says that it is `open`.
 //
@@ -39,10 +36,10 @@ class Handover {
   Handover(memory::Attachment& attachment, const memory::RegionMap::Shard& from,
            const memory::RegionMap::Shard& to);
 
-  // What the shard says of itself where it is.
+  // What the shard says of itself where it is. Errors, as of all that follow: also corrupt.
   coro::Task<Result<Directory>> directory();
-  // H1. What is still to be done: Stage::leaves if nothing is copied for good, Stage::left if the rest is.
-  coro::Task<Result<Stage>> begin();
+  // H1. `leaves`: go on with H2; `left`: somebody came to H4, go on with clear().
+  coro::Task<Result<ShardStage>> begin();
   // H2. False if some operation may still run: to be asked again.
   coro::Task<Result<bool>> is_quiet();
   // H3, H4. Errors: also no_space.
@@ -64,7 +61,7 @@ class Handover {
   coro::Task<Result<void>> begin_anew();
   coro::Task<Result<void>> clear_slots(fabric::RegionId slots, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t slots_bytes(Directory d) const;
-  coro::Task<Result<void>> change_stage(Stage to);
+  coro::Task<Result<void>> change_stage(ShardStage to);
 
   fabric::Endpoint& endpoint_;
   memory::Session& home_;

@@ -31,11 +31,13 @@ inline constexpr unsigned first_level = 9;
 inline constexpr unsigned last_level = 30;
 static_assert(row_bytes << last_level <= fabric::region_bytes_max);
 
+inline constexpr unsigned cursor_level_shift = 48;
+
 // In the control region.
 struct IndexRoot {
   std::uint64_t directory;  // Directory
   std::uint64_t unused_0[7];
-  std::uint64_t split_cursor;  // level << 48 | next chunk to be split
+  std::uint64_t split_cursor;  // level << cursor_level_shift | next chunk to be split
   std::uint64_t unused_1[7];
   std::uint64_t reached_at_ns[4];  // when the level (modulo 4) was reached
   // What the times to live of its items are ahead of the clock of its home, modulo 2^64: they go by the clock
@@ -49,7 +51,7 @@ static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes);
 
 // Of a shard that moves to another host, at its one home and its other (handover.h). Where it is not `open`,
 // nothing is changed and nothing taken for absent.
-enum class Stage : std::uint8_t {
+enum class ShardStage : std::uint8_t {
   open = 0,
   leaves = 1,   // what is there is what there is; it may be opened again
   left = 2,     // it is elsewhere
@@ -59,7 +61,7 @@ enum class Stage : std::uint8_t {
 struct Directory {
   std::uint8_t level = first_level;
   bool growing = false;
-  Stage stage = Stage::open;
+  ShardStage stage = ShardStage::open;
   // Where its slots are then. What is left of a move that was given up is of another region than the next
   // home's, or its host voids it: regions take turns (server/member.cc).
   fabric::RegionId arrives_in = 0;
@@ -68,26 +70,36 @@ struct Directory {
     return std::uint64_t{level} | std::uint64_t{growing} << 8 |
            std::uint64_t{static_cast<std::uint8_t>(stage)} << 9 | std::uint64_t{arrives_in} << 16;
   }
+  // A word that nobody has written yet, or that no client writes, has level 0.
   static constexpr Directory decode(std::uint64_t word) {
+    constexpr std::uint64_t used_bits = 0xff07ff;
     const auto level = static_cast<std::uint8_t>(word & 0xff);
-    return {.level = level <= last_level ? level : std::uint8_t{0},
+    const bool is_sound = level <= last_level && (word & ~used_bits) == 0;
+    return {.level = is_sound ? level : std::uint8_t{0},
             .growing = (word >> 8 & 1) != 0,
-            .stage = static_cast<Stage>(word >> 9 & 3),
+            .stage = static_cast<ShardStage>(word >> 9 & 3),
             .arrives_in = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
   }
-  [[nodiscard]] constexpr Directory at(Stage other) const {
+  [[nodiscard]] constexpr Directory with_stage(ShardStage other) const {
     return {.level = level, .growing = growing, .stage = other};
   }
   [[nodiscard]] constexpr Directory arriving(fabric::RegionId in) const {
-    return {.level = level, .growing = growing, .stage = Stage::arrives, .arrives_in = in};
+    return {.level = level, .growing = growing, .stage = ShardStage::arrives, .arrives_in = in};
   }
   [[nodiscard]] constexpr bool arrives(fabric::RegionId in) const {
-    return stage == Stage::arrives && arrives_in == in;
+    return stage == ShardStage::arrives && arrives_in == in;
   }
-  // Nor does one say anything that nobody has written yet, or that no client writes.
-  [[nodiscard]] constexpr bool is_open() const { return stage == Stage::open && level != 0; }
+  // Whether operations may go by it: not while the shard moves, before it is written, or if it is damaged.
+  [[nodiscard]] constexpr bool is_open() const { return stage == ShardStage::open && level != 0; }
+  // Whether a slot with that word has its place by this level still, or has been split already.
+  [[nodiscard]] constexpr bool is_unsplit(SlotWord word) const {
+    return word.level() == level % level_modulus;
+  }
+  [[nodiscard]] constexpr bool is_split(SlotWord word) const {
+    return word.level() == (level + 1U) % level_modulus;
+  }
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
-  // The first one of the half that it grows by.
+  // Those of the half that it grows from; the number of the first one of the other half.
   [[nodiscard]] constexpr std::uint64_t low_slots() const { return rows() * row_slots; }
   // Of both halves while it grows.
   [[nodiscard]] constexpr std::uint64_t slots() const { return low_slots() * (growing ? 2 : 1); }
@@ -100,7 +112,7 @@ using SlotNumber = std::uint64_t;
 // cleared by the split of the slot itself: were the low slot opened again, a second item could come to it
 // that finds no room above.
 constexpr SlotWord cleared_word(SlotWord word, SlotNumber slot, Directory d, std::uint64_t nonce) {
-  const bool low_unsplit = d.growing && slot < d.low_slots() && word.level() == d.level % level_modulus;
+  const bool low_unsplit = d.growing && slot < d.low_slots() && d.is_unsplit(word);
   const Ref up{.candidates_further = 0, .level_parity = static_cast<std::uint8_t>((d.level + 1) & 1)};
   const bool went_up = low_unsplit && word.is(SlotType::moved) && word.ref() == up;
   return SlotWord::empty(nonce, word.level() + (went_up ? 1U : 0U));

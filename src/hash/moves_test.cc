@@ -22,8 +22,8 @@ using fake::Op;
 using fake::padded;
 using fake::perform;
 using fake::Scene;
+using fake::Setting;
 using fake::slot;
-using fake::Stage;
 using fake::Stepper;
 
 // ---- moves
@@ -219,28 +219,28 @@ TEST(Pending, TwoLeftByTheDeadAreSettled) {
   for (const Scene scene : {Scene::all_free, Scene::home_taken}) {
     for (const Op op : {Op::put, Op::insert, Op::remove, Op::replace}) {
       SCOPED_TRACE(fmt::format("scene {} {}", static_cast<int>(scene), name_of(op)));
-      Stage stage(scene, false, false);
-      Client dead(*stage.store);
-      const Locations where = locations(dead, stage.key);
+      Setting setting(scene, false, false);
+      Client dead(*setting.store);
+      const Locations where = locations(dead, setting.key);
       std::array<SlotWord, 2> pending;
       for (SlotWord& word : pending) {
-        ASSERT_TRUE(dead.put(stage.key, padded("in doubt")).has_value());
+        ASSERT_TRUE(dead.put(setting.key, padded("in doubt")).has_value());
         for (unsigned j = 0; j < 3; ++j) {
-          const SlotWord there = slot(*stage.store, where.slot[j]);
+          const SlotWord there = slot(*setting.store, where.slot[j]);
           if (!there.is(SlotType::committed) || j != (scene == Scene::all_free ? 0 : 1)) continue;
           word = there.with_type(SlotType::pending);
-          fake::set_slot(*stage.store, where.slot[j],
+          fake::set_slot(*setting.store, where.slot[j],
                          SlotWord::empty(dead.session().next_nonce(), there.level()));
         }
       }
       dead.die();
-      fake::set_slot(*stage.store, where.slot[1], pending[0]);
-      fake::set_slot(*stage.store, where.slot[2], pending[1]);
-      Client c(*stage.store);
-      EXPECT_EQ(answer(c.get(stage.key)), "not_found");
-      const std::string said = c.run(perform(&c, op, stage.key, "from c", 1));
+      fake::set_slot(*setting.store, where.slot[1], pending[0]);
+      fake::set_slot(*setting.store, where.slot[2], pending[1]);
+      Client c(*setting.store);
+      EXPECT_EQ(answer(c.get(setting.key)), "not_found");
+      const std::string said = c.run(perform(&c, op, setting.key, "from c", 1));
       // In doubt: whichever way it is settled, what follows agrees with it.
-      const std::string found = answer(stage.helper.get(stage.key));
+      const std::string found = answer(setting.helper.get(setting.key));
       if (op == Op::put) EXPECT_EQ(said + found, "okfrom c");
       if (op == Op::insert)
         EXPECT_TRUE(said + found == "okfrom c" || said + found == "existsin doubt") << said << found;
@@ -263,25 +263,25 @@ TEST(Pending, AnAbortedWordIsClearedBeforeItsItemIsLinkedElsewhere) {
   int aborted = 0;
   for (int at = 0;; ++at) {
     SCOPED_TRACE(fmt::format("before step {}", at));
-    Stage stage(Scene::home_taken, false, false);
-    Stepper a(*stage.store, {.timeout_ns = 3'600 * base::second_ns});
+    Setting setting(Scene::home_taken, false, false);
+    Stepper a(*setting.store, {.timeout_ns = 3'600 * base::second_ns});
     bool reached = false;
-    const auto said = a.run(perform(&a.client(), Op::put, stage.key, "value", 0), at, [&] {
+    const auto said = a.run(perform(&a.client(), Op::put, setting.key, "value", 0), at, [&] {
       reached = true;
-      const Locations at_now = locations(stage.helper, stage.key);
+      const Locations at_now = locations(setting.helper, setting.key);
       for (unsigned j = 0; j < at_now.count; ++j) {
-        const SlotWord there = slot(*stage.store, at_now.slot[j]);
+        const SlotWord there = slot(*setting.store, at_now.slot[j]);
         if (!there.is(SlotType::pending)) continue;
-        fake::set_slot(*stage.store, at_now.slot[j], there.with_type(SlotType::aborted));
+        fake::set_slot(*setting.store, at_now.slot[j], there.with_type(SlotType::aborted));
         ++aborted;
       }
-      stage.store->advance(memory::Session::act_window_ns + base::second_ns);
-      stage.helper.session().next_write_time();
+      setting.store->advance(memory::Session::act_window_ns + base::second_ns);
+      setting.helper.session().next_write_time();
     });
     if (!reached) break;
     EXPECT_EQ(*said, "ok");
-    EXPECT_EQ(answer(stage.helper.get(stage.key)), "value");
-    expect_sound(stage.helper, 2);
+    EXPECT_EQ(answer(setting.helper.get(setting.key)), "value");
+    expect_sound(setting.helper, 2);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GE(aborted, 2);

@@ -25,13 +25,12 @@ bool Collect::same_words(const Collect& other) const {
 }
 
 bool is_outdated(const Collect& c) {
-  const unsigned level = c.at.directory.level;
+  const Directory d = c.at.directory;
   for (unsigned j = 0; j < c.at.count; ++j) {
     const bool high = j >= c.at.candidates;
     if (high && c.word[j].is(SlotType::unborn)) continue;
-    const unsigned own = c.word[j].level();
-    const bool at_level = !high && own == level % level_modulus;
-    const bool at_next = c.at.directory.growing && own == (level + 1) % level_modulus;
+    const bool at_level = !high && d.is_unsplit(c.word[j]);
+    const bool at_next = d.growing && d.is_split(c.word[j]);
     if (!at_level && !at_next) return true;
   }
   return false;
@@ -47,7 +46,7 @@ bool is_damaged(const Collect& c) {
 
 unsigned open_location(const Collect& c, unsigned candidate) {
   if (!c.at.directory.growing || c.at.high[candidate] < 0) return candidate;
-  const bool split = c.word[candidate].level() == (c.at.directory.level + 1) % level_modulus;
+  const bool split = c.at.directory.is_split(c.word[candidate]);
   return split ? static_cast<unsigned>(c.at.high[candidate]) : candidate;
 }
 

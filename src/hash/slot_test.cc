@@ -89,6 +89,24 @@ TEST(Directory, Bits) {
   EXPECT_EQ(growing.encode(), 0x10cU);
   EXPECT_EQ(Directory::decode(0x10c), growing);
   EXPECT_EQ(growing.rows(), 4'096U);
+  const Directory left{.level = 9, .stage = ShardStage::left};
+  EXPECT_EQ(left.encode(), 0x409U);
+  EXPECT_EQ(Directory::decode(0x409), left);
+  const Directory arrives = Directory{.level = 30}.arriving(0x7f);
+  EXPECT_EQ(arrives.encode(), 0x7f'061eU);
+  EXPECT_EQ(Directory::decode(0x7f'061e), arrives);
+}
+
+// Receive: a word that no client writes. Expect: nobody goes by it, and it is not taken for one that says the
+// same without the other bits.
+TEST(Directory, AWordThatNoClientWrites) {
+  EXPECT_EQ(Directory::decode(last_level + 1).level, 0U);
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    const std::uint64_t word = Directory{}.encode() | std::uint64_t{1} << bit;
+    const Directory read = Directory::decode(word);
+    EXPECT_TRUE(read.level == 0 || read.encode() == word) << bit;
+    EXPECT_FALSE(read.level == 0 && read.is_open()) << bit;
+  }
 }
 
 TEST(Locations, AKeyHasAHomeRowAndOneMore) {

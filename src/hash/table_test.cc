@@ -25,7 +25,7 @@ using fake::padded;
 using fake::perform;
 using fake::Scene;
 using fake::scenes;
-using fake::Stage;
+using fake::Setting;
 using fake::Stepper;
 
 struct Case {
@@ -62,23 +62,23 @@ void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
       if (first == Op::get && second == Op::get) continue;
       for (int at = 0;; ++at) {
         SCOPED_TRACE(fmt::format("{} with {} before its step {}", name_of(first), name_of(second), at));
-        Stage stage(scene, present, growing);
-        const std::uint64_t version = version_of(stage.helper, stage.key);
-        Stepper a(*stage.store, patient);
-        Client b(*stage.store);
+        Setting setting(scene, present, growing);
+        const std::uint64_t version = version_of(setting.helper, setting.key);
+        Stepper a(*setting.store, patient);
+        Client b(*setting.store);
         std::string b_says;
         bool b_acted = false;
-        const auto a_says = a.run(perform(&a.client(), first, stage.key, "from a", version), at, [&] {
+        const auto a_says = a.run(perform(&a.client(), first, setting.key, "from a", version), at, [&] {
           b_acted = true;
-          b_says = b.run(perform(&b, second, stage.key, "from b", version));
+          b_says = b.run(perform(&b, second, setting.key, "from b", version));
           if (pause_ns == 0) return;
-          stage.store->advance(pause_ns);
-          stage.helper.session().next_write_time();
+          setting.store->advance(pause_ns);
+          setting.helper.session().next_write_time();
         });
         if (!b_acted) break;  // A has fewer steps
         std::string expected;
         bool right = false;
-        const std::string final = answer(stage.helper.get(stage.key));
+        const std::string final = answer(setting.helper.get(setting.key));
         for (const bool a_first : {true, false}) {
           std::optional<std::string> state;
           if (present) state = "old";
@@ -91,8 +91,8 @@ void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
           right = right || (a_would == *a_says && b_would == b_says && final == state.value_or("not_found"));
         }
         EXPECT_TRUE(right) << "got (" << *a_says << " " << b_says << " " << final << "), one of " << expected;
-        stage.expect_others(b);
-        expect_sound(b, stage.others.size() + (final == "not_found" ? 0 : 1));
+        setting.expect_others(b);
+        expect_sound(b, setting.others.size() + (final == "not_found" ? 0 : 1));
         if (testing::Test::HasFailure()) return;
       }
     }
@@ -113,27 +113,27 @@ TEST_P(Interleaved, ADeathAtAnyStepHurtsNobody) {
   for (const Op op : ops) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("{} dies before its step {}", name_of(op), at));
-      Stage stage(scene, present, growing);
-      const std::uint64_t version = version_of(stage.helper, stage.key);
-      Stepper a(*stage.store);
-      const auto said = a.run(perform(&a.client(), op, stage.key, "from a", version), at, [] {}, true);
+      Setting setting(scene, present, growing);
+      const std::uint64_t version = version_of(setting.helper, setting.key);
+      Stepper a(*setting.store);
+      const auto said = a.run(perform(&a.client(), op, setting.key, "from a", version), at, [] {}, true);
       if (said) break;
-      Client b(*stage.store);
+      Client b(*setting.store);
       std::optional<std::string> before;
       if (present) before = "old";
       std::optional<std::string> after = before;
       perform(after, op, "from a");
-      const std::string found = answer(b.get(stage.key));
+      const std::string found = answer(b.get(setting.key));
       EXPECT_TRUE(found == before.value_or("not_found") || found == after.value_or("not_found")) << found;
-      EXPECT_EQ(answer(b.get(stage.key)), found) << "read again";
-      stage.expect_others(b);
-      const auto put = b.put(stage.key, padded("from b"));
+      EXPECT_EQ(answer(b.get(setting.key)), found) << "read again";
+      setting.expect_others(b);
+      const auto put = b.put(setting.key, padded("from b"));
       EXPECT_TRUE(put.has_value()) << put.error().message();
-      EXPECT_EQ(answer(stage.helper.get(stage.key)), "from b");
-      EXPECT_TRUE(b.remove(stage.key).has_value());
-      EXPECT_EQ(answer(stage.helper.get(stage.key)), "not_found");
-      EXPECT_TRUE(b.insert(stage.key, padded("again")).has_value());
-      expect_sound(b, stage.others.size() + 1);
+      EXPECT_EQ(answer(setting.helper.get(setting.key)), "from b");
+      EXPECT_TRUE(b.remove(setting.key).has_value());
+      EXPECT_EQ(answer(setting.helper.get(setting.key)), "not_found");
+      EXPECT_TRUE(b.insert(setting.key, padded("again")).has_value());
+      expect_sound(b, setting.others.size() + 1);
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -145,19 +145,19 @@ TEST_P(Interleaved, CollectingAfterADeathLeavesNothingHalfDone) {
   for (const Op op : {Op::put, Op::insert, Op::remove}) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("{} dies before its step {}", name_of(op), at));
-      Stage stage(scene, present, growing);
-      Stepper a(*stage.store);
-      if (a.run(perform(&a.client(), op, stage.key, "from a", 0), at, [] {}, true)) break;
-      Client b(*stage.store);
+      Setting setting(scene, present, growing);
+      Stepper a(*setting.store);
+      if (a.run(perform(&a.client(), op, setting.key, "from a", 0), at, [] {}, true)) break;
+      Client b(*setting.store);
       std::optional<std::string> before;
       if (present) before = "old";
       std::optional<std::string> after = before;
       perform(after, op, "from a");
       ASSERT_TRUE(b.collect().has_value());
-      const std::string found = answer(b.get(stage.key));
+      const std::string found = answer(b.get(setting.key));
       EXPECT_TRUE(found == before.value_or("not_found") || found == after.value_or("not_found")) << found;
-      stage.expect_others(b);
-      expect_sound(b, stage.others.size() + (found == "not_found" ? 0 : 1));
+      setting.expect_others(b);
+      expect_sound(b, setting.others.size() + (found == "not_found" ? 0 : 1));
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -169,7 +169,7 @@ TEST_P(Interleaved, CollectingAfterADeathLeavesNothingHalfDone) {
 // acts on the key. Expect: B's answer and what is there afterwards are those of B alone.
 class Splitting : public testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
-  // Each stage is a store of its own with the key at its home, or at its first alternate.
+  // Each setting is a store of its own with the key at its home, or at its first alternate.
   struct Growing {
     std::shared_ptr<MemoryStore> store = make_store();
     Client helper{*store};
@@ -204,24 +204,24 @@ TEST_P(Splitting, OperationsGoOnMeanwhile) {
   for (const Op op : ops) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("{} before step {}", name_of(op), at));
-      Growing stage(moves_up, at_home);
-      const std::uint64_t version = version_of(stage.helper, stage.key);
-      Stepper a(*stage.store);
-      Client b(*stage.store);
-      a.look_at(stage.slots);
+      Growing setting(moves_up, at_home);
+      const std::uint64_t version = version_of(setting.helper, setting.key);
+      Stepper a(*setting.store);
+      Client b(*setting.store);
+      a.look_at(setting.slots);
       std::string b_says;
       bool b_acted = false;
-      const auto a_says = a.run(perform(&a.client(), Op::put, stage.other, "other", 0), at, [&] {
+      const auto a_says = a.run(perform(&a.client(), Op::put, setting.other, "other", 0), at, [&] {
         b_acted = true;
-        b_says = b.run(perform(&b, op, stage.key, "from b", version));
+        b_says = b.run(perform(&b, op, setting.key, "from b", version));
       });
       EXPECT_EQ(*a_says, "ok");
       if (!b_acted) break;
       std::optional<std::string> model = "old";
       EXPECT_EQ(b_says, perform(model, op, "from b"));
-      EXPECT_EQ(answer(stage.helper.get(stage.key)), model.value_or("not_found"));
-      expect_sound(b, stage.others + (model ? 2 : 1));
-      EXPECT_EQ(answer(stage.helper.get(stage.key)), model.value_or("not_found"));
+      EXPECT_EQ(answer(setting.helper.get(setting.key)), model.value_or("not_found"));
+      expect_sound(b, setting.others + (model ? 2 : 1));
+      EXPECT_EQ(answer(setting.helper.get(setting.key)), model.value_or("not_found"));
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -232,23 +232,23 @@ TEST_P(Splitting, ADeadSplitterLeavesTheKeyUsable) {
   for (const bool collected_first : {false, true}) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("dies before step {}{}", at, collected_first ? ", collected" : ""));
-      const Growing stage(moves_up, at_home);
-      Stepper a(*stage.store);
-      a.look_at(stage.slots);
-      const auto said = a.run(perform(&a.client(), Op::put, stage.other, "other", 0), at, [] {}, true);
+      const Growing setting(moves_up, at_home);
+      Stepper a(*setting.store);
+      a.look_at(setting.slots);
+      const auto said = a.run(perform(&a.client(), Op::put, setting.other, "other", 0), at, [] {}, true);
       if (said) break;
-      Client b(*stage.store);
+      Client b(*setting.store);
       if (collected_first) ASSERT_TRUE(b.collect().has_value());
-      EXPECT_EQ(answer(b.get(stage.key)), "old");
-      EXPECT_EQ(b.count().value(), stage.others + 1);
-      EXPECT_EQ(b.walk().value().size(), stage.others + 1);
-      EXPECT_TRUE(b.put(stage.key, padded("new")).has_value());
-      EXPECT_EQ(answer(b.get(stage.key)), "new");
+      EXPECT_EQ(answer(b.get(setting.key)), "old");
+      EXPECT_EQ(b.count().value(), setting.others + 1);
+      EXPECT_EQ(b.walk().value().size(), setting.others + 1);
+      EXPECT_TRUE(b.put(setting.key, padded("new")).has_value());
+      EXPECT_EQ(answer(b.get(setting.key)), "new");
       // Each writer helps a little, and that ends the growth.
-      for (int i = 0; i < 300; ++i) ASSERT_TRUE(b.put(stage.other, padded("other")).has_value());
-      EXPECT_FALSE(fake::directory_of(*stage.store).growing);
-      expect_sound(b, stage.others + 2);
-      EXPECT_EQ(answer(b.get(stage.key)), "new");
+      for (int i = 0; i < 300; ++i) ASSERT_TRUE(b.put(setting.other, padded("other")).has_value());
+      EXPECT_FALSE(fake::directory_of(*setting.store).growing);
+      expect_sound(b, setting.others + 2);
+      EXPECT_EQ(answer(b.get(setting.key)), "new");
       if (testing::Test::HasFailure()) return;
     }
   }

@@ -53,9 +53,10 @@ Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, cons
   if (root == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
   const std::uint64_t word = fabric::load_word(root + offsetof(hash::IndexRoot, directory));
   const auto directory = hash::Directory::decode(word);
-  if (directory.stage == hash::Stage::leaves) return endpoint.run(hash::Handover::reopen(&endpoint, place));
-  const bool is_of_before = directory.stage == hash::Stage::arrives && !directory.arrives(place.slots);
-  const bool is_elsewhere = directory.stage == hash::Stage::left || is_of_before;
+  if (directory.stage == hash::ShardStage::leaves)
+    return endpoint.run(hash::Handover::reopen(&endpoint, place));
+  const bool is_of_before = directory.stage == hash::ShardStage::arrives && !directory.arrives(place.slots);
+  const bool is_elsewhere = directory.stage == hash::ShardStage::left || is_of_before;
   if (word != 0 && !(is_elsewhere && is_later)) return endpoint.run(hash::Handover::open(&endpoint, place));
   const std::uint64_t bytes = hash::Table::initial_index_bytes;
   if (auto extended = fabric.extend(place.slots, bytes); !extended) return extended;
@@ -77,7 +78,8 @@ bool is_for(const ClusterMap::Shard& shard, std::uint32_t node) {
 void void_shard(std::byte* root) {
   std::byte* word = root + offsetof(hash::IndexRoot, directory);
   const std::uint64_t said = fabric::load_word(word);
-  if (said != 0) fabric::store_word(word, hash::Directory::decode(said).at(hash::Stage::left).encode());
+  if (said != 0)
+    fabric::store_word(word, hash::Directory::decode(said).with_stage(hash::ShardStage::left).encode());
 }
 
 // Those that are drained, and those of before that have gone since.

@@ -341,7 +341,7 @@ TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
     store->multi_put(assignments);
   };
   const auto open_shards = [&] {
-    change_directories(0, true, [](hash::Directory d) { return d.at(hash::Stage::open); });
+    change_directories(0, true, [](hash::Directory d) { return d.with_stage(hash::ShardStage::open); });
   };
 
   ASSERT_EQ(close_shards(0), 4U);
@@ -379,13 +379,13 @@ TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
 TEST_F(RebalancerTest, WhatIsLeftOfAMoveThatWasGivenUpIsVoid) {
   begin(2);
   change_directories(1, false, [](hash::Directory d) { return d.arriving(fabric::index_region_of(0)); });
-  ASSERT_EQ(count(1, false, hash::Stage::arrives), 4U);
+  ASSERT_EQ(count(1, false, hash::ShardStage::arrives), 4U);
   change([](const ClusterMap& map) -> Result<ClusterMap> {
     ClusterMap later = map;
     ++later.epoch;
     return later;
   });
-  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::Stage::left) == 4; }));
+  EXPECT_TRUE(comes_true([&] { return count(1, false, hash::ShardStage::left) == 4; }));
 }
 
 // Receive: a map that is older than what this host's part has been, and then none. Expect: a look now and

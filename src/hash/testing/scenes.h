@@ -50,13 +50,13 @@ enum class Scene { all_free, home_taken, one_alternate_free, full, full_and_crow
 inline constexpr std::array scenes = {Scene::all_free, Scene::home_taken, Scene::one_alternate_free,
                                       Scene::full, Scene::full_and_crowded};
 
-struct Stage {
+struct Setting {
   std::shared_ptr<MemoryStore> store = make_store();
   Client helper{*store};
   std::string key;
   std::map<std::string, std::string> others;
 
-  Stage(Scene scene, bool present, bool growing) {
+  Setting(Scene scene, bool present, bool growing) {
     key = find_key(helper, "key", [](const Locations& at, std::uint64_t) { return at.slot[0] % 7 == 3; });
     const Locations at = locations(helper, key);
     const auto fill = [&](SlotNumber number) { others[occupy(helper, number)] = "filler"; };

@@ -62,6 +62,10 @@ class Client {
   Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0) {
     return run(put_task(this, std::string(k), std::string(v), Condition::none, 0, expires_at));
   }
+  // In a batch, of a remote session.
+  Result<std::uint64_t> put_in_batch(std::string_view k, std::string_view v) {
+    return run(put_in_batch_task(this, std::string(k), std::string(v)));
+  }
   Result<std::uint64_t> insert(std::string_view k, std::string_view v) {
     return run(put_task(this, std::string(k), std::string(v), Condition::absent, 0, 0));
   }
@@ -114,6 +118,15 @@ class Client {
                                .version = version};
     co_return co_await self->table(k).put(request);
   }
+  static coro::Task<Result<std::uint64_t>> put_in_batch_task(Client* self, std::string k, std::string v) {
+    const During during(*self->attachment_);
+    Table& table = self->table(k);
+    LOCH_CHECK(table.puts_together());
+    auto put = table.grouped_put({.key = self->key_of(k), .value = v});
+    LOCH_CHECK(put.has_value());
+    co_await table.put_together({&*put, 1});
+    co_return put->outcome;
+  }
   static coro::Task<Result<void>> remove_task(Client* self, std::string k) {
     const During during(*self->attachment_);
     co_return co_await self->table(k).remove(self->key_of(k));
@@ -155,7 +168,8 @@ inline constexpr std::uint64_t no_chunk = 0xffff;
 inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk) {
   const Directory before = directory_of(store);
   LOCH_CHECK(store.attach()->extend(memory::index_region, 2 * before.rows() * row_bytes).has_value());
-  fabric::store_word(store.at(index_of_one_host.split_cursor()), std::uint64_t{before.level} << 48 | chunk);
+  fabric::store_word(store.at(index_of_one_host.split_cursor()),
+                     std::uint64_t{before.level} << cursor_level_shift | chunk);
   fabric::store_word(store.at(index_of_one_host.directory()),
                      Directory{.level = before.level, .growing = true}.encode());
 }

@@ -188,12 +188,13 @@ class MovingCluster : public ::testing::Test {
     return changed;
   }
   std::size_t close_shards(std::uint32_t of) const {
-    return change_directories(of, true, [](hash::Directory d) { return d.at(hash::Stage::leaves); });
+    return change_directories(of, true,
+                              [](hash::Directory d) { return d.with_stage(hash::ShardStage::leaves); });
   }
   [[nodiscard]] std::size_t count_closed(std::uint32_t of) const {
-    return count(of, true, hash::Stage::leaves);
+    return count(of, true, hash::ShardStage::leaves);
   }
-  [[nodiscard]] std::size_t count(std::uint32_t of, bool at_home, hash::Stage stage) const {
+  [[nodiscard]] std::size_t count(std::uint32_t of, bool at_home, hash::ShardStage stage) const {
     std::size_t found = 0;
     change_directories(of, at_home, [&](hash::Directory d) {
       found += d.stage == stage ? 1 : 0;

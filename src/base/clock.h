@@ -1,6 +1,6 @@
 // Time, the one way to read it. Nanoseconds of a clock that never steps back and is the same for all
-// processes of a host. It is coarse (1 to 10 ms) because every operation reads it twice: a precise clock
-// would cost a fifth of a get.
+// processes of a host. It is coarse (1 to 10 ms) because a precise one would be much of what a call takes:
+// all but the plainest get read it, and a put does twice.
 //
 // Two readings by different processes are ordered: a reading that is smaller was taken earlier
 // (docs/memory.md, "Reuse"). A simulation gives each client a clock of its own.

@@ -26,8 +26,8 @@ inline constexpr std::size_t hash_short_bytes_max = 240;
 }
 
 // CRC32C of whole words: the last one overlaps the one before it, or is filled up with zeros. Copies the
-// bytes to `to` on the way, unless that is null; what is summed up is what was copied. For short inputs, of
-// which it takes a quarter of the instructions that XXH3 would.
+// bytes to `to` on the way, unless that is `nullptr` itself; what is summed up is what was copied. For short
+// inputs, of which it takes a quarter of the instructions that XXH3 would.
 template <class To>
 [[gnu::always_inline]] inline std::uint32_t crc32c(std::uint32_t seed, const void* bytes,
                                                    std::size_t length_bytes, To to) {

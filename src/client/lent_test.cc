@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include <loch/async.h>
 #include <loch/loch.h>
 
 #include "fabric/fabric.h"
@@ -94,6 +95,36 @@ TEST_F(Lent, AThreadBeginsAfterItsHostWasAway) {
   std::thread(get).join();
   get_together();
   EXPECT_LE(open_descriptors(), descriptors_before) << "those that were lost are closed";
+}
+
+// Receive: a call of an Async whose host ended and came back. Expect: it is over, and another one works.
+TEST_F(Lent, AnAsyncIsOverWhenItsHostWasAway) {
+  auto far = open_far();
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  auto async = Async::open(*far);
+  ASSERT_TRUE(async.has_value()) << async.error().message();
+  ASSERT_TRUE(async->run(async->put("a", "one")).has_value());
+  ASSERT_TRUE(async->run(async->put("b", "two")).has_value());
+  auto a = async->get("a");
+  auto b = async->get("b");
+  a.start();
+  b.start();
+  EXPECT_FALSE(a.done()) << "it takes a round trip";
+  EXPECT_FALSE(b.done());
+  while (!a.done() || !b.done()) async->step();
+  EXPECT_EQ(a.take().value_or("nothing"), "one");
+  EXPECT_EQ(b.take().value_or("nothing"), "two");
+  host_.reset();
+  start();
+  for (int i = 0; i < 2; ++i) {
+    const auto got = async->run(async->get("a"));
+    ASSERT_FALSE(got.has_value());
+    EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+  }
+  auto another = Async::open(*far);
+  ASSERT_TRUE(another.has_value()) << another.error().message();
+  const auto got = another->run(another->get("a"));
+  EXPECT_EQ(got ? *got : got.error().message(), "one");
 }
 
 }  // namespace

@@ -9,10 +9,7 @@
 namespace loch::explore {
 
 using fabric::Operation;
-
-namespace {
-constexpr std::size_t word_bytes = sizeof(std::uint64_t);
-}
+using fabric::word_bytes;
 
 std::unique_ptr<fabric::Port> ExploredFabric::connect() {
   auto port = std::make_unique<ExploredPort>(*this);
@@ -83,10 +80,9 @@ void ExploredPort::put_together() {
 }
 
 void ExploredPort::carry_out(Operation& operation) {
-  const auto mapping = fabric_.map(operation.at.region);
-  operation.bad_address = !mapping || operation.at.offset_bytes + word_bytes > mapping->length_bytes;
+  std::byte* at = place_of(operation);
+  operation.bad_address = at == nullptr;
   if (operation.bad_address) return;
-  std::byte* at = mapping->base + operation.at.offset_bytes;
   const std::uint64_t word = fabric::load_word(at);
   switch (operation.kind) {
     case Operation::Kind::read:

@@ -71,8 +71,8 @@ struct ClusterMap {
   std::vector<Node> nodes;    // by their numbers
   std::vector<Shard> shards;  // a power of two
   std::uint64_t epoch = 1;    // rises with every change that clients have to know of
-  // From which the stores' own seeds are derived; nobody's to know who does not use them. 0: from the hosts'
-  // key.
+  // The stores' hash seeds are derived from it; secret from whoever does not use them. 0: derived from the
+  // hosts' key.
   std::uint64_t hash_seed = 0;
 
   // Regions and shards go to all nodes in turn. Errors: invalid_argument.

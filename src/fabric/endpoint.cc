@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "fabric/words.h"
-
 namespace loch::fabric {
 
 Endpoint::Endpoint(std::shared_ptr<Fabric> fabric, std::unique_ptr<Port> port)
@@ -76,7 +74,7 @@ void Posted::completed(Completion& completion, Result<void> result) {
   self.endpoint.queue_.push(self.waiter);
 }
 
-void Several::carry_out(Operation& operation, std::byte* at) {
+void carry_out(Operation& operation, std::byte* at) {
   switch (operation.kind) {
     case Operation::Kind::read:
       return copy_from_region(operation.local, at, operation.length_bytes);

@@ -1,6 +1,6 @@
 // Endpoint: the one-sided operations of one session.
 //
-//   auto words = co_await endpoint.read_words(addresses, words);
+//   Result<void> read = co_await endpoint.read_words(addresses, words);
 //   Result<std::uint64_t> before = co_await endpoint.compare_swap(slot, expected, desired);
 //
 // Memory that is mapped here is touched in place: the awaitable is ready at once and inlines to loads, a
@@ -12,7 +12,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <coroutine>
 #include <cstring>
 #include <memory>
@@ -23,6 +22,7 @@
 
 #include "coro/run_queue.h"
 #include "fabric/fabric.h"
+#include "fabric/words.h"
 
 namespace loch::fabric {
 
@@ -54,28 +54,8 @@ class Bytes {
   std::unique_ptr<std::byte[]> copy_;
 };
 
-// A word of the store that others change: never touched but by these.
-inline std::uint64_t load_word(const std::byte* at) {
-  // acquire: pairs with the release of the compare-swap or store that published what the word names.
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at)))
-      .load(std::memory_order_acquire);
-}
-inline void store_word(std::byte* at, std::uint64_t value) {
-  // release: pairs with the acquire of load_word.
-  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
-}
-
-// Both return the word as it was before.
-inline std::uint64_t swap_word(std::byte* at, std::uint64_t expected, std::uint64_t desired) {
-  // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one
-  // names.
-  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
-      .compare_exchange_strong(expected, desired, std::memory_order_acq_rel, std::memory_order_acquire);
-  return expected;
-}
-inline std::uint64_t add_to_word(std::byte* at, std::uint64_t added) {
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).fetch_add(added, std::memory_order_acq_rel);
-}
+// Carries an operation out on what is mapped at `at`.
+void carry_out(Operation& operation, std::byte* at);
 
 class Endpoint {
  public:
@@ -116,6 +96,7 @@ class Endpoint {
 
   // The words at `at` (at most batch_words_max) into `into`; one batch.
   auto read_words(std::span<const Address> at, std::uint64_t* into);
+  auto read_word(Address at);
   auto compare_swap(Address at, std::uint64_t expected, std::uint64_t desired);
   auto fetch_add(Address at, std::uint64_t added);
   // One word, whole, ordered after what this session wrote and awaited before.
@@ -262,6 +243,33 @@ struct ReadWords : Awaiting {
   }
 };
 
+struct ReadWord : Awaiting {
+  Address at;
+  std::uint64_t word = 0;
+  std::byte* in_place = nullptr;
+
+  ReadWord(Endpoint& e, Address address) : Awaiting{e}, at(address) {}
+  bool await_ready() {
+    in_place = endpoint.mapped(at, sizeof word);
+    if (in_place == nullptr) [[unlikely]]
+      return false;
+    if (!takes_turns()) return true;
+    __builtin_prefetch(in_place);
+    return false;
+  }
+  void await_suspend(std::coroutine_handle<> handle) {
+    if (in_place != nullptr) return wait_for_turn(handle);
+    prepare(handle).batch.push_back(Operation::read(at, &word, sizeof word));
+    post();
+  }
+  Result<std::uint64_t> await_resume() {
+    if (!posted) [[likely]]
+      return load_word(in_place);
+    if (auto done = posted->finish(); !done) return std::unexpected(std::move(done.error()));
+    return word;
+  }
+};
+
 struct Atomic : Awaiting {
   Address at;
   std::uint64_t compare;
@@ -380,14 +388,12 @@ struct Several : Awaiting {
       carry_out(operation, endpoint.mapped(operation.at, operation.length_bytes));
     return {};
   }
-
- private:
-  static void carry_out(Operation& operation, std::byte* at);
 };
 
 inline auto Endpoint::read_words(std::span<const Address> at, std::uint64_t* into) {
   return ReadWords(*this, at, into);
 }
+inline auto Endpoint::read_word(Address at) { return ReadWord(*this, at); }
 inline auto Endpoint::compare_swap(Address at, std::uint64_t expected, std::uint64_t desired) {
   return Atomic(*this, Operation::Kind::compare_swap, at, expected, desired);
 }

@@ -80,7 +80,8 @@ struct Operation {
   // Of a read: nobody changes what is there while the caller may use it, or the caller finds out that it was
   // changed. Words need not be whole, so a backend may spare a copy.
   bool settled = false;
-  // Outside its region, so that this operation did nothing; or not what was expected.
+  // Outside its region, so that this operation did nothing (but a write of more than 64 KiB over tcp may have
+  // been done in part); or not what was expected.
   bool bad_address = false;
   bool unreachable = false;  // on a host that this session does not reach: likewise
 
@@ -198,7 +199,8 @@ struct Access {
   std::uint32_t file_mode = 0600;
   std::string group{};
   bool huge_pages = true;
-  // Only to lend it to others: also a store whose words are not the processor's to change.
+  // Only to lend it to others: also one whose words a device changes, or that is one host's part of a
+  // cluster's store.
   bool lends = false;
 
   // To a store on another host.

@@ -42,7 +42,7 @@ class Host {
       std::uint32_t node = 0;
     };
     std::function<Result<std::optional<Cluster>>(const std::string& store)> cluster_of{};
-    // Called by the host's thread. Without these functions nobody can only read.
+    // Called by the host's thread. Without them, read-only sessions are refused.
     Readers readers{};
     // How long a session may be silent before others stop waiting for it.
     base::Nanos silence_max_ns = 10 * base::second_ns;

@@ -1,5 +1,5 @@
-// Copies between a region, which others change meanwhile, and memory of one's own, and a comparison of both:
-// each word of the region whole, as promised (P1 of fabric.h).
+// What is done with memory of a region, which others change meanwhile: words of it, copies between it and
+// memory of one's own, and a comparison of both; each word of the region whole, as promised (P1 of fabric.h).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,31 @@ namespace detail {
 inline std::size_t bytes_before_a_word(const std::byte* at) {
   return -reinterpret_cast<std::uintptr_t>(at) % word_bytes;
 }
-inline std::atomic_ref<std::uint64_t> word_at(std::byte* at) {
-  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at));
+inline std::atomic_ref<std::uint64_t> word_at(const std::byte* at) {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at)));
 }
 }  // namespace detail
+
+inline std::uint64_t load_word(const std::byte* at) {
+  // acquire: pairs with the release of the compare-swap or store that published what the word names.
+  return detail::word_at(at).load(std::memory_order_acquire);
+}
+inline void store_word(std::byte* at, std::uint64_t value) {
+  // release: pairs with the acquire of load_word.
+  detail::word_at(at).store(value, std::memory_order_release);
+}
+
+// Both return the word as it was before.
+inline std::uint64_t swap_word(std::byte* at, std::uint64_t expected, std::uint64_t desired) {
+  // acq_rel: publishes the item that the new word names to the acquire in load_word; sees what the old one
+  // names.
+  detail::word_at(at).compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
+                                              std::memory_order_acquire);
+  return expected;
+}
+inline std::uint64_t add_to_word(std::byte* at, std::uint64_t added) {
+  return detail::word_at(at).fetch_add(added, std::memory_order_acq_rel);
+}
 
 inline void copy_from_region(std::byte* to, std::byte* from, std::size_t length_bytes) {
   std::size_t i = 0;
@@ -28,8 +49,7 @@ inline void copy_from_region(std::byte* to, std::byte* from, std::size_t length_
   };
   bytes_until(std::min(length_bytes, detail::bytes_before_a_word(from)));
   for (; length_bytes - i >= word_bytes; i += word_bytes) {
-    // acquire: pairs with whoever published what the word names.
-    const std::uint64_t word = detail::word_at(from + i).load(std::memory_order_acquire);
+    const std::uint64_t word = load_word(from + i);
     std::memcpy(to + i, &word, word_bytes);
   }
   bytes_until(length_bytes);
@@ -44,8 +64,7 @@ inline void copy_to_region(std::byte* to, const std::byte* from, std::size_t len
   for (; length_bytes - i >= word_bytes; i += word_bytes) {
     std::uint64_t word = 0;
     std::memcpy(&word, from + i, word_bytes);
-    // release: what was written before is there for whoever sees the word.
-    detail::word_at(to + i).store(word, std::memory_order_release);
+    store_word(to + i, word);
   }
   bytes_until(length_bytes);
 }

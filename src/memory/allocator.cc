@@ -82,12 +82,10 @@ bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
   if (note.moved && session_.moves_may_linger()) return false;
   const LeaseWord lease = lease_here(block_of(note.item));
   if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
-  std::uint64_t noted = note.state();
+  const std::uint64_t noted = note.state();
   const std::uint64_t mine = ItemState::claimed(session_.client(), now).encode();
-  // acquire: pairs with the release in retire; what its readers did came before.
-  const bool won =
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(item))
-          .compare_exchange_strong(noted, mine, std::memory_order_acq_rel, std::memory_order_acquire);
+  // Pairs with the release in retire; what its readers did came before.
+  const bool won = fabric::swap_word(item, noted, mine) == noted;
   LOCH_FAULT_POINT("alloc.item_claimed");
   return won;
 }
@@ -185,13 +183,11 @@ coro::Task<bool> Allocator::claim(Note note) {
   if (!lease || lease->size_class != note.item.size_class || lease->state == BlockState::free)
     co_return false;
   const std::uint64_t noted = note.state();
-  std::uint64_t seen = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &seen); !read || seen != noted) co_return false;
-  base::Nanos written_at = 0;
+  if (const auto seen = co_await endpoint_.read_word(at); !seen || *seen != noted) co_return false;
   if (!session_.reusable(note.retired_at, 0)) {
-    const fabric::Address written = at + offsetof(ItemHeader, written_at_ns);
-    if (!co_await endpoint_.read_words({&written, 1}, &written_at)) co_return false;
-    if (!session_.reusable(note.retired_at, written_at)) {
+    const auto written_at = co_await endpoint_.read_word(at + offsetof(ItemHeader, written_at_ns));
+    if (!written_at) co_return false;
+    if (!session_.reusable(note.retired_at, *written_at)) {
       // Held by a client that was stopped; the block's count lets a later sweep find it.
       co_await endpoint_.fetch_add(released_address(block_of(note.item)), 1);
       co_return false;

@@ -42,11 +42,9 @@ bool Allocator::exists(BlockNumber block) { return endpoint_.reaches(block_addre
 
 coro::Task<Result<LeaseWord>> Allocator::lease_of(BlockNumber block) {
   if (!exists(block)) co_return lease_of_nothing;
-  const fabric::Address at = lease_address(block);
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return LeaseWord::decode(word);
+  const auto word = co_await endpoint_.read_word(lease_address(block));
+  if (!word) co_return std::unexpected(word.error());
+  co_return LeaseWord::decode(*word);
 }
 
 coro::Task<Result<void>> Allocator::read_descriptors(const BlockList* list, BlockNumber block,
@@ -82,15 +80,13 @@ coro::Task<Result<bool>> Allocator::find_block(std::uint8_t size_class) {
 
 // Leases a free block for `size_class`, or one of that class that is open; false if none is found.
 coro::Task<Result<bool>> Allocator::lease_free_block(std::uint8_t size_class) {
-  std::uint64_t frees = 0;
-  if (auto read = co_await endpoint_.read_words({&frees_address_, 1}, &frees); !read) {
-    co_return std::unexpected(std::move(read.error()));
-  }
-  auto leased = co_await lease_known_block(size_class, frees);
+  const auto frees = co_await endpoint_.read_word(frees_address_);
+  if (!frees) co_return std::unexpected(frees.error());
+  auto leased = co_await lease_known_block(size_class, *frees);
   if (!leased || *leased) co_return leased;
   // A remote session asks its host for that, and waits, so it does not before it has to.
   if (const auto now = blocks(); !now) co_return std::unexpected(now.error());
-  co_return co_await lease_known_block(size_class, frees);
+  co_return co_await lease_known_block(size_class, *frees);
 }
 
 // One of those that this session knows of. `frees`: how often any was freed before.

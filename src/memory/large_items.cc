@@ -119,14 +119,10 @@ coro::Task<Result<bool>> Allocator::free_left_large(const std::vector<BlockNumbe
 
 coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWord word) {
   const ItemRef item = large_item(head);
-  const fabric::Address at = item.address();
-  std::uint64_t word_of_state = 0;
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &word_of_state); !read) {
-    co_return std::unexpected(std::move(read.error()));
-  }
-  const ItemState state = ItemState::decode(word_of_state);
-  if (state.kind == ItemKind::claimed &&
-      session_.is_gone(state.client(), state.since() + base::millisecond_ns)) {
+  const auto word_of_state = co_await endpoint_.read_word(item.address());
+  if (!word_of_state) co_return std::unexpected(word_of_state.error());
+  const ItemState state = ItemState::decode(*word_of_state);
+  if (state.kind == ItemKind::claimed && session_.is_gone(state.client(), state.since_at_latest())) {
     // A client died while it wrote or freed it.
     const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
     auto before = co_await endpoint_.compare_swap(item.address(), state.encode(), mine);

@@ -150,10 +150,7 @@ TEST_F(HandingOver, WhatAHostHasOfShardsOfOthersIsVoid) {
 }
 
 coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return word;
+  co_return co_await endpoint->read_word(at);
 }
 
 // Receive: a client is stopped when it has written an item on a host that is lost then, and before a slot

@@ -17,10 +17,7 @@ namespace {
 constexpr std::chrono::seconds look_every{1};
 
 coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return word;
+  co_return co_await endpoint->read_word(at);
 }
 
 coro::Task<Result<void>> write_word(fabric::Endpoint* endpoint, fabric::Address at, std::uint64_t word) {

@@ -44,10 +44,7 @@ int host_end_of(int socket) {
 }
 
 coro::Task<Result<std::uint64_t>> read_word(Endpoint* endpoint, Address at) {
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return word;
+  co_return co_await endpoint->read_word(at);
 }
 
 class HostTest : public testing::Test {

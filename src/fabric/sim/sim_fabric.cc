@@ -12,7 +12,6 @@
 namespace loch::fabric::sim {
 namespace {
 
-constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 constexpr std::size_t pieces_max = 4;
 
 bool chance(base::Random& random, std::uint32_t of) { return of != 0 && random.below(Network::always) < of; }
@@ -183,15 +182,6 @@ class SimPort final : public fake::MemoryPort {
   static constexpr std::uint64_t not_reached = 0;
 
   static constexpr RegionId mapped_region = 0;  // the store's control region
-
-  // Where [at, at + length) of an operation is; null if it is outside its region, or may not be done.
-  std::byte* place_of(const Operation& operation) {
-    if (!may(operation)) return nullptr;
-    const auto mapping = fabric_.map(operation.at.region);
-    const bool fits = mapping && operation.at.offset_bytes <= mapping->length_bytes &&
-                      operation.length_bytes <= mapping->length_bytes - operation.at.offset_bytes;
-    return fits ? mapping->base + operation.at.offset_bytes : nullptr;
-  }
 
   // Sends an operation's pieces on their way: ranges of its words.
   void start(const std::shared_ptr<Flight>& flight, Operation& operation) {

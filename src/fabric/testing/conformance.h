@@ -116,6 +116,9 @@ inline coro::Task<Result<void>> read_words_task(Endpoint* e, std::span<const Add
                                                 std::uint64_t* into) {
   co_return co_await e->read_words(at, into);
 }
+inline coro::Task<Result<std::uint64_t>> read_word_task(Endpoint* e, Address at) {
+  co_return co_await e->read_word(at);
+}
 inline coro::Task<Result<std::uint64_t>> compare_swap_task(Endpoint* e, Address at, std::uint64_t expected,
                                                            std::uint64_t desired) {
   co_return co_await e->compare_swap(at, expected, desired);
@@ -150,12 +153,7 @@ struct Session {
     endpoint.set_timeout(60 * base::second_ns);
   }
 
-  Result<std::uint64_t> read_word(Address at) {
-    std::uint64_t word = 0;
-    auto done = endpoint.run(read_words_task(&endpoint, {&at, 1}, &word));
-    if (!done) return std::unexpected(std::move(done.error()));
-    return word;
-  }
+  Result<std::uint64_t> read_word(Address at) { return endpoint.run(read_word_task(&endpoint, at)); }
   Result<void> read_words(std::span<const Address> at, std::uint64_t* into) {
     return endpoint.run(read_words_task(&endpoint, at, into));
   }

@@ -250,6 +250,14 @@ void MemoryPort::release_presence(std::uint32_t client) {
   memory_.release_presence(client);
 }
 
+std::byte* MemoryPort::place_of(const Operation& operation) const {
+  if (!may(operation)) return nullptr;
+  const auto mapping = memory_.map(operation.at.region);
+  const bool fits = mapping && operation.at.offset_bytes <= mapping->length_bytes &&
+                    operation.length_bytes <= mapping->length_bytes - operation.at.offset_bytes;
+  return fits ? mapping->base + operation.at.offset_bytes : nullptr;
+}
+
 bool MemoryPort::may(const Operation& operation) const {
   const bool changes_nothing =
       operation.kind == Operation::Kind::read || operation.kind == Operation::Kind::expect;

@@ -131,10 +131,12 @@ class MemoryPort : public Port {
   [[nodiscard]] bool present(std::uint32_t client) override { return memory_.present(client); }
 
  protected:
-  // Whether this port may do that, wherever it is.
-  [[nodiscard]] bool may(const Operation& operation) const;
+  // Where [at, at + length) of an operation is; null if it is outside its region, or may not be done.
+  [[nodiscard]] std::byte* place_of(const Operation& operation) const;
 
  private:
+  [[nodiscard]] bool may(const Operation& operation) const;
+
   MemoryFabric& memory_;
   std::map<std::uint32_t, Range>
       own_;  // of one that may only read: by node, while it has a client number there

@@ -1,12 +1,11 @@
 #include "fabric/testing/posting_fabric.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "base/check.h"
 #include "base/random.h"
-#include "fabric/words.h"
+#include "fabric/endpoint.h"
 
 namespace loch::fabric::fake {
 namespace {
@@ -92,36 +91,10 @@ class PostingPort final : public MemoryPort {
 
   void execute(Operation& operation) {
     if (options_.before) options_.before(operation);
-    const auto mapping = fabric_.map(operation.at.region);
-    operation.bad_address = !may(operation) || !mapping ||
-                            operation.at.offset_bytes > mapping->length_bytes ||
-                            operation.length_bytes > mapping->length_bytes - operation.at.offset_bytes;
-    if (operation.bad_address) return;
-    std::byte* at = mapping->base + operation.at.offset_bytes;
-    switch (operation.kind) {
-      case Operation::Kind::read:
-        copy_from_region(operation.local, at, operation.length_bytes);
-        break;
-      case Operation::Kind::write:
-        copy_to_region(at, operation.local, operation.length_bytes);
-        break;
-      case Operation::Kind::compare_swap: {
-        std::uint64_t seen = operation.compare;
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
-            .compare_exchange_strong(seen, operation.operand, std::memory_order_acq_rel,
-                                     std::memory_order_acquire);
-        operation.result = seen;
-        break;
-      }
-      case Operation::Kind::fetch_add:
-        operation.result = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
-                               .fetch_add(operation.operand, std::memory_order_acq_rel);
-        break;
-      case Operation::Kind::expect:
-        LOCH_CHECK(options_.keeps_order);
-        operation.bad_address = !holds(at, operation.local, operation.length_bytes);
-        break;
-    }
+    LOCH_CHECK(operation.kind != Operation::Kind::expect || options_.keeps_order);
+    std::byte* at = place_of(operation);
+    operation.bad_address = at == nullptr;
+    if (at != nullptr) carry_out(operation, at);
   }
 
   MemoryFabric& fabric_;

@@ -8,8 +8,9 @@
 //   async->run(swap(*async));
 //
 // An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
-// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`. Of a store on
-// another host, one whose calls fail with Errc::unavailable or Errc::moved is over: open another.
+// passed to. The Async outlives the tasks of its calls, and is not moved while there are any. Any number of
+// calls may be under way; those that wait go on in `run` and `step`. Of a store on another host, one whose
+// calls fail with Errc::unavailable or Errc::moved is over: open another.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,7 @@ namespace loch {
 
 class Async {
  public:
-  // Errors: no_space (too many sessions), io.
+  // Errors: no_space (too many sessions), io, unavailable.
   static Result<Async> open(Store& store);
 
   Async(Async&&) noexcept;

@@ -18,7 +18,7 @@ enum class Errc : std::uint8_t {
   changed,           // replace: the item is not the one that was read
   timed_out,         // the operation's deadline passed; it may or may not have happened
   corrupt,           // bytes in the store are not what a client wrote there
-  no_space,          // no memory left; reads and removes still work
+  no_space,          // no memory left: reads and removes still work; or no session for one client more
   invalid_argument,  // a key, value or option outside its limits
   incompatible,      // the store has another version or geometry than was asked for
   permission,        // the files' mode or owner forbids it

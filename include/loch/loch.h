@@ -10,7 +10,8 @@
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 //
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days.
-// Threads: a Store may be used by any number of threads; each gets a session of its own on first use.
+// Threads: a Store may be used by any number of threads; each gets a session of its own on first use. That
+// call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything
 // takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the call
 // that finds its session broken off also begins another, which takes some seconds more if no host answers.
@@ -115,8 +116,9 @@ struct PutOptions {
   std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed; up to time_to_live_max
 };
 
-// A value in the store's own memory, without a copy. The memory is not reused while the View lives; keep it
-// short: what other clients unlink meanwhile rests too. Not to be handed to another thread.
+// A value in the store's own memory, without a copy; of a store on another host, in a copy of its own. The
+// memory is not reused while the View lives; keep it short: what other clients unlink meanwhile rests too.
+// Not to be handed to another thread.
 class View {
  public:
   View() noexcept;  // of nothing
@@ -261,6 +263,8 @@ class Store {
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
 
+  // About the whole store. Errors: timed_out; unavailable, while a host of it is away.
+
   // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
   // exactly once if it was neither changed nor copied (see `replace`) meanwhile. A damaged item is left out,
   // and counted by stats() (corrupt_items). Memory unlinked during the iteration rests until it ends. `visit`
@@ -275,13 +279,13 @@ class Store {
   Result<Info> info();
 
   // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this
-  // themselves in small steps when they need memory; this does all of it now.
+  // themselves in small steps when they need memory; this does all of it now. Errors: permission, too.
   Result<Collected> collect();
 
   // Walks everything and accounts for every item, block and slot. Changes nothing.
   Result<Report> check();
 
-  // The awaitable form of the calls, for programs that are coroutines themselves: <loch/async.h>.
+  // For Async (<loch/async.h>), and the project's own tests and benchmarks.
   class Impl;
   [[nodiscard]] Impl& impl() { return *impl_; }
 

@@ -17,6 +17,17 @@
 
 namespace loch {
 
+// The last client that this thread used: nearly always the one wanted. At a place that is known when the
+// program starts, so that it is found without a call; that takes 24 bytes of what a library has that is
+// loaded later. Hidden, since ids are of each library that has Loch inside it.
+struct LastUsed {
+  std::uint64_t id = 0;  // of its Impl; 0: none yet
+  client::Client* client = nullptr;
+  bool thread_ends = false;
+};
+inline thread_local constinit LastUsed last_used
+    [[gnu::tls_model("initial-exec"), gnu::visibility("hidden")]];
+
 class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  public:
   Impl(std::string url, const Options& options, const memory::Placement& placement,
@@ -49,7 +60,11 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   // back, because it ends, one lent. Errors: as Session::open.
   Result<Hold> client();
   // The same if this store is the one that the thread used last; else null.
-  [[nodiscard]] client::Client* client_at_hand() const;
+  [[nodiscard]] client::Client* client_at_hand() const {
+    if (last_used.id != id_) return nullptr;
+    __builtin_assume(last_used.client != nullptr);
+    return last_used.client;
+  }
   // What `ask` answers of the calling thread's client. Where it says that something is on its way to another
   // host of the cluster, it is asked again, for as long as an operation may take.
   template <class Ask>

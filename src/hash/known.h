@@ -1,6 +1,6 @@
 // Known: what a remote session asks for when it knows where a key's item was: the slot that named it, the
 // item there, unless it has a copy, and, if that has a time to live, the time; mostly all at once
-// (nessie.txt 4.1.3).
+// (Nessie, 4.1.3).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // PointerCache: where the items of keys that a remote session used lately are, and the slots that name them,
 // so that it can ask for an item and its slot at once; and copies of some of these items, so that it can ask
-// for the slot alone (nessie.txt 4.1.3, 4.3.1). Whoever uses a pointer makes sure that the slot still names
+// for the slot alone (Nessie, 4.1.3 and 4.3.1). Whoever uses a pointer makes sure that the slot still names
 // the item. One thread.
 #pragma once
 

@@ -51,7 +51,8 @@ struct SocketAddress {
 
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
-// The first address of `at`; to bind to, if it is empty or "*". Errors: as connect.
+// The first address of `at`; to bind to, if it is empty or "*". Errors: invalid_argument (the name leads
+// nowhere), unavailable (it can not be looked up now).
 Result<SocketAddress> look_up(const HostPort& at);
 
 // "192.0.2.7:40312", for people.

@@ -119,7 +119,7 @@ Agent::Counts Agent::counts() const {
   return {.reads = counts_.reads,
           .writes = counts_.writes,
           .atomics = counts_.atomics,
-          .refused = counts_.refused,
+          .bad_addresses = counts_.bad_addresses,
           .bytes_in = counts_.bytes_in,
           .bytes_out = counts_.bytes_out,
           .sends = counts_.sends};
@@ -346,10 +346,11 @@ void Agent::execute(Connection& connection, const std::byte* operation) {
         !is_atomic && connection.may_write.contains({head.region, head.offset_bytes}, head.length_bytes);
     if (!is_its_own) at = nullptr;
   }
-  if (is_after_previous(head) && connection.refused_last) at = nullptr;
+  const bool is_skipped = is_after_previous(head) && connection.refused_last;
+  if (is_skipped) at = nullptr;
   connection.refused_last = at == nullptr;
   if (at == nullptr) {
-    raise(counts_.refused, 1);
+    if (!is_skipped) raise(counts_.bad_addresses, 1);
     return answer(head, Status::bad_address, {});
   }
   if (kind == Operation::Kind::read) return read(connection, head, at);
@@ -364,15 +365,9 @@ void Agent::execute(Connection& connection, const std::byte* operation) {
     return answer(head, Status::done, {});
   }
   raise(counts_.atomics, 1);
-  const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
-  std::uint64_t before = load(rest);
-  if (kind == Operation::Kind::fetch_add) {
-    before = word.fetch_add(before, std::memory_order_acq_rel);
-  } else {
-    // acq_rel: as fabric::Atomic.
-    word.compare_exchange_strong(before, load(rest + word_bytes), std::memory_order_acq_rel,
-                                 std::memory_order_acquire);
-  }
+  const std::uint64_t before = kind == Operation::Kind::fetch_add
+                                   ? add_to_word(at, load(rest))
+                                   : swap_word(at, load(rest), load(rest + word_bytes));
   answer(head, Status::done, {&before, 1});
 }
 
@@ -427,7 +422,7 @@ void Agent::read_words(Connection& connection, const OperationHead& head, const 
   }
   const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
   connection.refused_last = bad != 0;
-  raise(counts_.refused, bad_count);
+  raise(counts_.bad_addresses, bad_count);
   raise(counts_.reads, count - bad_count);
   words[0] = bad;
   const std::span<const std::uint64_t> all(words.data(), 1 + count);

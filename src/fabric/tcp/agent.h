@@ -39,7 +39,7 @@ class Agent {
     std::uint64_t reads = 0;
     std::uint64_t writes = 0;
     std::uint64_t atomics = 0;
-    std::uint64_t refused = 0;  // outside their region
+    std::uint64_t bad_addresses = 0;  // outside their region
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
     std::uint64_t sends = 0;  // calls of the kernel that sent answers
@@ -113,7 +113,7 @@ class Agent {
   Answers answers_;
 
   struct {
-    std::atomic<std::uint64_t> reads, writes, atomics, refused, bytes_in, bytes_out, sends;
+    std::atomic<std::uint64_t> reads, writes, atomics, bad_addresses, bytes_in, bytes_out, sends;
   } counts_{};
   std::thread thread_;
 };

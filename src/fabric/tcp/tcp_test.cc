@@ -242,6 +242,7 @@ TEST_F(AgentTest, WhatComesAfterAnotherOperationGoesByIt) {
       answer(read, Status::bad_address, 2, 0) + answer(fetch_add, Status::done, 3, 8, zero) +
       answer(read, Status::done, 4, 8, one);
   EXPECT_EQ(receive(*stream_, expected.size()), expected);
+  EXPECT_EQ(host_->counts().bad_addresses, 1U);
 }
 
 // Receive: a read of what is settled that is long enough to go out from where it lies, and a write after it
@@ -436,11 +437,7 @@ class LyingHost {
 };
 
 coro::Task<Result<std::uint64_t>> read_one(Endpoint* endpoint) {
-  const Address at{0, 0};
-  std::uint64_t word = 0;
-  if (auto read = co_await endpoint->read_words({&at, 1}, &word); !read)
-    co_return std::unexpected(std::move(read.error()));
-  co_return word;
+  co_return co_await endpoint->read_word({0, 0});
 }
 
 coro::Task<Result<std::uint64_t>> read_three(Endpoint* endpoint) {

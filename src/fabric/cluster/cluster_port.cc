@@ -5,14 +5,10 @@
 #include <limits>
 #include <utility>
 
-#include "fabric/remote/protocol.h"
-
 namespace loch::fabric::cluster {
 namespace {
 
 constexpr std::uint32_t no_node = std::numeric_limits<std::uint32_t>::max();
-// A host that does not answer a sign for so long ends the session.
-constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
 
 void refuse(Operation& operation, std::uint32_t node) {
   operation.bad_address = node == no_node;
@@ -51,8 +47,7 @@ struct ClusterPort::Parts {
   }
 };
 
-ClusterPort::ClusterPort(const ClusterMap& map, std::vector<Way> ways)
-    : map_(map), signs_(ways.size()), gave_signs_ns_(base::Clock().now()), ways_(std::move(ways)) {
+ClusterPort::ClusterPort(const ClusterMap& map, std::vector<Way> ways) : map_(map), ways_(std::move(ways)) {
   for (std::size_t region = 0; region < nodes_.size(); ++region)
     nodes_[region] = map_.node_of(static_cast<RegionId>(region)).value_or(no_node);
   NodeSet reached = 0;
@@ -142,26 +137,10 @@ void ClusterPort::post_in_parts(std::span<Operation> batch, base::Nanos deadline
 }
 
 void ClusterPort::poll(base::Nanos wait_ns) {
-  give_signs();
-  remote::poll_all(ports_, wakefulness_, wait_ns);
-}
-
-void ClusterPort::give_signs() {
-  const base::Nanos now = base::Clock().now();
-  if (now - gave_signs_ns_ < remote::sign_every_ns) return;
-  gave_signs_ns_ = now;
   for (std::uint32_t node = 0; node < ways_.size(); ++node) {
-    Sign& sign = signs_[node];
-    if (ways_[node].port == nullptr || sign.is_under_way) continue;
-    sign.is_under_way = true;
-    sign.complete = [](Completion& self, Result<void> /*outcome*/) {
-      static_cast<Sign&>(self).is_under_way = false;
-    };
-    sign.operation = {.at = {.region = control_region_of(node)},
-                      .local = reinterpret_cast<std::byte*>(&sign.word),
-                      .length_bytes = sizeof sign.word};
-    ways_[node].port->post({&sign.operation, 1}, now + sign_answer_max_ns, sign);
+    if (ways_[node].port != nullptr) ways_[node].port->give_sign(control_region_of(node));
   }
+  remote::poll_all(ports_, wakefulness_, wait_ns);
 }
 
 Result<bool> ClusterPort::claim_presence(std::uint32_t client) {

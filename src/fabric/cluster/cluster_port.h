@@ -47,13 +47,6 @@ class ClusterPort final : public Port {
 
  private:
   struct Parts;
-  // A word that is read of a host for no other purpose.
-  struct Sign : Completion {
-    Operation operation{};
-    std::uint64_t word = 0;
-    bool is_under_way = false;
-  };
-  void give_signs();
   Result<remote::RemotePort*> way_of(RegionId region);
   Result<remote::RemotePort*> way_to(std::uint32_t node);
   void post_in_parts(std::span<Operation> batch, base::Nanos deadline, Completion& done);
@@ -61,8 +54,6 @@ class ClusterPort final : public Port {
 
   const ClusterMap& map_;
   std::array<std::uint32_t, region_count_max> nodes_{};  // of the regions
-  std::vector<Sign> signs_;                              // by node; outlive the ports
-  base::Nanos gave_signs_ns_ = 0;
   std::vector<Way> ways_;
   std::vector<remote::RemotePort*> ports_;  // that were reached
   remote::Wakefulness wakefulness_;

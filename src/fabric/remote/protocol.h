@@ -67,6 +67,9 @@ inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
 // asks is of others, or goes by queue pairs. More often than a host that gives shards away calls a session
 // idle (idle_ns in server/rebalancer.cc, 600 ms).
 inline constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
+// A sign that is not answered for so long ends the session: before the host, which may hear nothing of it
+// either, takes it for dead (Host::Options::silence_max_ns).
+inline constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
 // How long a session of a cluster waits for a host that it may do without.
 inline constexpr base::Nanos joining_max_ns = base::second_ns;
 constexpr base::Nanos within_ns_of(std::string_view session) {

@@ -52,23 +52,23 @@ Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) c
   return Connected{.link = std::move(*link), .joined = std::move(*joined)};
 }
 
-std::unique_ptr<RemotePort> RemoteFabric::make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined,
-                                                    base::Nanos within_ns) {
-  if (joined && target_.scheme == "verbs")
-    return std::make_unique<verbs::VerbsPort>(*this, target_.source, link, std::move(joined), within_ns);
-  return std::make_unique<tcp::TcpPort>(*this, std::move(link), std::move(joined));
+std::unique_ptr<RemotePort> RemoteFabric::make_port(Connected connected, base::Nanos within_ns) {
+  if (target_.scheme == "verbs")
+    return std::make_unique<verbs::VerbsPort>(*this, target_.source, connected.link,
+                                              std::move(connected.joined), within_ns);
+  return std::make_unique<tcp::TcpPort>(*this, std::move(connected.link), std::move(connected.joined));
 }
 
 std::unique_ptr<Port> RemoteFabric::connect() {
   auto connected = join({});
-  if (!connected) return make_port(nullptr, std::unexpected(std::move(connected.error())), {});
-  return make_port(std::move(connected->link), std::move(connected->joined), within_ns_of({}));
+  if (!connected) return std::make_unique<tcp::TcpPort>(*this, std::move(connected.error()));
+  return make_port(std::move(*connected), within_ns_of({}));
 }
 
 Result<std::unique_ptr<RemotePort>> RemoteFabric::connect(const std::string& session) {
   auto connected = join(session);
   if (!connected) return std::unexpected(std::move(connected.error()));
-  auto port = make_port(std::move(connected->link), std::move(connected->joined), within_ns_of(session));
+  auto port = make_port(std::move(*connected), within_ns_of(session));
   if (const auto& why = port->severed()) return std::unexpected(*why);
   return port;
 }

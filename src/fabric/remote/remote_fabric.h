@@ -58,8 +58,7 @@ class RemoteFabric final : public Fabric {
   };
   Result<Connected> join(const std::string& session) const;
   // `within_ns` is for the queue pair, if it needs one.
-  std::unique_ptr<RemotePort> make_port(std::shared_ptr<Link> link, Result<Link::Joined> joined,
-                                        base::Nanos within_ns);
+  std::unique_ptr<RemotePort> make_port(Connected connected, base::Nanos within_ns);
   void learn_length(RegionId region, std::uint64_t length_bytes);
 
   const Target target_;

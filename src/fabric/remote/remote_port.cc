@@ -37,7 +37,9 @@ void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base
   bool has_slept = false;
   for (;;) {
     bool has_ended = false;
-    for (RemotePort* port : ports) has_ended = port->progress() || has_ended;
+    // A look at a connection on which nothing is under way is a call of the kernel for nothing. One that was
+    // lost shows with the next sign.
+    for (RemotePort* port : ports) has_ended = (!port->is_idle() && port->progress()) || has_ended;
     if (has_ended && !has_slept) return;
     const base::Nanos now = precise_now();
     const base::Nanos passed = now - start;

@@ -33,6 +33,9 @@ class RemotePort : public Port {
   // Of a session of a cluster: the nodes that it reaches, a bit each, for the hosts that give it a client
   // number. Unless told, any.
   virtual void tell_reached(NodeSet nodes) = 0;
+  // Lets the host see that the session is alive, at every sign_every_ns at most (protocol.h), by a read of
+  // nothing in this region of it. It ends the port if it is not answered.
+  virtual void give_sign(RegionId region) = 0;
 
  private:
   Wakefulness wakefulness_;

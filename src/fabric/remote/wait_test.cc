@@ -80,7 +80,7 @@ class OneAnswer final : public RemotePort {
     ++looks;
     return has_slept;
   }
-  [[nodiscard]] bool is_idle() const override { return false; }
+  [[nodiscard]] bool is_idle() const override { return idle; }
   bool await(std::vector<pollfd>& /*waits*/) override {
     has_slept = true;
     return false;
@@ -88,6 +88,7 @@ class OneAnswer final : public RemotePort {
   [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override {}
   void tell_reached(NodeSet /*nodes*/) override {}
+  void give_sign(RegionId /*region*/) override {}
   Result<Mapping> map(RegionId /*region*/) override { return fail(Errc::not_found, "test"); }
   void post(std::span<Operation> /*batch*/, base::Nanos /*deadline*/, Completion& /*done*/) override {}
   Result<bool> claim_presence(std::uint32_t /*client*/) override { return false; }
@@ -96,6 +97,7 @@ class OneAnswer final : public RemotePort {
 
   int looks = 0;
   bool has_slept = false;
+  bool idle = false;
 
  private:
   const std::optional<Error> severed_;
@@ -111,6 +113,19 @@ TEST(PollAll, SleepsAtOnceAfterAYieldToOneWhoComputes) {
   poll_all(ports, wakefulness, base::second_ns);
   EXPECT_TRUE(port.has_slept);
   EXPECT_EQ(port.looks, 2);
+}
+
+// A look would be a call of the kernel.
+TEST(PollAll, LooksAtNoPortThatWaitsForNothing) {
+  Wakefulness wakefulness;
+  OneAnswer port;
+  port.has_slept = true;
+  OneAnswer other;
+  other.idle = true;
+  RemotePort* const ports[] = {&other, &port};
+  poll_all(ports, wakefulness, base::second_ns);
+  EXPECT_EQ(port.looks, 1);
+  EXPECT_EQ(other.looks, 0);
 }
 
 }  // namespace

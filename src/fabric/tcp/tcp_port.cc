@@ -27,17 +27,19 @@ bool is_word(const Operation& operation) {
 }  // namespace
 
 TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
-                 Result<remote::Link::Joined> joined)
-    : fabric_(fabric), link_(std::move(link)) {
-  if (!joined) {
-    severed_ = std::move(joined.error());
-    return;
-  }
-  stream_ = std::move(joined->stream);
-  id_ = joined->port;
-  out_ = std::make_unique_for_overwrite<std::byte[]>(out_bytes_max);
-  in_ = std::make_unique_for_overwrite<std::byte[]>(in_bytes_max);
+                 remote::Link::Joined joined)
+    : fabric_(fabric),
+      link_(std::move(link)),
+      stream_(std::move(joined.stream)),
+      id_(joined.port),
+      out_(std::make_unique_for_overwrite<std::byte[]>(out_bytes_max)),
+      in_(std::make_unique_for_overwrite<std::byte[]>(in_bytes_max)) {
+  sign_.complete = [](Completion& self, Result<void> /*outcome*/) {
+    static_cast<Sign&>(self).is_under_way = false;
+  };
 }
+
+TcpPort::TcpPort(remote::RemoteFabric& fabric, Error why) : fabric_(fabric), severed_(std::move(why)) {}
 
 TcpPort::~TcpPort() {
   // A host that can not be told finds out by itself: the connection is closed.
@@ -70,6 +72,15 @@ bool TcpPort::present(std::uint32_t client) {
   if (severed_) return true;
   const auto answer = link_->ask({{"do", "present"}, {"client", client}});
   return !answer || net::flag_of(*answer, "present");
+}
+
+void TcpPort::give_sign(RegionId region) {
+  const base::Nanos now = base::Clock().now();
+  if (severed_ || sign_.is_under_way || now - sign_.given_ns < remote::sign_every_ns) return;
+  sign_.given_ns = now;
+  sign_.is_under_way = true;
+  sign_.operation = {.at = {.region = region}};
+  post({&sign_.operation, 1}, now + remote::sign_answer_max_ns, sign_);
 }
 
 void TcpPort::extend_soon(RegionId region, std::uint64_t length_bytes) {

@@ -28,9 +28,9 @@ namespace loch::fabric::tcp {
 
 class TcpPort final : public remote::RemotePort {
  public:
-  // `link` is null, or `joined` an error, if there is no way there: then everything ends with that error.
-  TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
-          Result<remote::Link::Joined> joined);
+  TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link, remote::Link::Joined joined);
+  // There is no way there: everything ends with `why`.
+  TcpPort(remote::RemoteFabric& fabric, Error why);
   ~TcpPort() override;
 
   Result<Mapping> map(RegionId region) override;
@@ -44,6 +44,7 @@ class TcpPort final : public remote::RemotePort {
   [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override { abandoned_ = true; }
   void tell_reached(NodeSet nodes) override { reached_ = nodes; }
+  void give_sign(RegionId region) override;
   void extend_soon(RegionId region, std::uint64_t length_bytes) override;
   // The other end of its connection, as long as there is one.
   [[nodiscard]] std::string peer() const { return net::peer_of(stream_->socket()); }
@@ -69,6 +70,12 @@ class TcpPort final : public remote::RemotePort {
     bool ends_send = false;  // the last of those that were encoded together
   };
 
+  struct Sign : Completion {
+    Operation operation{};
+    bool is_under_way = false;
+    base::Nanos given_ns = base::Clock().now();
+  };
+
   [[nodiscard]] bool is_asking() const { return answered_ != asked_.size(); }
   void flush();
   void encode();
@@ -92,6 +99,8 @@ class TcpPort final : public remote::RemotePort {
   std::optional<Error> severed_;
   bool abandoned_ = false;
   NodeSet reached_ = all_nodes;
+
+  Sign sign_;
 
   remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded

@@ -1,5 +1,5 @@
-// Keys: the memory of a host that its device lets one session at, as far as the host has told. What it tells
-// is input. One thread.
+// Keys: the memory of a host that its device lets a session at: to the session what the host has told it,
+// which is input, and to the host what it has registered. One thread.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +32,12 @@ class Keys {
     if (after == keys.begin()) return nullptr;
     const Key& key = *std::prev(after);
     return key.has(offset_bytes) ? &key : nullptr;
+  }
+  // Where what is known before this place ends; 0 if there is nothing.
+  [[nodiscard]] std::uint64_t end_before(RegionId region, std::uint64_t offset_bytes) const {
+    const std::vector<Key>& keys = keys_[region];
+    const auto after = std::ranges::upper_bound(keys, offset_bytes, {}, &Key::from_bytes);
+    return after == keys.begin() ? 0 : std::prev(after)->end_bytes();
   }
   // What the host tells of this place. False if that can not be: it does not have the place, goes beyond any
   // region, or lies over what was told before.

@@ -23,6 +23,18 @@ TEST(Keys, AreFoundByThePlacesThatTheyAreOf) {
   EXPECT_EQ(keys.find(region + 1, 150), nullptr);
 }
 
+TEST(Keys, TellWhereWhatIsKnownEnds) {
+  Keys keys;
+  EXPECT_EQ(keys.end_before(region, 150), 0U);
+  ASSERT_TRUE(keys.add(region, 100, {.from_bytes = 100, .length_bytes = 100}));
+  ASSERT_TRUE(keys.add(region, 300, {.from_bytes = 300, .length_bytes = 50}));
+  EXPECT_EQ(keys.end_before(region, 99), 0U);
+  EXPECT_EQ(keys.end_before(region, 200), 200U);
+  EXPECT_EQ(keys.end_before(region, 299), 200U);
+  EXPECT_EQ(keys.end_before(region, 400), 350U);
+  EXPECT_EQ(keys.end_before(region + 1, 400), 0U);
+}
+
 // Receive: answers that leave the place out, are empty, go beyond any region or wrap around, or lie over an
 // earlier one. Expect: they are refused, and what is known stays as it was.
 TEST(Keys, WhatCanNotBeIsRefused) {

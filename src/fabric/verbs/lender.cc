@@ -30,13 +30,10 @@ bool expect_message(ibv_qp* pair) {
 
 // Memory of a store, registered with a device.
 struct Lender::Lent {
-  struct Part {
-    Key key;
-    MemoryRegion registered;
-  };
   std::shared_ptr<Fabric> memory;  // for as long as it is registered
   std::unique_ptr<Port> way = memory->connect();
-  std::map<RegionId, std::vector<Part>> parts{};  // by from_bytes
+  Keys keys{};
+  std::vector<MemoryRegion> registered{};  // that they are of
 };
 
 // One protection domain of a device.
@@ -237,25 +234,18 @@ Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, 
 
 void Lender::remove(SessionId session) { sessions_.erase(session); }
 
-Result<Lender::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
+Result<Keys::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end() || found->second.device == nullptr)
     return fail(Errc::unavailable, "verbs", "the session has no queue pair");
   const Session& its = found->second;
-  std::vector<Lent::Part>& parts = its.lent->parts[region];
-  const auto after = std::ranges::upper_bound(parts, offset_bytes, {},
-                                              [](const Lent::Part& part) { return part.key.from_bytes; });
-  std::uint64_t from = offset_bytes / lent_bytes_max * lent_bytes_max;
-  if (after != parts.begin()) {
-    const Key& before = std::prev(after)->key;
-    const std::uint64_t end = before.from_bytes + before.length_bytes;
-    if (offset_bytes < end) return before;
-    from = std::max(from, end);
-  }
-  const auto mapping = its.lent->way->map(region);
+  Lent& lent = *its.lent;
+  if (const Keys::Key* known = lent.keys.find(region, offset_bytes); known != nullptr) return *known;
+  const std::uint64_t chunk = offset_bytes / lent_bytes_max * lent_bytes_max;
+  const std::uint64_t from = std::max(chunk, lent.keys.end_before(region, offset_bytes));
+  const auto mapping = lent.way->map(region);
   if (!mapping) return std::unexpected(mapping.error());
-  const std::uint64_t to =
-      std::min(from / lent_bytes_max * lent_bytes_max + lent_bytes_max, mapping->length_bytes);
+  const std::uint64_t to = std::min(chunk + lent_bytes_max, mapping->length_bytes);
   if (offset_bytes >= to || mapping->base == nullptr)
     return fail(Errc::not_found, "verbs", fmt::format("region {} does not go as far as that", region));
   const int access =
@@ -271,11 +261,13 @@ Result<Lender::Key> Lender::key(SessionId session, RegionId region, std::uint64_
             "{} bytes of region {} can not be registered: {}{}", to - from, region, std::strerror(error),
             error == ENOMEM ? "; raise the limit of locked memory of lochd (LimitMEMLOCK=, ulimit -l)" : ""));
   }
-  const Key key{.from_bytes = from,
-                .length_bytes = to - from,
-                .address = reinterpret_cast<std::uintptr_t>(mapping->base + from),
-                .key = registered->rkey};
-  parts.insert(after, {.key = key, .registered = std::move(registered)});
+  const Keys::Key key{.from_bytes = from,
+                      .length_bytes = to - from,
+                      .address = reinterpret_cast<std::uintptr_t>(mapping->base + from),
+                      .key = registered->rkey};
+  if (!lent.keys.add(region, offset_bytes, key))
+    return fail(Errc::corrupt, "verbs", fmt::format("region {} is longer than a region can be", region));
+  lent.registered.push_back(std::move(registered));
   return key;
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/file_descriptor.h"
 #include "fabric/fabric.h"
+#include "fabric/verbs/keys.h"
 #include "fabric/verbs/rdma.h"
 #include "net/socket.h"
 
@@ -53,16 +54,10 @@ class Lender {
   // When it returns, nothing that was posted over the session's queue pair happens any more.
   void remove(SessionId session);
 
-  // Memory that the device of a session's queue pair may get at.
-  struct Key {
-    std::uint64_t from_bytes = 0;  // in its region
-    std::uint64_t length_bytes = 0;
-    std::uint64_t address = 0;
-    std::uint32_t key = 0;
-  };
-  // That around `offset_bytes` of `region`. Errors: not_found (the region does not go as far), unavailable
-  // (the session has no queue pair), no_space (of what may be locked), io.
-  Result<Key> key(SessionId session, RegionId region, std::uint64_t offset_bytes);
+  // The memory around `offset_bytes` of `region` that the device of a session's queue pair may get at.
+  // Errors: not_found (the region does not go as far), unavailable (the session has no queue pair), no_space
+  // (of what may be locked), io.
+  Result<Keys::Key> key(SessionId session, RegionId region, std::uint64_t offset_bytes);
 
  private:
   struct Device;

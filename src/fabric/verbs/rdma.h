@@ -66,8 +66,9 @@ inline constexpr std::uint8_t receiver_not_ready_retry_count = 6;
 inline constexpr std::size_t token_bytes = 16;
 inline constexpr std::size_t token_digits = 2 * token_bytes;
 
-// Port::extend_soon, as a client says it: a SEND of nothing but these 32 bits (design-guidelines.txt, 3.2.2:
-// a message that is its header needs no payload to be fetched, or to be placed).
+// Port::extend_soon, as a client says it: a SEND of nothing but these 32 bits (Kalia et al., Design
+// Guidelines for High Performance RDMA Systems, 3.2.2: a message that is its header needs no payload to be
+// fetched, or to be placed).
 struct ExtendSoon {
   RegionId region = 0;
   std::uint64_t length_bytes = 0;  // in the message, whole MiB

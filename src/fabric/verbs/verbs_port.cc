@@ -7,14 +7,12 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "fabric/remote/protocol.h"
 #include "fabric/words.h"
 
 namespace loch::fabric::verbs {
 namespace {
 
 constexpr std::size_t piece_bytes_max = 65'536;
-constexpr base::Nanos beat_answer_max_ns = remote::answer_max_ns;
 
 ibv_wr_opcode opcode_of(Operation::Kind kind) {
   switch (kind) {
@@ -63,22 +61,11 @@ const char* meaning_of(ibv_wc_status status) {
 }  // namespace
 
 VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
-                     const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined,
+                     const std::shared_ptr<remote::Link>& link, remote::Link::Joined joined,
                      base::Nanos within_ns)
-    : fabric_(fabric),
-      link_(link),
-      id_(joined ? joined->port : 0),
-      agent_(fabric, link, std::move(joined)),
-      severed_(agent_.severed()) {
-  if (severed_) return;
-  if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened) {
+    : fabric_(fabric), link_(link), id_(joined.port), agent_(fabric, link, std::move(joined)) {
+  if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened)
     severed_ = std::move(opened.error());
-    return;
-  }
-  beat_.complete = [](Completion& self, Result<void> /*outcome*/) {
-    static_cast<Beat&>(self).is_under_way = false;
-  };
-  beaten_ns_ = base::Clock().now();
 }
 
 Result<void> VerbsPort::open_queue_pair(const std::string& source, base::Nanos deadline) {
@@ -280,7 +267,7 @@ void VerbsPort::chain_foreseen() {
 // Posts what there is room for: one chain, one doorbell, of which the last is signalled.
 void VerbsPort::ring() {
   if (!flights_.is_due()) return;
-  beat();
+  agent_.give_sign(last_region_);
   chain_foreseen();
   flights_.ask(base::Clock().now(), [this](Flight& flight, Operation& operation, std::size_t from) {
     return put(flight, operation, from);
@@ -296,15 +283,6 @@ void VerbsPort::ring() {
     sever({.code = Errc::unavailable,
            .detail = fmt::format("nothing can be posted: {}", std::strerror(error))});
   }
-}
-
-void VerbsPort::beat() {
-  const base::Nanos now = base::Clock().now();
-  if (beat_.is_under_way || now - beaten_ns_ < remote::sign_every_ns) return;
-  beaten_ns_ = now;
-  beat_.is_under_way = true;
-  beat_.operation[0] = {.at = {.region = last_region_}};  // a read of nothing
-  agent_.post(beat_.operation, now + beat_answer_max_ns, beat_);
 }
 
 // ---- what has completed

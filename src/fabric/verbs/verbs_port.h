@@ -1,7 +1,7 @@
 // VerbsPort: the way of one session to a store on another host, over an RDMA device. It reads and changes the
-// host's memory with a queue pair (design-guidelines.txt, 3.2: chains with one doorbell, inlined payloads,
-// only the last of a chain signalled), and has a data connection to the host's agent beside it
-// (tcp/tcp_port.h), over which the host learns that it is alive.
+// host's memory with a queue pair (Kalia et al., Design Guidelines for High Performance RDMA Systems, 3.2:
+// chains with one doorbell, inlined payloads, only the last of a chain signalled), and has a data connection
+// to the host's agent beside it (tcp/tcp_port.h), over which the host learns that it is alive.
 //
 // Whose atomics a store's words are changed with is fixed by the store. If they are the processor's, and the
 // device's are not atomic against them, the device reads, and the agent changes: it is asked for every batch
@@ -29,11 +29,10 @@ namespace loch::fabric::verbs {
 
 class VerbsPort final : public remote::RemotePort {
  public:
-  // As TcpPort. The queue pair goes from `source` (net::connect) to the host's end of the data connection,
-  // and is there within `within_ns`, or the port is over.
+  // The queue pair goes from `source` (net::connect) to the host's end of the data connection, and is there
+  // within `within_ns`, or the port is over.
   VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
-            const std::shared_ptr<remote::Link>& link, Result<remote::Link::Joined> joined,
-            base::Nanos within_ns);
+            const std::shared_ptr<remote::Link>& link, remote::Link::Joined joined, base::Nanos within_ns);
 
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
@@ -46,6 +45,7 @@ class VerbsPort final : public remote::RemotePort {
   [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override { agent_.abandon(); }
   void tell_reached(NodeSet nodes) override { agent_.tell_reached(nodes); }
+  void give_sign(RegionId region) override { agent_.give_sign(region); }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {
     foreseen_ = ExtendSoon{.region = region, .length_bytes = length_bytes};
   }
@@ -65,11 +65,6 @@ class VerbsPort final : public remote::RemotePort {
     std::size_t at = 0;            // in the buffer
     std::uint64_t buffer_end = 0;  // up to where the buffer is free once it is over
   };
-  // Says that this session is alive.
-  struct Beat : Completion {
-    std::array<Operation, 1> operation{};
-    bool is_under_way = false;
-  };
 
   Result<void> open_queue_pair(const std::string& source, base::Nanos deadline);
   // What is registered of the region at `offset_bytes`; null if there is nothing. May ask the host, for which
@@ -86,7 +81,6 @@ class VerbsPort final : public remote::RemotePort {
   void ring();
   bool drain();  // whether anything has completed
   void finish(const Piece& piece);
-  void beat();
   bool check();  // whether the port is over
   void sever(Error why);
 
@@ -102,8 +96,6 @@ class VerbsPort final : public remote::RemotePort {
   bool armed_ = false;            // the queue pair tells of completions by its descriptor
   bool device_changes_ = false;   // else the agent does
   RegionId last_region_ = 0;      // that something was posted for
-  Beat beat_;
-  base::Nanos beaten_ns_ = 0;
 
   Keys keys_;
   remote::Flights flights_;

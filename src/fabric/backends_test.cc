@@ -1,11 +1,13 @@
 // The backends that every host has, and those of tests and simulations, keep what fabric.h promises.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "fabric/testing/conformance.h"
 #include "fabric/testing/memory_store.h"
 #include "fabric/testing/posting_fabric.h"
+#include "net/testing/reserved_port.h"
 
 namespace loch::fabric::conformance {
 namespace {
@@ -70,9 +73,45 @@ class SimWorld final : public World {
   std::atomic<std::uint32_t> processes_{0};
 };
 
+// On two hosts, of which the first has the regions of the plan.
+class ClusterWorld final : public World {
+ public:
+  explicit ClusterWorld(const Plan& plan)
+      : files_{ShmWorld(plan, ".a"), ShmWorld({.regions = {}, .fill = [](auto /*regions*/) {}}, ".b")} {
+    for (std::uint32_t node = 0; node < hosts_.size(); ++node) start(node);
+  }
+  std::shared_ptr<Fabric> attach() override { return fabric::attach(url(), {}).value(); }
+  std::shared_ptr<Fabric> attach_to_read() override {
+    return fabric::attach(url(), {.read_only = true}).value();
+  }
+  void stop(std::uint32_t node) { hosts_[node] = nullptr; }
+
+ private:
+  void start(std::uint32_t node) {
+    hosts_[node] =
+        Host::start({.listen = {ports_[node].at()},
+                     .open_store = [this, node](const std::string&) { return files_[node].attach(); },
+                     .cluster_of =
+                         [this, node](const std::string&) {
+                           return Host::Options::Cluster{.map = map_, .node = node};
+                         },
+                     .readers = readers()})
+            .value();
+  }
+  [[nodiscard]] std::string url() const { return fmt::format("tcp://{}/store", ports_[0].at().text()); }
+
+  std::array<ShmWorld, 2> files_;
+  std::array<net::fake::ReservedPort, 2> ports_;
+  const ClusterMap map_ =
+      ClusterMap::spread({{.name = "a", .at = ports_[0].at()}, {.name = "b", .at = ports_[1].at()}}, 1)
+          .value();
+  std::array<std::unique_ptr<Host>, 2> hosts_;
+};
+
 const std::vector<Backend> backends = {
     {"Shm", [](const Plan& plan) { return std::make_unique<ShmWorld>(plan); }},
     {"Tcp", [](const Plan& plan) { return std::make_unique<HostWorld>(plan, "tcp", "127.0.0.1", ""); }},
+    {"Cluster", [](const Plan& plan) { return std::make_unique<ClusterWorld>(plan); }},
     {"Memory", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, false); }},
     {"Posting", [](const Plan& plan) { return std::make_unique<MemoryWorld>(plan, true); }},
     {"Sim", [](const Plan& plan) { return std::make_unique<SimWorld>(plan, sim::SimFabric::Place::host); }},
@@ -93,14 +132,55 @@ std::vector<Backend> some(std::initializer_list<std::string_view> names) {
   return chosen;
 }
 INSTANTIATE_TEST_SUITE_P(Backends, ReadOnlyConformance,
-                         testing::ValuesIn(some({"Tcp", "Posting", "SimRemote"})),
+                         testing::ValuesIn(some({"Tcp", "Cluster", "Posting", "SimRemote"})),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Backends, ElsewhereConformance,
-                         testing::ValuesIn(some({"Tcp", "Posting", "SimRemote"})),
+                         testing::ValuesIn(some({"Tcp", "Cluster", "Posting", "SimRemote"})),
                          [](const auto& info) { return info.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(Backends, OrderedConformance, testing::ValuesIn(some({"Tcp", "SimOrdered"})),
+INSTANTIATE_TEST_SUITE_P(Backends, OrderedConformance,
+                         testing::ValuesIn(some({"Tcp", "Cluster", "SimOrdered"})),
                          [](const auto& info) { return info.param.name; });
+
+// ---- several hosts
+
+// Receive: batches for both hosts, with an address that is none, and with a host that is down. Expect: each
+// operation tells for itself, and what can be done is.
+TEST(Cluster, ABatchForSeveralHostsIsDoneWhereItCanBe) {
+  constexpr RegionId elsewhere = small_region + 1;
+  ClusterWorld world({.regions = {{small_region, small_bytes}}, .fill = [](auto /*regions*/) {}});
+  Session before(world);
+  ASSERT_TRUE(before.fabric->extend(elsewhere, small_bytes).has_value());
+  const auto batch = [](std::uint64_t elsewhere_offset, std::uint64_t* read) {
+    return std::array{Operation::fetch_add({small_region, 8}, 1), Operation::fetch_add({elsewhere, 8}, 2),
+                      Operation::read({elsewhere, elsewhere_offset}, read, sizeof *read),
+                      Operation::compare_swap({small_region, 16}, 0, 3)};
+  };
+  std::uint64_t read = 7;
+  auto all_done = batch(8, &read);
+  ASSERT_TRUE(before.perform(all_done).has_value());
+  EXPECT_EQ(before.read_word({elsewhere, 8}).value(), 2U);
+  EXPECT_EQ(before.read_word({small_region, 16}).value(), 3U);
+
+  read = 7;
+  auto one_bad = batch(small_bytes, &read);
+  EXPECT_EQ(before.perform(one_bad).error().code, Errc::corrupt);
+  EXPECT_EQ(one_bad[0].result, 1U);
+  EXPECT_EQ(one_bad[1].result, 2U);
+  EXPECT_TRUE(one_bad[2].bad_address);
+  EXPECT_EQ(one_bad[3].result, 3U);
+  EXPECT_EQ(read, 7U);
+
+  world.stop(1);
+  Session after(world);
+  auto one_down = batch(8, &read);
+  EXPECT_EQ(after.perform(one_down).error().code, Errc::unavailable);
+  EXPECT_EQ(one_down[0].result, 2U);
+  EXPECT_TRUE(one_down[1].unreachable && one_down[2].unreachable);
+  EXPECT_FALSE(one_down[0].unreachable || one_down[3].unreachable);
+  EXPECT_EQ(after.read_word({small_region, 8}).value(), 3U);
+  EXPECT_EQ(after.read_word({elsewhere, 8}).error().code, Errc::unavailable);
+}
 
 // ---- the memory of tests and simulations
 

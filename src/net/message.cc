@@ -19,32 +19,26 @@ std::unexpected<Error> timed_out(const char* step) {
 
 Result<std::optional<Message>> Messages::next() {
   for (;;) {
-    const std::size_t there = in_.size() - taken_;
     std::uint32_t length = 0;
-    if (there >= length_bytes) {
-      std::memcpy(&length, in_.data() + taken_, length_bytes);
+    if (in_.size() >= length_bytes) {
+      std::memcpy(&length, in_.data(), length_bytes);
       if (length > bytes_max)
         return fail(Errc::corrupt, "message",
                     fmt::format("a message of {} bytes; the other end speaks something else", length));
-      if (there - length_bytes >= length) {
-        Message message = Message::parse(in_.data() + taken_ + length_bytes,
-                                         in_.data() + taken_ + length_bytes + length, nullptr, false);
-        taken_ += length_bytes + length;
-        if (taken_ == in_.size()) {
-          in_.clear();
-          taken_ = 0;
-        }
+      if (in_.size() == length_bytes + length) {
+        Message message = Message::parse(in_.data() + length_bytes, in_.data() + in_.size(), nullptr, false);
+        in_.clear();
         if (!message.is_object()) return fail(Errc::corrupt, "message", "what was sent is no JSON object");
         return message;
       }
     }
     // No more than what is missing: what follows may be no message.
-    const std::size_t missing = there < length_bytes ? length_bytes - there : length_bytes + length - there;
-    const std::size_t before = in_.size();
-    in_.resize(before + missing);
-    const iovec part{.iov_base = in_.data() + before, .iov_len = missing};
+    const std::size_t there = in_.size();
+    const std::size_t missing = length_bytes + length - there;
+    in_.resize(there + missing);
+    const iovec part{.iov_base = in_.data() + there, .iov_len = missing};
     auto got = stream_->read({&part, 1});
-    in_.resize(before + got.value_or(0));
+    in_.resize(there + got.value_or(0));
     if (!got) return std::unexpected(std::move(got.error()));
     if (*got == 0) return std::nullopt;
   }

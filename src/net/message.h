@@ -51,8 +51,7 @@ class Messages {
   Result<void> wait_flush(base::Nanos deadline);
 
   std::unique_ptr<Stream> stream_;
-  std::string in_;
-  std::size_t taken_ = 0;
+  std::string in_;  // what is there of the next message, and nothing beyond
   std::string out_;
   std::size_t sent_ = 0;
 };

@@ -15,9 +15,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "fabric/map_message.h"
-#include "fabric/remote/extender.h"
 #include "fabric/remote/protocol.h"
+#include "fabric/remote/requests.h"
 #include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
 #include "net/credentials.h"
@@ -31,10 +30,6 @@ using Id = remote::Sessions::Id;
 using End = remote::Sessions::End;
 
 std::string id_text(Id id) { return fmt::format("{}", id); }
-
-Message membership(const Host::Options::Cluster& of) {
-  return {{"cluster", cluster::to_message(of.map)}, {"node", of.node}};
-}
 
 Message refusal(Errc code, std::string detail) {
   return net::error_message({.code = code, .detail = std::move(detail)});
@@ -109,7 +104,7 @@ class HostThread final : public Host {
             .reads = agent.reads,
             .writes = agent.writes,
             .atomics = agent.atomics,
-            .bad_addresses = agent.refused,
+            .bad_addresses = agent.bad_addresses,
             .bytes_in = agent.bytes_in,
             .bytes_out = agent.bytes_out,
             .sends = agent.sends};
@@ -142,22 +137,23 @@ class HostThread final : public Host {
     return credentials_;
   }
 
+  // What to wait for, the peers of `order` last, and for how many milliseconds.
+  int fill(std::vector<pollfd>* waits, std::vector<Id>* order);
+  void serve_lender();
   void accept_all(const net::Listener& listener);
   // False if the peer is done with.
   bool serve(Id id, Peer& peer);
   bool serve_messages(Id id, Peer& peer);
+  // What comes of a message.
+  struct Outcome {
+    std::optional<Message> told{};
+    bool goes_on = true;  // else the peer is done with
+  };
+  Outcome take(Id id, Peer& peer, const Message& said);
   Message greet(Peer& peer, const Message& said);
   Message open(Id id, Peer& peer, const Message& said);
   std::optional<Message> join(Peer& peer, const Message& said);
   Message fence(Peer& peer, const Message& said);
-  Message answer(Id id, Peer& peer, const Message& asked);
-  Result<Message> carry_out(Id id, Peer& peer, const Message& asked);
-  [[nodiscard]] bool is_here(remote::OpenedStore& store, std::uint64_t region) const;
-  void extend_soon(remote::OpenedStore& store, std::uint64_t region, std::uint64_t bytes);
-  Result<Message> answer_about_region(remote::OpenedStore& store, const std::string& what,
-                                      const Message& asked);
-  Result<Message> offer_queue_pair(Id session, const remote::OpenedStore& store);
-  Result<Message> lend(Id session, RegionId region, const Message& asked);
   Message refuse(Peer& peer, Errc code, const std::string& why);
   void end_peer(Id id);
 
@@ -176,53 +172,48 @@ class HostThread final : public Host {
   Id next_id_ = 1;  // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
 
-  remote::Extender extender_;
   remote::Sessions sessions_;
+  remote::Requests requests_{options_, sessions_, lender_.get()};
   std::thread thread_;
 };
 
+int HostThread::fill(std::vector<pollfd>* waits, std::vector<Id>* order) {
+  waits->clear();
+  order->clear();
+  waits->push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
+  waits->push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
+  const bool accepts = base::Clock().now() >= accepts_from_ns_;
+  for (const net::Listener& listener : listeners_)
+    waits->push_back({.fd = accepts ? listener.socket.get() : -1, .events = POLLIN, .revents = 0});
+  bool some_greet = false;
+  bool goes_on = false;
+  for (auto& [id, peer] : peers_) {
+    short events = POLLIN;
+    if (peer.stage == Peer::Stage::tls) events = peer.messages.stream().awaited();
+    if (peer.messages.has_unsent()) events = POLLOUT;
+    goes_on = goes_on || peer.has_more_to_take();
+    waits->push_back({.fd = peer.messages.stream().socket(), .events = events, .revents = 0});
+    order->push_back(id);
+    some_greet = some_greet || peer.stage != Peer::Stage::is_linked;
+  }
+  // Asleep as long as nobody is there.
+  constexpr int look_every_ms = 500;
+  const bool looks = some_greet || !accepts || sessions_.size() != 0;
+  return goes_on ? 0 : looks ? look_every_ms : -1;
+}
+
 void HostThread::run() {
+  constexpr std::size_t before_listeners = 2;
   std::vector<pollfd> waits;
   std::vector<Id> order;
   while (!stop_) {
-    waits.clear();
-    order.clear();
-    waits.push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
-    waits.push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
-    const std::size_t before_listeners = waits.size();
-    const bool accepts = base::Clock().now() >= accepts_from_ns_;
-    for (const net::Listener& listener : listeners_)
-      waits.push_back({.fd = accepts ? listener.socket.get() : -1, .events = POLLIN, .revents = 0});
-    bool some_greet = false;
-    bool goes_on = false;
-    for (auto& [id, peer] : peers_) {
-      short events = POLLIN;
-      if (peer.stage == Peer::Stage::tls) events = peer.messages.stream().awaited();
-      if (peer.messages.has_unsent()) events = POLLOUT;
-      goes_on = goes_on || peer.has_more_to_take();
-      waits.push_back({.fd = peer.messages.stream().socket(), .events = events, .revents = 0});
-      order.push_back(id);
-      some_greet = some_greet || peer.stage != Peer::Stage::is_linked;
-    }
-    // Asleep as long as nobody is there.
-    constexpr int look_every_ms = 500;
-    const bool looks = some_greet || !accepts || sessions_.size() != 0;
-    const int wait_ms = goes_on ? 0 : looks ? look_every_ms : -1;
+    const int wait_ms = fill(&waits, &order);
     if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
 
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
     sessions_.look();
-    if (lender_ != nullptr) {
-      const verbs::Lender::Served served = lender_->serve();
-      for (const std::string& why : served.refusals)
-        log(Level::warning, fmt::format("a queue pair was refused: {}", why));
-      for (const auto& [session, foreseen] : served.foreseen) {
-        if (auto* store = sessions_.store_of(session); store != nullptr)
-          extend_soon(*store, foreseen.region, foreseen.length_bytes);
-      }
-      for (const Id session : served.ended) sessions_.end(session, End::is_dead);
-    }
+    serve_lender();
     const base::Nanos now = base::Clock().now();
     for (std::size_t i = 0; i < order.size(); ++i) {
       const pollfd& ready = waits[before_listeners + listeners_.size() + i];
@@ -238,6 +229,18 @@ void HostThread::run() {
   }
   sessions_.stop();
   while (!peers_.empty()) end_peer(peers_.begin()->first);
+}
+
+void HostThread::serve_lender() {
+  if (lender_ == nullptr) return;
+  const verbs::Lender::Served served = lender_->serve();
+  for (const std::string& why : served.refusals)
+    log(Level::warning, fmt::format("a queue pair was refused: {}", why));
+  for (const auto& [session, foreseen] : served.foreseen) {
+    if (auto* store = sessions_.store_of(session); store != nullptr)
+      requests_.extend_soon(*store, foreseen.region, foreseen.length_bytes);
+  }
+  for (const Id session : served.ended) sessions_.end(session, End::is_dead);
 }
 
 void HostThread::accept_all(const net::Listener& listener) {
@@ -296,43 +299,33 @@ bool HostThread::serve_messages(Id id, Peer& peer) {
       peer.stopped_early = false;
       return true;
     }
-    Message told;
-    bool goes_on = true;
-    switch (peer.stage) {
-      case Peer::Stage::tls:
-      case Peer::Stage::greets:
-        told = greet(peer, **said);
-        goes_on = peer.stage == Peer::Stage::proves;
-        break;
-      case Peer::Stage::proves: {
-        if ((**said).contains("fence")) {
-          told = fence(peer, **said);
-          goes_on = false;
-          break;
-        }
-        if (!(**said).contains("join")) {
-          told = open(id, peer, **said);
-          goes_on = peer.stage == Peer::Stage::is_linked;
-          break;
-        }
-        const auto refused = join(peer, **said);
-        if (!refused) return false;  // the agent has it now
-        told = *refused;
-        goes_on = false;
-        break;
-      }
-      case Peer::Stage::is_linked:
-        if (net::text_of(**said, "do") == "extend_soon") {
-          extend_soon(*peer.store, net::number_of(**said, "region").value_or(region_count_max),
-                      net::number_of(**said, "bytes").value_or(0));
-          continue;
-        }
-        told = answer(id, peer, **said);
-        break;
-    }
-    if (auto sent = peer.messages.say(told); !sent || !goes_on) return false;
+    const Outcome outcome = take(id, peer, **said);
+    if (outcome.told && !peer.messages.say(*outcome.told)) return false;
+    if (!outcome.goes_on) return false;
   }
   return true;
+}
+
+HostThread::Outcome HostThread::take(Id id, Peer& peer, const Message& said) {
+  switch (peer.stage) {
+    case Peer::Stage::tls:
+    case Peer::Stage::greets: {
+      Message told = greet(peer, said);
+      return {.told = std::move(told), .goes_on = peer.stage == Peer::Stage::proves};
+    }
+    case Peer::Stage::proves: {
+      if (said.contains("fence")) return {.told = fence(peer, said), .goes_on = false};
+      if (said.contains("join")) return {.told = join(peer, said), .goes_on = false};
+      Message told = open(id, peer, said);
+      return {.told = std::move(told), .goes_on = peer.stage == Peer::Stage::is_linked};
+    }
+    case Peer::Stage::is_linked:
+      if (net::text_of(said, "do") != "extend_soon") return {.told = requests_.answer(id, *peer.store, said)};
+      requests_.extend_soon(*peer.store, net::number_of(said, "region").value_or(region_count_max),
+                            net::number_of(said, "bytes").value_or(0));
+      return {};
+  }
+  std::unreachable();
 }
 
 Message HostThread::refuse(Peer& peer, Errc code, const std::string& why) {
@@ -398,7 +391,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
       {"link", id_text(id)},
       {"read_only", reads_only},
       {"device_atomics", (*fabric)->atomics() == Atomics::device}};
-  if (peer.store->cluster) told.update(membership(*peer.store->cluster));
+  if (peer.store->cluster) told.update(remote::membership(*peer.store->cluster));
   return told;
 }
 
@@ -451,110 +444,6 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   }
   sessions_.begin(its_id, link->first, store, session, std::move(peer.messages).take_stream());
   return std::nullopt;
-}
-
-Message HostThread::answer(Id id, Peer& peer, const Message& asked) {
-  auto done = carry_out(id, peer, asked);
-  return done ? std::move(*done) : net::error_message(done.error());
-}
-
-Result<Message> HostThread::carry_out(Id id, Peer& peer, const Message& asked) {
-  const std::string what = net::text_of(asked, "do");
-  const std::uint64_t client_asked = net::number_of(asked, "client").value_or(0);
-  if (client_asked >> client_number_bits != 0)
-    return fail(Errc::invalid_argument, "host", fmt::format("there is no client number {}", client_asked));
-  const auto client = static_cast<std::uint32_t>(client_asked);
-  remote::OpenedStore& store = *peer.store;
-  if (store.reads_only && what == "extend")
-    return fail(Errc::permission, "host", "this client may only read");
-  if (what == "length" || what == "extend") return answer_about_region(store, what, asked);
-  if (what == "membership") {
-    const auto* of = sessions_.cluster_of(store);
-    return of == nullptr ? Message::object() : membership(*of);
-  }
-  if (what == "free") return Message{{"bytes", store.fabric->free_bytes()}};
-  if (what == "present") return Message{{"present", store.way->present(client)}};
-  const Id session = net::number_of(asked, "port").value_or(0);
-  if (!sessions_.has(id, session)) {
-    return fail(what == "leave" ? Errc::not_found : Errc::unavailable, "host",
-                "the session was broken off, because it was silent or gone");
-  }
-  if (what == "leave") {
-    sessions_.end(session, net::flag_of(asked, "dead") ? End::is_dead : End::leaves);
-    return Message::object();
-  }
-  if (what == "queue_pair") return offer_queue_pair(session, store);
-  if (what == "key") {
-    const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
-    if (region >= region_count_max) return fail(Errc::not_found, "host", "there is no such region");
-    return lend(session, static_cast<RegionId>(region), asked);
-  }
-  if (what == "claim") {
-    auto claimed = sessions_.claim(session, client, net::number_of(asked, "reached").value_or(all_nodes));
-    if (!claimed) return std::unexpected(std::move(claimed.error()));
-    return Message{{"claimed", *claimed}};
-  }
-  if (what == "release") {
-    sessions_.release(session, client);
-    return Message::object();
-  }
-  return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
-}
-
-bool HostThread::is_here(remote::OpenedStore& store, std::uint64_t region) const {
-  const auto* of = sessions_.cluster_of(store);
-  return of == nullptr || of->map.node_of(static_cast<RegionId>(region)) == of->node;
-}
-
-// A client will need it. Nobody waits, so nobody is told why not.
-void HostThread::extend_soon(remote::OpenedStore& store, std::uint64_t region, std::uint64_t bytes) {
-  if (store.reads_only || region >= region_count_max || bytes > region_bytes_max || !is_here(store, region))
-    return;
-  const auto id = static_cast<RegionId>(region);
-  const std::uint64_t length = store.way->length_bytes(id).value_or(0);  // if there is such a region yet
-  if (length < bytes) extender_.extend_soon(store.fabric, id, bytes);
-}
-
-Result<Message> HostThread::answer_about_region(remote::OpenedStore& store, const std::string& what,
-                                                const Message& asked) {
-  const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
-  if (region >= region_count_max)
-    return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
-  const auto id = static_cast<RegionId>(region);
-  if (!is_here(store, region))
-    return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
-  if (what == "extend") {
-    const std::uint64_t bytes = net::number_of(asked, "bytes").value_or(region_bytes_max + 1);
-    if (bytes > region_bytes_max)
-      return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
-    if (auto extended = store.fabric->extend(id, bytes); !extended)
-      return std::unexpected(std::move(extended.error()));
-  }
-  const auto bytes = store.way->length_bytes(id);
-  if (!bytes) return std::unexpected(bytes.error());
-  return Message{{"bytes", *bytes}};
-}
-
-Result<Message> HostThread::offer_queue_pair(Id session, const remote::OpenedStore& store) {
-  if (lender_ == nullptr) {
-    return fail(
-        Errc::unavailable, "host",
-        "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
-  }
-  const verbs::Lender::Offer offer = lender_->expect(session, store.fabric, store.reads_only);
-  return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
-}
-
-Result<Message> HostThread::lend(Id session, RegionId region, const Message& asked) {
-  const auto key = lender_ == nullptr ? fail(Errc::unavailable, "host", "the session has no queue pair")
-                                      : lender_->key(session, region,
-                                                     net::number_of(asked, "at").value_or(region_bytes_max));
-  if (!key) {
-    if (key.error().code != Errc::not_found) log(Level::warning, key.error().message());
-    return std::unexpected(key.error());
-  }
-  return Message{
-      {"from", key->from_bytes}, {"bytes", key->length_bytes}, {"address", key->address}, {"key", key->key}};
 }
 
 void HostThread::end_peer(Id id) {

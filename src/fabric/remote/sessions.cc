@@ -134,24 +134,23 @@ void Sessions::end(Id id, End how) {
   for (const std::uint32_t client : session.clients) let_go(session, client);
 }
 
-void Sessions::end_these(const std::vector<Id>& sessions, End how) {
-  for (const Id id : sessions) end(id, how);
+template <class IsMeant>
+std::size_t Sessions::end_where(IsMeant is_meant, End how) {
+  std::vector<Id> meant;
+  for (const auto& [id, session] : sessions_) {
+    if (is_meant(id, session)) meant.push_back(id);
+  }
+  for (const Id id : meant) end(id, how);
+  return meant.size();
 }
 
 void Sessions::end_those_of(Id link) {
-  std::vector<Id> its_own;
-  for (const auto& [id, session] : sessions_) {
-    if (session.link == link) its_own.push_back(id);
-  }
-  end_these(its_own, End::is_dead);
+  end_where([link](Id, const Session& session) { return session.link == link; }, End::is_dead);
 }
 
 void Sessions::fence(const std::string& name) {
-  std::vector<Id> called_so;
-  for (const auto& [id, session] : sessions_) {
-    if (!name.empty() && session.name == name) called_so.push_back(id);
-  }
-  end_these(called_so, End::is_dead);
+  if (name.empty()) return;  // so are all that are of no cluster
+  end_where([&name](Id, const Session& session) { return session.name == name; }, End::is_dead);
 }
 
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
@@ -202,7 +201,7 @@ void Sessions::look() {
     gone = std::exchange(gone_, {});
     fenced_everywhere = std::exchange(fenced_everywhere_, {});
   }
-  end_these(gone, End::is_dead);
+  for (const Id id : gone) end(id, End::is_dead);
   for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
   end_silent();
   end_idle_now();
@@ -219,16 +218,15 @@ void Sessions::end_silent() {
 // Of one store, or of all if it is not named.
 void Sessions::end_silent_for(base::Nanos longest_ns, const std::string& store, End how) {
   const base::Nanos now = base::Clock().now();
-  std::vector<Id> silent;
-  for (const auto& [id, session] : sessions_) {
-    if (session.clients.empty()) continue;  // it holds nobody up
-    if (!store.empty() && session.store->name != store) continue;
+  const auto is_silent = [&](Id id, const Session& session) {
+    if (session.clients.empty()) return false;  // it holds nobody up
+    if (!store.empty() && session.store->name != store) return false;
     const base::Nanos heard = agent_.last_heard(id);
-    if (heard != 0 && heard + longest_ns < now) silent.push_back(id);  // it may be heard from just now
-  }
-  end_these(silent, how);
-  if (!silent.empty() && options_.log)
-    options_.log(Host::Level::debug, fmt::format("{} sessions were silent for too long", silent.size()));
+    return heard != 0 && heard + longest_ns < now;  // it may be heard from just now
+  };
+  const std::size_t ended = end_where(is_silent, how);
+  if (ended != 0 && options_.log)
+    options_.log(Host::Level::debug, fmt::format("{} sessions were silent for too long", ended));
 }
 
 void Sessions::end_idle(const std::string& store, base::Nanos longer_than_ns) {
@@ -281,11 +279,8 @@ void Sessions::end_those_of_paused_stores() {
     }
   }
   for (const std::string& store : stores) {
-    std::vector<Id> its_own;
-    for (const auto& [id, session] : sessions_) {
-      if (session.store->name == store) its_own.push_back(id);
-    }
-    end_these(its_own, End::is_sent_away);
+    end_where([&store](Id, const Session& session) { return session.store->name == store; },
+              End::is_sent_away);
     const std::scoped_lock lock(mutex_);
     if (const auto found = paused_.find(store); found != paused_.end()) found->second.is_still = true;
   }

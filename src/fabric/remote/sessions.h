@@ -63,9 +63,11 @@ class Sessions {
   Result<bool> claim(Id id, std::uint32_t client, NodeSet reached);
   void release(Id id, std::uint32_t client);
 
-  // It leaves, and nothing that it posted anywhere is under way; or it is taken for dead; or it lives, and
-  // has to begin anew, and what it posted may be under way still.
-  enum class End : std::uint8_t { leaves, is_dead, is_sent_away };
+  enum class End : std::uint8_t {
+    leaves,        // as it wants; nothing that it posted anywhere is under way
+    is_dead,       // or is taken for dead: what it posted to other hosts may be under way still
+    is_sent_away,  // likewise, but it lives, and may begin anew
+  };
   void end(Id id, End how);
   void end_those_of(Id link);
   // As another host wants, which takes it for dead.
@@ -99,7 +101,9 @@ class Sessions {
     NodeSet reached = all_nodes;        // of it
     std::set<std::uint32_t> clients{};  // whose presence it holds
   };
-  void end_these(const std::vector<Id>& sessions, End how);
+  // Ends those of which `is_meant(id, session)` is true; how many there were.
+  template <class IsMeant>
+  std::size_t end_where(IsMeant is_meant, End how);
   void let_go(const Session& session, std::uint32_t client);
   void condemn(Session session);
   void pardon(Fencer::Id condemned);

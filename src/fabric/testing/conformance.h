@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -22,6 +23,12 @@
 #include "fabric/host.h"
 
 namespace loch::fabric::conformance {
+
+// Of a cluster of two both are on one node.
+inline constexpr RegionId small_region = 2;
+inline constexpr std::uint64_t small_bytes = 4'096;
+inline constexpr RegionId large_region = 4;
+inline constexpr std::uint64_t large_bytes = 262'144;
 
 // A store made by `plan`; `attach` is the way of one more process.
 class World {
@@ -35,7 +42,7 @@ class World {
   static Range own_words(std::uint32_t client) {
     constexpr std::uint64_t words_of_each = 8;
     constexpr std::uint64_t bytes_of_each = words_of_each * sizeof(std::uint64_t);
-    return {.at = {0, 1'024 + client * bytes_of_each}, .length_bytes = bytes_of_each};
+    return {.at = {small_region, 1'024 + client * bytes_of_each}, .length_bytes = bytes_of_each};
   }
   // Nobody can have this one.
   static constexpr std::uint32_t client_of_nobody = 9;
@@ -59,9 +66,10 @@ inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend
 // In files. One whose words are a device's to change is mapped to be lent.
 class ShmWorld final : public World {
  public:
-  explicit ShmWorld(const Plan& plan)
-      : url_(fmt::format("shm://conformance.{}.{}", ::getpid(),
-                         testing::UnitTest::GetInstance()->current_test_info()->line())) {
+  // A test that has several tells them apart by `suffix`.
+  explicit ShmWorld(const Plan& plan, std::string_view suffix = {})
+      : url_(fmt::format("shm://conformance.{}.{}{}", ::getpid(),
+                         testing::UnitTest::GetInstance()->current_test_info()->line(), suffix)) {
     const auto created = create(url_, access_, plan);
     EXPECT_TRUE(created.has_value()) << created.error().message();
   }
@@ -106,11 +114,6 @@ class HostWorld final : public World {
 };
 
 // ---- the operations, blocking
-
-inline constexpr RegionId small_region = 0;
-inline constexpr std::uint64_t small_bytes = 4'096;
-inline constexpr RegionId large_region = 3;
-inline constexpr std::uint64_t large_bytes = 262'144;
 
 inline coro::Task<Result<void>> read_words_task(Endpoint* e, std::span<const Address> at,
                                                 std::uint64_t* into) {

@@ -1,0 +1,119 @@
+#include "fabric/remote/requests.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "fabric/map_message.h"
+
+namespace loch::fabric::remote {
+
+using net::Message;
+
+Message membership(const Host::Options::Cluster& of) {
+  return {{"cluster", cluster::to_message(of.map)}, {"node", of.node}};
+}
+
+Message Requests::answer(Id link, OpenedStore& store, const Message& asked) {
+  auto done = carry_out(link, store, asked);
+  return done ? std::move(*done) : net::error_message(done.error());
+}
+
+Result<Message> Requests::carry_out(Id link, OpenedStore& store, const Message& asked) {
+  const std::string what = net::text_of(asked, "do");
+  const std::uint64_t client_asked = net::number_of(asked, "client").value_or(0);
+  if (client_asked >> client_number_bits != 0)
+    return fail(Errc::invalid_argument, "host", fmt::format("there is no client number {}", client_asked));
+  const auto client = static_cast<std::uint32_t>(client_asked);
+  if (store.reads_only && what == "extend")
+    return fail(Errc::permission, "host", "this client may only read");
+  if (what == "length" || what == "extend") return answer_about_region(store, what, asked);
+  if (what == "membership") {
+    const auto* of = sessions_.cluster_of(store);
+    return of == nullptr ? Message::object() : membership(*of);
+  }
+  if (what == "free") return Message{{"bytes", store.fabric->free_bytes()}};
+  if (what == "present") return Message{{"present", store.way->present(client)}};
+  const Id session = net::number_of(asked, "port").value_or(0);
+  if (!sessions_.has(link, session)) {
+    return fail(what == "leave" ? Errc::not_found : Errc::unavailable, "host",
+                "the session was broken off, because it was silent or gone");
+  }
+  if (what == "leave") {
+    sessions_.end(session, net::flag_of(asked, "dead") ? Sessions::End::is_dead : Sessions::End::leaves);
+    return Message::object();
+  }
+  if (what == "queue_pair") return offer_queue_pair(session, store);
+  if (what == "key") {
+    const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
+    if (region >= region_count_max) return fail(Errc::not_found, "host", "there is no such region");
+    return lend(session, static_cast<RegionId>(region), asked);
+  }
+  if (what == "claim") {
+    auto claimed = sessions_.claim(session, client, net::number_of(asked, "reached").value_or(all_nodes));
+    if (!claimed) return std::unexpected(std::move(claimed.error()));
+    return Message{{"claimed", *claimed}};
+  }
+  if (what == "release") {
+    sessions_.release(session, client);
+    return Message::object();
+  }
+  return fail(Errc::invalid_argument, "host", fmt::format("nobody here can '{}'", what));
+}
+
+bool Requests::is_here(OpenedStore& store, std::uint64_t region) const {
+  const auto* of = sessions_.cluster_of(store);
+  return of == nullptr || of->map.node_of(static_cast<RegionId>(region)) == of->node;
+}
+
+void Requests::extend_soon(OpenedStore& store, std::uint64_t region, std::uint64_t bytes) {
+  if (store.reads_only || region >= region_count_max || bytes > region_bytes_max || !is_here(store, region))
+    return;
+  const auto id = static_cast<RegionId>(region);
+  const std::uint64_t length = store.way->length_bytes(id).value_or(0);  // if there is such a region yet
+  if (length < bytes) extender_.extend_soon(store.fabric, id, bytes);
+}
+
+Result<Message> Requests::answer_about_region(OpenedStore& store, const std::string& what,
+                                              const Message& asked) {
+  const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
+  if (region >= region_count_max)
+    return fail(Errc::invalid_argument, "host", fmt::format("there is no region {}", region));
+  const auto id = static_cast<RegionId>(region);
+  if (!is_here(store, region))
+    return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
+  if (what == "extend") {
+    const std::uint64_t bytes = net::number_of(asked, "bytes").value_or(region_bytes_max + 1);
+    if (bytes > region_bytes_max)
+      return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
+    if (auto extended = store.fabric->extend(id, bytes); !extended)
+      return std::unexpected(std::move(extended.error()));
+  }
+  const auto bytes = store.way->length_bytes(id);
+  if (!bytes) return std::unexpected(bytes.error());
+  return Message{{"bytes", *bytes}};
+}
+
+Result<Message> Requests::offer_queue_pair(Id session, const OpenedStore& store) {
+  if (lender_ == nullptr) {
+    return fail(
+        Errc::unavailable, "host",
+        "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
+  }
+  const verbs::Lender::Offer offer = lender_->expect(session, store.fabric, store.reads_only);
+  return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
+}
+
+Result<Message> Requests::lend(Id session, RegionId region, const Message& asked) {
+  const auto key = lender_ == nullptr ? fail(Errc::unavailable, "host", "the session has no queue pair")
+                                      : lender_->key(session, region,
+                                                     net::number_of(asked, "at").value_or(region_bytes_max));
+  if (!key) {
+    if (key.error().code != Errc::not_found && options_.log)
+      options_.log(Host::Level::warning, key.error().message());
+    return std::unexpected(key.error());
+  }
+  return Message{
+      {"from", key->from_bytes}, {"bytes", key->length_bytes}, {"address", key->address}, {"key", key->key}};
+}
+
+}  // namespace loch::fabric::remote

@@ -1,0 +1,48 @@
+// Requests: what the process at the other end of a link asks a host for (protocol.h), and what it is
+// answered. Of the host's thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fabric/host.h"
+#include "fabric/remote/extender.h"
+#include "fabric/remote/sessions.h"
+#include "fabric/verbs/lender.h"
+#include "net/message.h"
+
+namespace loch::fabric::remote {
+
+class Requests {
+ public:
+  using Id = Sessions::Id;
+
+  // All outlive it; `lender` may be null.
+  Requests(const Host::Options& options, Sessions& sessions, verbs::Lender* lender)
+      : options_(options), sessions_(sessions), lender_(lender) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
+  // Of a link that has opened this store.
+  net::Message answer(Id link, OpenedStore& store, const net::Message& asked);
+  // A client will need it. Nobody waits, so nobody is told why not.
+  void extend_soon(OpenedStore& store, std::uint64_t region, std::uint64_t bytes);
+
+ private:
+  Result<net::Message> carry_out(Id link, OpenedStore& store, const net::Message& asked);
+  [[nodiscard]] bool is_here(OpenedStore& store, std::uint64_t region) const;
+  Result<net::Message> answer_about_region(OpenedStore& store, const std::string& what,
+                                           const net::Message& asked);
+  Result<net::Message> offer_queue_pair(Id session, const OpenedStore& store);
+  Result<net::Message> lend(Id session, RegionId region, const net::Message& asked);
+
+  const Host::Options& options_;
+  Sessions& sessions_;
+  verbs::Lender* const lender_;
+  Extender extender_;
+};
+
+// What a host says of the cluster that a store is of.
+net::Message membership(const Host::Options::Cluster& of);
+
+}  // namespace loch::fabric::remote

@@ -49,10 +49,9 @@ class Gatherer {
 };
 
 Result<void> add_here(Gatherer& gatherer, const Settings& settings, const std::string& folder) {
-  const std::uint64_t peer_items = settings.peer_items == 0 ? settings.items : settings.peer_items;
   const auto own = Dataset::make(settings.items, settings.key_bytes, settings.value_bytes);
   if (!own) return std::unexpected(own.error());
-  const auto of_peers = Dataset::make(peer_items, settings.key_bytes, settings.value_bytes);
+  const auto of_peers = Dataset::make(settings.items_of_peers(), settings.key_bytes, settings.value_bytes);
   if (!of_peers) return std::unexpected(of_peers.error());
   const auto large = Dataset::make(settings.large_items, settings.key_bytes, settings.large_value_bytes);
   if (!large) return std::unexpected(large.error());
@@ -80,6 +79,18 @@ Result<void> add_over_tcp(Gatherer& gatherer, const Settings& settings, const st
     }
   }
   return {};
+}
+
+Sum sum_of(std::span<const Outcome> outcomes) {
+  Sum sum;
+  for (const Outcome& outcome : outcomes) {
+    const double ns = outcome.lap.ns_per_operation();
+    sum.rate += ns > 0 ? 1e9 / ns : 0;
+    sum.operations += outcome.lap.operations;
+    sum.reads.merge(outcome.reads);
+    sum.writes.merge(outcome.writes);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -262,21 +273,15 @@ Result<void> Bench::run_round(std::span<const Planned> planned, std::uint64_t ro
     const std::uint64_t server_before_ns = server == 0 ? 0 : processor_time_ns(server);
     const auto outcomes = run(task, planned[i].processes);
     if (!outcomes) return std::unexpected(outcomes.error());
-    double rate = 0;
-    std::uint64_t operations = 0;
-    for (const Outcome& outcome : *outcomes) {
-      const double ns = outcome.lap.ns_per_operation();
-      rate += ns > 0 ? 1e9 / ns : 0;
-      operations += outcome.lap.operations;
-      series[i].reads.merge(outcome.reads);
-      series[i].writes.merge(outcome.writes);
-    }
-    if (server != 0 && operations != 0) {
+    const Sum sum = sum_of(*outcomes);
+    series[i].reads.merge(sum.reads);
+    series[i].writes.merge(sum.writes);
+    if (server != 0 && sum.operations != 0) {
       series[i].server_ns.push_back(static_cast<double>(processor_time_ns(server) - server_before_ns) /
-                                    static_cast<double>(operations));
+                                    static_cast<double>(sum.operations));
     }
     note_share(task, *outcomes);
-    series[i].rates.push_back(rate);
+    series[i].rates.push_back(sum.rate);
   }
   return {};
 }
@@ -306,8 +311,8 @@ void Bench::conclude() {
                   share * 100));
 }
 
-Result<Bench::Mixed> Bench::mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes,
-                                  double seconds, bool latencies) {
+Result<Sum> Bench::mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
+                         bool latencies) {
   Task mixing = task(Act::mix, subject);
   mixing.mix = mix;
   mixing.seconds = seconds;
@@ -316,17 +321,10 @@ Result<Bench::Mixed> Bench::mixed(std::uint32_t subject, const Mix& mix, std::ui
   if (confined_[subject]) mixing.cores = mixing.server_cores = Cores::first;
   const auto outcomes = run(mixing, processes);
   if (!outcomes) return std::unexpected(outcomes.error());
-  Mixed result;
   std::uint64_t inserted_most = 0;
-  for (const Outcome& outcome : *outcomes) {
-    const double ns = outcome.lap.ns_per_operation();
-    result.rate += ns > 0 ? 1e9 / ns : 0;
-    result.reads.merge(outcome.reads);
-    result.writes.merge(outcome.writes);
-    inserted_most = std::max(inserted_most, outcome.inserted);
-  }
+  for (const Outcome& outcome : *outcomes) inserted_most = std::max(inserted_most, outcome.inserted);
   next_ids_[subject] += inserted_most * processes;
-  return result;
+  return sum_of(*outcomes);
 }
 
 Result<std::uint64_t> Bench::idle_processor_ns(std::uint32_t subject, double seconds) {

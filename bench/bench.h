@@ -42,6 +42,14 @@ struct Series {
   [[nodiscard]] double ns() const { return rate() <= 0 ? 0 : 1e9 / rate(); }
 };
 
+// One run of all its processes together.
+struct Sum {
+  double rate = 0;  // in operations a second
+  std::uint64_t operations = 0;
+  Histogram reads{};
+  Histogram writes{};
+};
+
 // The median over the rounds of: how many times the rate of `other` is that of `one`.
 double rate_ratio(const Series& one, const Series& other);
 double median_ratio(const std::vector<double>& one, const std::vector<double>& other);
@@ -55,10 +63,6 @@ class Bench {
   [[nodiscard]] Report& report() { return report_; }
   // A folder in memory that ends with this run.
   [[nodiscard]] const std::string& folder() const { return folder_.path(); }
-  [[nodiscard]] std::uint64_t peer_items() const {
-    return settings().peer_items == 0 ? settings().items : settings().peer_items;
-  }
-
   // Null when nothing is reached over TCP.
   [[nodiscard]] const Network* network() const { return network_.get(); }
 
@@ -88,13 +92,8 @@ class Bench {
   Result<std::vector<Series>> alternate(std::span<const Planned> planned);
 
   // One run of `mix`, with the items that it inserts kept apart from those of other runs.
-  struct Mixed {
-    double rate = 0;
-    Histogram reads;
-    Histogram writes;
-  };
-  Result<Mixed> mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
-                      bool latencies);
+  Result<Sum> mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
+                    bool latencies);
 
   // Whether a mix runs with the subject's server and its clients on one core; unless told, it does not.
   void set_confined(std::uint32_t subject, bool confined) { confined_[subject] = confined; }

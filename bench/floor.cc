@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/random.h"
 
 namespace loch::bench {
@@ -28,20 +29,6 @@ template <class T>
 void keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
-
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 std::unexpected<Error> file_failure(const char* step, const std::string& path, int number) {
   if (number == ENOSPC) {
@@ -58,26 +45,26 @@ std::unexpected<Error> file_failure(const char* step, const std::string& path, i
 }  // namespace
 
 Result<Floor> Floor::create(const std::string& path, std::uint64_t bytes, std::uint64_t seed) {
-  const File file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.descriptor() < 0) return file_failure("create", path, errno);
+  const base::FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.is_open()) return file_failure("create", path, errno);
   bytes = std::max(bytes + huge_page_bytes - 1, huge_page_bytes) / huge_page_bytes * huge_page_bytes;
-  const int number = posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes));
+  const int number = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
   if (number != 0) {
     auto failure = file_failure("allocate", path, number);
     unlink(path.c_str());
     return failure;
   }
-  auto floor = map(file.descriptor(), path, bytes);
+  auto floor = map(file.get(), path, bytes);
   if (floor) floor->build_cycle(seed);
   return floor;
 }
 
 Result<Floor> Floor::attach(const std::string& path) {
-  const File file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.descriptor() < 0) return file_failure("open", path, errno);
+  const base::FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) return file_failure("open", path, errno);
   struct stat status{};
-  if (fstat(file.descriptor(), &status) != 0) return file_failure("read the size of", path, errno);
-  return map(file.descriptor(), path, static_cast<std::uint64_t>(status.st_size));
+  if (fstat(file.get(), &status) != 0) return file_failure("read the size of", path, errno);
+  return map(file.get(), path, static_cast<std::uint64_t>(status.st_size));
 }
 
 // A mapping in pages of 2 MiB must begin at a multiple of them: reserve more, and map over an aligned part of

@@ -28,7 +28,7 @@ Json to_json(const Figure& figure) {
 Json to_json(const Settings& settings) {
   return {{"suite", settings.suite},
           {"items", settings.items},
-          {"peer_items", settings.peer_items == 0 ? settings.items : settings.peer_items},
+          {"peer_items", settings.items_of_peers()},
           {"key_bytes", settings.key_bytes},
           {"value_bytes", settings.value_bytes},
           {"large_items", settings.large_items},

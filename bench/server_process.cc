@@ -69,21 +69,21 @@ Result<ServerProcess> ServerProcess::launch(const std::vector<std::string>& argu
   pointers.reserve(copies.size() + 1);
   for (std::string& copy : copies) pointers.push_back(copy.data());
   pointers.push_back(nullptr);
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (output < 0) return fail(Errc::io, "bench", fmt::format("open {}: {}", log, std::strerror(errno)));
+  const base::FileDescriptor output(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!output.is_open())
+    return fail(Errc::io, "bench", fmt::format("open {}: {}", log, std::strerror(errno)));
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) become(pointers.data(), output, parent, network_namespace);
-  const int number = errno;
-  close(output);
-  if (child < 0) return fail(Errc::io, "bench", fmt::format("fork: {}", std::strerror(number)));
+  if (child == 0) become(pointers.data(), output.get(), parent, network_namespace);
+  if (child < 0) return fail(Errc::io, "bench", fmt::format("fork: {}", std::strerror(errno)));
   ServerProcess server(child, static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-  if (server.handle_ < 0) return fail(Errc::io, "bench", fmt::format("pidfd_open: {}", std::strerror(errno)));
+  if (!server.handle_.is_open())
+    return fail(Errc::io, "bench", fmt::format("pidfd_open: {}", std::strerror(errno)));
   return server;
 }
 
 bool ServerProcess::ended_within(int wait_ms) const {
-  pollfd ended{.fd = handle_, .events = POLLIN, .revents = 0};
+  pollfd ended{.fd = handle_.get(), .events = POLLIN, .revents = 0};
   return poll(&ended, 1, wait_ms) > 0;
 }
 
@@ -124,7 +124,7 @@ Result<void> run_to_end(const std::vector<std::string>& arguments, const std::st
 }
 
 ServerProcess::ServerProcess(ServerProcess&& other) noexcept
-    : id_(std::exchange(other.id_, -1)), handle_(std::exchange(other.handle_, -1)) {}
+    : id_(std::exchange(other.id_, -1)), handle_(std::move(other.handle_)) {}
 
 ServerProcess::~ServerProcess() {
   if (id_ > 0) {
@@ -132,7 +132,6 @@ ServerProcess::~ServerProcess() {
     while (waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
-  if (handle_ >= 0) close(handle_);
 }
 
 std::uint64_t resident_bytes(pid_t process) {

@@ -10,6 +10,8 @@
 
 #include <loch/error.h>
 
+#include "base/file_descriptor.h"
+
 namespace loch::bench {
 
 // The path of an installed program, searched as a shell would and in the sbin folders. Errors: not_found,
@@ -45,7 +47,7 @@ class ServerProcess {
   [[nodiscard]] bool ended_within(int wait_ms) const;
 
   pid_t id_;
-  int handle_;  // a pidfd: readable when the server has ended
+  base::FileDescriptor handle_;  // a pidfd: readable when the server has ended
 };
 
 // Runs a program to its end, as above. Errors: io, with the end of the log, when it ends with another code

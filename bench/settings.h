@@ -20,7 +20,7 @@ struct Settings {
   bool subjects_given = false;  // by the user: then one that is not installed is an error
 
   std::uint64_t items = 10'000'000;
-  std::uint64_t peer_items = 0;  // 0: as many as `items`
+  std::uint64_t peer_items = 0;  // of each; 0: as many as `items`
   std::uint64_t key_bytes = 16;
   std::uint64_t value_bytes = 64;
   std::uint64_t large_items = 8192;
@@ -41,6 +41,7 @@ struct Settings {
   bool quiet = false;
   bool require_targets = false;
 
+  [[nodiscard]] std::uint64_t items_of_peers() const { return peer_items == 0 ? items : peer_items; }
   // Whether a section is measured.
   [[nodiscard]] bool wants(std::string_view section) const {
     return suite == "standard" && std::ranges::find(sections, section) != sections.end();

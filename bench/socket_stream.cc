@@ -53,17 +53,17 @@ Result<SocketStream> SocketStream::connect_tcp(const std::string& address, std::
     return std::unexpected(std::move(connected.error()));
   }
   const int at_once = 1;
-  setsockopt(stream.socket_, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  setsockopt(stream.socket_.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   return stream;
 }
 
 Result<void> SocketStream::connect(const sockaddr* address, std::size_t address_bytes,
                                    const std::string& name, int timeout_s) const {
-  if (socket_ < 0) return socket_failure("socket", errno);
+  if (!socket_.is_open()) return socket_failure("socket", errno);
   const timeval timeout{.tv_sec = timeout_s, .tv_usec = 0};
-  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  if (::connect(socket_, address, static_cast<socklen_t>(address_bytes)) != 0) {
+  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  if (::connect(socket_.get(), address, static_cast<socklen_t>(address_bytes)) != 0) {
     return socket_failure(fmt::format("connect to {}", name).c_str(), errno);
   }
   return {};
@@ -71,7 +71,7 @@ Result<void> SocketStream::connect(const sockaddr* address, std::size_t address_
 
 Result<void> SocketStream::send(std::string_view bytes) const {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
       return socket_failure("send", errno);
@@ -113,7 +113,7 @@ Result<void> SocketStream::receive_more() {
   }
   if (end_ == buffer_.size()) buffer_.resize(buffer_.size() * 2);
   for (;;) {
-    const ssize_t received = recv(socket_, buffer_.data() + end_, buffer_.size() - end_, 0);
+    const ssize_t received = recv(socket_.get(), buffer_.data() + end_, buffer_.size() - end_, 0);
     if (received > 0) {
       end_ += static_cast<std::size_t>(received);
       return {};
@@ -121,16 +121,6 @@ Result<void> SocketStream::receive_more() {
     if (received == 0) return fail(Errc::unavailable, "bench", "the server closed the connection");
     if (errno != EINTR) return socket_failure("receive", errno);
   }
-}
-
-SocketStream::SocketStream(SocketStream&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)),
-      buffer_(std::move(other.buffer_)),
-      begin_(other.begin_),
-      end_(other.end_) {}
-
-SocketStream::~SocketStream() {
-  if (socket_ >= 0) close(socket_);
 }
 
 }  // namespace loch::bench

@@ -10,6 +10,8 @@
 
 #include <loch/error.h>
 
+#include "base/file_descriptor.h"
+
 namespace loch::bench {
 
 // One thread. A failed call leaves the connection unusable.
@@ -18,12 +20,6 @@ class SocketStream {
   // Every later send and receive ends within `timeout_s`. Errors: io, naming the path or the address.
   static Result<SocketStream> connect_unix(const std::string& path, int timeout_s);
   static Result<SocketStream> connect_tcp(const std::string& address, std::uint16_t port, int timeout_s);
-
-  SocketStream(SocketStream&& other) noexcept;
-  SocketStream& operator=(SocketStream&&) = delete;
-  SocketStream(const SocketStream&) = delete;
-  SocketStream& operator=(const SocketStream&) = delete;
-  ~SocketStream();
 
   Result<void> send(std::string_view bytes) const;
 
@@ -39,7 +35,7 @@ class SocketStream {
   Result<void> receive_more();
   [[nodiscard]] std::string_view unread() const { return {buffer_.data() + begin_, end_ - begin_}; }
 
-  int socket_;
+  base::FileDescriptor socket_;
   std::vector<char> buffer_ = std::vector<char>(std::size_t{64} << 10);
   std::size_t begin_ = 0;  // of what was received and not yet read
   std::size_t end_ = 0;

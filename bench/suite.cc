@@ -58,7 +58,7 @@ Result<std::uint64_t> load_loch(Bench& bench) {
   const std::uint64_t item_bytes = settings.key_bytes + settings.value_bytes;
   if (!loch) return settings.items * (item_bytes + 64);  // what a store would take, for the floor
   if (auto started = bench.start(*loch); !started) return std::unexpected(std::move(started.error()));
-  const std::uint64_t first = std::min(bench.peer_items(), settings.items);
+  const std::uint64_t first = std::min(settings.items_of_peers(), settings.items);
   std::uint64_t held_bytes = 0;
   for (const auto& [from, to] : {std::pair{std::uint64_t{0}, first}, std::pair{first, settings.items}}) {
     if (from == to) continue;
@@ -111,7 +111,7 @@ Result<void> run_suite(Bench& bench) {
       const bool peer = bench.at(*subject).name() != "loch";
       if (peer) {
         if (auto started = bench.start(*subject); !started) return started;
-        if (auto loaded = bench.load(*subject, 0, bench.peer_items()); !loaded) return loaded;
+        if (auto loaded = bench.load(*subject, 0, bench.settings().items_of_peers()); !loaded) return loaded;
       }
       if (auto done = run_mix(bench, *subject, bench.settings().mix, bench.settings().processes); !done)
         return done;

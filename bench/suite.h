@@ -11,14 +11,15 @@ namespace loch::bench {
 // that failed.
 Result<void> run_suite(Bench& bench);
 
-// The sections of the standard suite, in this order. All but the first need the first.
+// The sections of the standard suite, in this order: all but the first need the first, and the peers' YCSB
+// figures are compared with Loch's.
 Result<void> run_loch(Bench& bench);       // loading, the floor, one process of Loch, memory
 Result<void> run_large(Bench& bench);      // large values against a copy
 Result<void> run_idle(Bench& bench);       // a store that is open and not used
 Result<void> run_simulator(Bench& bench);  // the simulator's rate
-Result<void> run_peers(Bench& bench);      // each peer against Loch, its memory and its YCSB figures
 Result<void> run_processes(Bench& bench);  // several processes against one
 Result<void> run_ycsb(Bench& bench);
+Result<void> run_peers(Bench& bench);    // each peer against Loch, its memory and its YCSB figures
 Result<void> run_network(Bench& bench);  // Loch and the peers that have a server, over TCP
 
 // What the section "network" measures: each subject that has a server, with two data sets.
@@ -26,7 +27,8 @@ inline constexpr std::uint64_t network_large_value_bytes = 16 << 10;
 std::uint64_t network_large_items(const Settings& settings);
 std::string over_tcp(std::string_view subject, bool large);  // its name in the list of subjects
 
-// Throughput and latencies of one mix on one subject, as a figure of the section "ycsb".
+// Throughput and latencies of one mix on one subject, as a figure of the section "ycsb"; with how it compares
+// to Loch's, if that was measured before.
 Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes);
 
 // Adds the figures of a subject's memory for `items` items.

@@ -103,7 +103,7 @@ Result<void> compare(Bench& bench, std::uint32_t peer) {
 // A server's resident set against the files of the store, and what each counts as in use: less on both
 // counts.
 void compare_memory(Bench& bench, const std::string& peer) {
-  const std::uint64_t items = bench.peer_items();
+  const std::uint64_t items = bench.settings().items_of_peers();
   for (const char* kind : {"held", "in use"}) {
     const std::string name = fmt::format("{} items, {}", items, kind);
     const Figure* own = bench.report().find("memory", name, "loch");
@@ -119,10 +119,10 @@ void compare_memory(Bench& bench, const std::string& peer) {
 Result<void> run_peer(Bench& bench, std::uint32_t peer) {
   const std::string name(bench.at(peer).name());
   if (auto started = bench.start(peer); !started) return started;
-  if (auto loaded = bench.load(peer, 0, bench.peer_items()); !loaded) return loaded;
+  if (auto loaded = bench.load(peer, 0, bench.settings().items_of_peers()); !loaded) return loaded;
   const auto memory = bench.memory(peer);
   if (!memory) return std::unexpected(memory.error());
-  report_memory(bench, name, bench.peer_items(), *memory);
+  report_memory(bench, name, bench.settings().items_of_peers(), *memory);
   if (name != "lmdb") compare_memory(bench, name);
   if (auto done = compare(bench, peer); !done) return done;
   if (bench.settings().wants("ycsb")) {

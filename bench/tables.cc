@@ -253,8 +253,8 @@ std::string header_text(const Report& report) {
   table.add({"run", fmt::format("{} items of {} + {} B, seed {}; figures are medians of {} rounds of {} s",
                                 grouped(settings.items), settings.key_bytes, settings.value_bytes,
                                 settings.seed, settings.rounds, settings.seconds)});
-  if (settings.peer_items != 0 && settings.peer_items != settings.items) {
-    table.add({"", fmt::format("peers have {} items", grouped(settings.peer_items))});
+  if (settings.items_of_peers() != settings.items) {
+    table.add({"", fmt::format("peers have {} items", grouped(settings.items_of_peers()))});
   }
   return table.text();
 }

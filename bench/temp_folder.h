@@ -5,6 +5,8 @@
 
 #include <loch/error.h>
 
+#include "base/file_descriptor.h"
+
 namespace loch::bench {
 
 // While the folder lives its lock file is locked, by the process that made it and by those that it forked.
@@ -15,7 +17,7 @@ class TempFolder {
   // `parent` is an existing folder, best in memory. Errors: io, naming the path.
   static Result<TempFolder> make(const std::string& parent);
 
-  TempFolder(TempFolder&& other) noexcept;
+  TempFolder(TempFolder&&) = default;
   TempFolder& operator=(TempFolder&&) = delete;
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
@@ -24,10 +26,10 @@ class TempFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-  TempFolder(std::string path, int lock);
+  TempFolder(std::string path, base::FileDescriptor lock);
 
   std::string path_;
-  int lock_;
+  base::FileDescriptor lock_;
   int maker_;  // its process id
 };
 

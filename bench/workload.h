@@ -97,9 +97,8 @@ class Zipf {
 // Draws item numbers below `items`.
 //   uniform  every item alike
 //   zipf     Zipf 0.99 over ranks that a bijection scatters over the items
-//   latest   Zipf 0.99 over the age: the youngest item is the most frequent. What was inserted since the load
-//   bears the
-//            numbers from `insert_base` on.
+//   latest   Zipf 0.99 over the age: the youngest item is the most frequent. What was inserted in this run
+//            bears the numbers from `insert_base` on.
 class ItemChooser {
  public:
   ItemChooser(Distribution distribution, std::uint64_t items, std::uint64_t insert_base = 0);

@@ -68,7 +68,7 @@ TEST(Zipf, OneAndTwoRanksWork) {
 }
 
 TEST(ItemChooser, ScatterIsABijection) {
-  for (const std::uint64_t items : {1u, 2u, 3u, 10u, 4096u, 99'991u, 100'000u, 10'000'000u}) {
+  for (const std::uint64_t items : {1u, 2u, 3u, 10u, 4096u, 99'991u, 100'000u, 1'000'003u}) {
     const ItemChooser chooser(Distribution::zipf, items);
     std::vector<bool> seen(items);
     for (std::uint64_t rank = 0; rank < items; ++rank) {

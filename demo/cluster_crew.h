@@ -10,7 +10,7 @@
 #include <span>
 
 #include "bench/hosts.h"
-#include "examples/packages/crew.h"
+#include "demo/crew.h"
 
 namespace loch::demo {
 

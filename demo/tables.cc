@@ -1,4 +1,4 @@
-#include "examples/packages/tables.h"
+#include "demo/tables.h"
 
 #include <fmt/format.h>
 
@@ -60,8 +60,8 @@ std::string together_text(const Board& board, const Together& together, std::siz
   Table table("lrrrrr");
   table.add({"process", "operations", "rate", "p50 us", "p99 us", "max us"});
   table.add(process_row("writer 1", board.slots[writer_1_slot]));
-  table.add(process_row("writer 2, killed", board.slots[killed_slot]));
-  table.add(process_row("writer 2, restarted", board.slots[restarted_slot]));
+  table.add(process_row("writer 2, killed", board.slots[writer_2_slot]));
+  table.add(process_row("writer 2, restarted", board.slots[late_writer_slot]));
   table.add(process_row("reader 1", board.slots[reader_1_slot]));
   table.add(process_row("reader 2", board.slots[reader_2_slot]));
   const std::uint64_t misses =

@@ -6,7 +6,7 @@
 
 #include <loch/error.h>
 
-#include "examples/packages/stage.h"
+#include "demo/stage.h"
 
 namespace loch::demo {
 

@@ -1,4 +1,4 @@
-#include "examples/packages/cluster_demo.h"
+#include "demo/cluster_demo.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bench/cluster_files.h"
-#include "bench/echo.h"
 #include "bench/interrupt.h"
 #include "bench/machine.h"
 #include "bench/server_process.h"
@@ -16,9 +15,10 @@
 #include "bench/temp_folder.h"
 #include "cmd/table.h"
 #include "cmd/units.h"
-#include "examples/packages/cluster_crew.h"
-#include "examples/packages/measure.h"
-#include "examples/packages/tables.h"
+#include "demo/cluster_crew.h"
+#include "demo/echo.h"
+#include "demo/measure.h"
+#include "demo/tables.h"
 #include "fabric/fabric.h"
 
 namespace loch::demo {
@@ -77,22 +77,6 @@ struct Events {
   std::uint64_t loaded_again = 0;
 };
 
-// Polls until it is so.
-Result<void> await(const char* what, const Board& board, const std::function<bool()>& is_so) {
-  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
-  while (!is_so()) {
-    for (const Slot& slot : board.slots) {
-      if (slot.error[0] != '\0') return fail(Errc::io, what, slot.error.data());
-    }
-    if (bench::interrupted()) return fail(Errc::cancelled, what, "interrupted");
-    if (std::chrono::steady_clock::now() >= deadline)
-      return fail(Errc::timed_out, what,
-                  fmt::format("not within {} s", step_timeout / std::chrono::seconds(1)));
-    ::poll(nullptr, 0, 10);
-  }
-  return {};
-}
-
 // Runs one process to its end.
 Result<void> run_alone(const ClusterScene& cluster, std::size_t host, std::size_t slot, const char* role,
                        const std::function<int()>& work) {
@@ -101,21 +85,15 @@ Result<void> run_alone(const ClusterScene& cluster, std::size_t host, std::size_
   return await_success(*process, cluster.scene.board.slots[slot], role);
 }
 
-std::uint64_t stored(const Board& board) {
-  std::uint64_t sum = 0;
-  for (const auto& count : board.acknowledged) sum += count.load(std::memory_order_acquire);
-  return sum;
-}
-
 // A host goes, and another one comes in its place; then what it had is loaded again.
 Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Events& events) {
   const Scene& scene = cluster.scene;
   if (auto half =
-          await("load", scene.board, [&] { return stored(scene.board) >= scene.packages.size() / 2; });
+          await("load", scene.board, [&] { return scene.board.stored() >= scene.packages.size() / 2; });
       !half)
     return half;
   cluster.watch.lost.store(true, std::memory_order_release);
-  events.stored_when_lost = stored(scene.board);
+  events.stored_when_lost = scene.board.stored();
   events.lost_ns = bench::now_ns();
   if (auto lost = lochds.lose(b); !lost) return lost;
   say(fmt::format("host b is lost, with its memory, after {} of {} records", events.stored_when_lost,
@@ -131,9 +109,9 @@ Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Event
   };
   if (auto back = await("wait for host b", scene.board, reachable); !back) return back;
   events.reachable_ns = bench::now_ns();
-  Slot& slot = scene.board.slots[restarted_slot];
+  Slot& slot = scene.board.slots[late_writer_slot];
   if (auto loaded =
-          run_alone(cluster, a, restarted_slot, "loader", [&] { return load_again(cluster, slot); });
+          run_alone(cluster, a, late_writer_slot, "loader", [&] { return load_again(cluster, slot); });
       !loaded)
     return loaded;
   events.reloaded_ns = bench::now_ns();
@@ -165,7 +143,7 @@ Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const S
   crew.push_back({"reader 1", reader_1_slot, cluster.start(c, reader(reader_1_slot))});
   crew.push_back({"reader 2", reader_2_slot, cluster.start(d, reader(reader_2_slot))});
   crew.push_back({"writer 1", writer_1_slot, cluster.start(a, writer(writer_1_slot, 0))});
-  crew.push_back({"writer 2", killed_slot, cluster.start(d, writer(killed_slot, 1))});
+  crew.push_back({"writer 2", writer_2_slot, cluster.start(d, writer(writer_2_slot, 1))});
   crew.push_back({"the one that looks", checker_slot,
                   cluster.start(d, [&] { return look_what_is_there(cluster, board.slots[checker_slot]); })});
   for (const Member& member : crew) {
@@ -190,7 +168,7 @@ struct Client {
 };
 
 int measure_client(const ClusterScene& cluster, Slot& slot, double seconds, Client& into) {
-  const auto trips = bench::measure_round_trips(bench::Hosts::address(b), seconds);
+  const auto trips = measure_round_trips(bench::Hosts::address(b), seconds);
   auto session = bench::open_loch(cluster.scene.url, cluster.scene.options);
   if (!session) {
     slot.fail(session.error().message());
@@ -215,7 +193,7 @@ Result<Shared<Clients>> measure_clients(const ClusterScene& cluster, const Setti
   if (!clients) return clients;
   Slot& slot = cluster.scene.board.slots[checker_slot];
   auto echo = cluster.start(b, [&] {
-    const auto ended = bench::serve_echo(bench::Hosts::address(b));
+    const auto ended = serve_echo(bench::Hosts::address(b));
     slot.fail(ended.error().message());
     return exit_failed;
   });
@@ -261,7 +239,7 @@ std::string together_text(const ClusterScene& cluster, const Events& events) {
   cmd::Table table("lrrrrr");
   table.add({"process", "operations", "rate", "p50 us", "p99 us", "max us"});
   table.add(process_row("writer 1, on host a", board.slots[writer_1_slot]));
-  table.add(process_row("writer 2, on host d", board.slots[killed_slot]));
+  table.add(process_row("writer 2, on host d", board.slots[writer_2_slot]));
   table.add(process_row("reader 1, on host c", board.slots[reader_1_slot]));
   table.add(process_row("reader 2, on host d", board.slots[reader_2_slot]));
   return fmt::format(

@@ -18,11 +18,11 @@
 #include "bench/interrupt.h"
 #include "bench/machine.h"
 #include "bench/temp_folder.h"
-#include "examples/packages/cluster_demo.h"
-#include "examples/packages/crew.h"
-#include "examples/packages/measure.h"
-#include "examples/packages/stage.h"
-#include "examples/packages/tables.h"
+#include "demo/cluster_demo.h"
+#include "demo/crew.h"
+#include "demo/measure.h"
+#include "demo/stage.h"
+#include "demo/tables.h"
 
 namespace loch::demo {
 namespace {
@@ -35,7 +35,7 @@ Result<void> await_half(int reading_end, Process& writer, const Slot& slot) {
   const auto deadline = std::chrono::steady_clock::now() + step_timeout;
   while (std::chrono::steady_clock::now() < deadline && !bench::interrupted()) {
     if (::poll(&told, 1, 100) > 0) return {};
-    if (slot.error[0] != '\0') return fail(Errc::io, "writer", slot.error.data());
+    if (!slot.what_failed().empty()) return fail(Errc::io, "writer", std::string(slot.what_failed()));
   }
   writer.kill();
   return fail(Errc::timed_out, "writer", "half of the records were not stored in time");
@@ -53,12 +53,12 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   auto reader_1 = start([&] { return read_records(scene, board.slots[reader_1_slot], 11); });
   auto reader_2 = start([&] { return read_records(scene, board.slots[reader_2_slot], 12); });
   auto writer_1 = start([&] { return write_records(scene, board.slots[writer_1_slot], first, false); });
-  auto killed = start([&] { return write_records(scene, board.slots[killed_slot], second, true); });
+  auto killed = start([&] { return write_records(scene, board.slots[writer_2_slot], second, true); });
   for (const auto* each : {&reader_1, &reader_2, &writer_1, &killed}) {
     if (!*each) return std::unexpected(each->error());
   }
 
-  if (auto half = await_half(half_told, *killed, board.slots[killed_slot]); !half)
+  if (auto half = await_half(half_told, *killed, board.slots[writer_2_slot]); !half)
     return std::unexpected(half.error());
   killed->kill();
   Together together;
@@ -72,7 +72,7 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
     return std::unexpected(right.error());
   }
   say(fmt::format("all {} are there and whole; restarted it", together.acknowledged_at_kill));
-  auto restarted = start([&] { return write_records(scene, board.slots[restarted_slot], second, false); });
+  auto restarted = start([&] { return write_records(scene, board.slots[late_writer_slot], second, false); });
   if (!restarted) return std::unexpected(restarted.error());
   if (auto loaded = await_load(board, records, end); !loaded) return std::unexpected(loaded.error());
 
@@ -80,7 +80,7 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   const std::tuple<Process&, std::size_t, const char*> crew[] = {{*reader_1, reader_1_slot, "reader 1"},
                                                                  {*reader_2, reader_2_slot, "reader 2"},
                                                                  {*writer_1, writer_1_slot, "writer 1"},
-                                                                 {*restarted, restarted_slot, "writer 2"}};
+                                                                 {*restarted, late_writer_slot, "writer 2"}};
   for (const auto& [process, slot, role] : crew) {
     if (auto ended = await_success(process, board.slots[slot], role); !ended)
       return std::unexpected(ended.error());

@@ -1,4 +1,4 @@
-#include "examples/packages/cluster_crew.h"
+#include "demo/cluster_crew.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "examples/packages/stage.h"
+#include "demo/stage.h"
 
 namespace loch::demo {
 namespace {

@@ -1,4 +1,4 @@
-#include "examples/packages/stage.h"
+#include "demo/stage.h"
 
 #include <cstdio>
 #include <fmt/format.h>
@@ -26,29 +26,30 @@ Result<std::unique_ptr<Packages>> read_source(const Settings& settings, const st
 Result<void> await_success(Process& process, const Slot& slot, const char* role) {
   const auto code = process.wait(step_timeout);
   if (!code) return std::unexpected(code.error());
-  if (*code != 0 || slot.error[0] != '\0') {
-    return fail(Errc::io, role, fmt::format("ended with {}: {}", *code, slot.error.data()));
+  if (*code != 0 || !slot.what_failed().empty())
+    return fail(Errc::io, role, fmt::format("ended with {}: {}", *code, slot.what_failed()));
+  return {};
+}
+
+Result<void> await(const char* what, const Board& board, const std::function<bool()>& is_so) {
+  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
+  while (!is_so()) {
+    for (const Slot& slot : board.slots) {
+      if (!slot.what_failed().empty()) return fail(Errc::io, what, std::string(slot.what_failed()));
+    }
+    if (bench::interrupted()) return fail(Errc::cancelled, what, "interrupted");
+    if (std::chrono::steady_clock::now() >= deadline)
+      return fail(Errc::timed_out, what,
+                  fmt::format("not within {} s; {} records are stored",
+                              step_timeout / std::chrono::seconds(1), board.stored()));
+    ::poll(nullptr, 0, 10);
   }
   return {};
 }
 
 Result<void> await_load(const Board& board, std::size_t records, std::chrono::steady_clock::time_point end) {
-  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
-  while (true) {
-    std::uint64_t acknowledged = 0;
-    for (const auto& count : board.acknowledged) acknowledged += count.load(std::memory_order_acquire);
-    for (const Slot& slot : board.slots) {
-      if (slot.error[0] != '\0') return fail(Errc::io, "load", slot.error.data());
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (acknowledged == records && now >= end) return {};
-    if (bench::interrupted()) return fail(Errc::cancelled, "load", "interrupted");
-    if (now >= deadline) {
-      return fail(Errc::timed_out, "load",
-                  fmt::format("{} of {} records were stored", acknowledged, records));
-    }
-    ::poll(nullptr, 0, 20);
-  }
+  return await("load", board,
+               [&] { return board.stored() == records && std::chrono::steady_clock::now() >= end; });
 }
 
 Result<void> check_everything(const Scene& scene) {

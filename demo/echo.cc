@@ -1,4 +1,4 @@
-#include "bench/echo.h"
+#include "demo/echo.h"
 
 #include <array>
 #include <cerrno>
@@ -16,7 +16,7 @@
 #include "net/socket.h"
 #include "net/stream.h"
 
-namespace loch::bench {
+namespace loch::demo {
 namespace {
 
 constexpr std::size_t message_bytes = 64;
@@ -33,13 +33,13 @@ Error late() {
 // kernel wakes it.
 template <class Part>
 Result<void> transfer(Message& message, Part part) {
-  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  const std::uint64_t deadline_ns = bench::now_ns() + timeout_ns;
   for (std::size_t done = 0; done < message.size();) {
     const iovec rest{.iov_base = message.data() + done, .iov_len = message.size() - done};
     const Result<std::size_t> went = part(std::span(&rest, 1));
     if (!went) return std::unexpected(went.error());
     done += *went;
-    if (*went == 0 && now_ns() > deadline_ns) return std::unexpected(late());
+    if (*went == 0 && bench::now_ns() > deadline_ns) return std::unexpected(late());
     if (*went == 0) ::sched_yield();
   }
   return {};
@@ -55,11 +55,11 @@ Result<void> send(net::Stream& stream, Message& from) {
 
 // The server may not listen yet.
 Result<base::FileDescriptor> connect(const std::string& address) {
-  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  const std::uint64_t deadline_ns = bench::now_ns() + timeout_ns;
   for (;;) {
     auto socket = net::connect({.host = address, .port = std::to_string(echo_port)}, "",
                                base::Clock().now() + timeout_ns);
-    if (socket || now_ns() > deadline_ns) return socket;
+    if (socket || bench::now_ns() > deadline_ns) return socket;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
@@ -82,20 +82,20 @@ Result<void> serve_echo(const std::string& address) {
   }
 }
 
-Result<Histogram> measure_round_trips(const std::string& address, double seconds) {
+Result<bench::Histogram> measure_round_trips(const std::string& address, double seconds) {
   auto socket = connect(address);
   if (!socket) return std::unexpected(std::move(socket.error()));
   net::Stream stream(std::move(*socket));
   Message message{};
-  Histogram histogram;
-  for (const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-       now_ns() < end_ns;) {
-    const std::uint64_t before_ns = now_ns();
+  bench::Histogram histogram;
+  for (const std::uint64_t end_ns = bench::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+       bench::now_ns() < end_ns;) {
+    const std::uint64_t before_ns = bench::now_ns();
     if (auto sent = send(stream, message); !sent) return std::unexpected(std::move(sent.error()));
     if (auto got = receive(stream, message); !got) return std::unexpected(std::move(got.error()));
-    histogram.record(now_ns() - before_ns);
+    histogram.record(bench::now_ns() - before_ns);
   }
   return histogram;
 }
 
-}  // namespace loch::bench
+}  // namespace loch::demo

@@ -6,19 +6,10 @@
 #include <vector>
 
 #include "bench/machine.h"
-#include "examples/packages/crew.h"
-#include "examples/packages/measure.h"
+#include "demo/crew.h"
+#include "demo/measure.h"
 
 namespace loch::demo {
-
-// Which slot of the board is whose. On a cluster the second writer is not killed, the checker looks what is
-// there all the time, and the restarted one loads again what was lost.
-inline constexpr std::size_t writer_1_slot = 0;
-inline constexpr std::size_t killed_slot = 1;
-inline constexpr std::size_t checker_slot = 2;
-inline constexpr std::size_t restarted_slot = 3;
-inline constexpr std::size_t reader_1_slot = 4;
-inline constexpr std::size_t reader_2_slot = 5;
 
 struct Together {
   std::uint64_t acknowledged_at_kill = 0;

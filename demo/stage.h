@@ -3,14 +3,15 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <loch/error.h>
 
-#include "examples/packages/crew.h"
-#include "examples/packages/packages.h"
+#include "demo/crew.h"
+#include "demo/packages.h"
 
 namespace loch::demo {
 
@@ -33,6 +34,8 @@ Result<std::unique_ptr<Packages>> read_source(const Settings& settings, const st
 // Until it has ended, and well.
 Result<void> await_success(Process& process, const Slot& slot, const char* role);
 
+// Polls until it is so. Errors: what one of the board has failed with; cancelled, timed_out.
+Result<void> await(const char* what, const Board& board, const std::function<bool()>& is_so);
 // Waits until every record has been stored, then lets all go on until the time is over.
 Result<void> await_load(const Board& board, std::size_t records, std::chrono::steady_clock::time_point end);
 

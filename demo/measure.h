@@ -12,7 +12,7 @@
 #include "bench/floor.h"
 #include "bench/histogram.h"
 #include "bench/subject.h"
-#include "examples/packages/packages.h"
+#include "demo/packages.h"
 
 namespace loch::demo {
 

@@ -1,4 +1,4 @@
-#include "examples/packages/packages.h"
+#include "demo/packages.h"
 
 #include <gtest/gtest.h>
 #include <set>

@@ -1,4 +1,4 @@
-// bench/echo: the plainest round trip over TCP that there is, for what goes over TCP to be compared with.
+// demo/echo: the plainest round trip over TCP that there is, for what goes over TCP to be compared with.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "bench/histogram.h"
 
-namespace loch::bench {
+namespace loch::demo {
 
 inline constexpr std::uint16_t echo_port = 7;  // as it was always known
 
@@ -17,6 +17,6 @@ inline constexpr std::uint16_t echo_port = 7;  // as it was always known
 Result<void> serve_echo(const std::string& address);
 
 // Round trips of 64 bytes, one at a time, for so long. Errors: unavailable, timed_out.
-Result<Histogram> measure_round_trips(const std::string& address, double seconds);
+Result<bench::Histogram> measure_round_trips(const std::string& address, double seconds);
 
-}  // namespace loch::bench
+}  // namespace loch::demo

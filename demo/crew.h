@@ -1,8 +1,7 @@
 // demo/crew: the processes of the demonstration, and the memory in which they say what they did.
 //
 // I1 What a writer counts in `acknowledged` it has had a success for; it counts before it goes on. So whoever
-// sees a
-//    record counted must find it in the store, whatever happens to the writer.
+//    sees a record counted must find it in the store, whatever happens to the writer.
 // I2 The main process opens no store while it still forks: a store does not cross a fork.
 #pragma once
 
@@ -23,33 +22,52 @@
 
 #include "bench/clock.h"
 #include "bench/histogram.h"
-#include "examples/packages/packages.h"
+#include "demo/packages.h"
 
 namespace loch::demo {
 
 inline constexpr std::size_t writer_count = 2;
 inline constexpr std::size_t slot_count = 6;
+// Which slot of the board is whose.
+inline constexpr std::size_t writer_1_slot = 0;
+inline constexpr std::size_t writer_2_slot = 1;     // is killed, but on a cluster
+inline constexpr std::size_t checker_slot = 2;      // on a cluster looks what is there all the time
+inline constexpr std::size_t late_writer_slot = 3;  // writer 2 again; on a cluster loads what was lost
+inline constexpr std::size_t reader_1_slot = 4;
+inline constexpr std::size_t reader_2_slot = 5;
 // What a process of the demonstration returns when it said in its slot what went wrong.
 inline constexpr int exit_failed = 1;
 
-// What one process says. Written by it alone, read by others while it runs (the atomics) or when it has
-// ended.
-struct Slot {
+// What one process says. Written by it alone; others read the atomics and what_failed() while it runs, and
+// the rest when it has ended.
+class Slot {
+ public:
   std::atomic<std::uint64_t> operations{0};   // that found or stored a value
   std::atomic<std::uint64_t> misses{0};       // reads of what nobody had stored yet, or what was lost
   std::atomic<std::uint64_t> unavailable{0};  // the host that has the record could not be reached
   std::atomic<std::uint64_t> began_ns{0};
   std::atomic<std::uint64_t> ended_ns{0};  // of its last operation
   bench::Histogram latency;
-  std::array<char, 512> error{};  // empty: none
 
   void fail(std::string_view what);
+  // Empty: nothing did.
+  [[nodiscard]] std::string_view what_failed() const {
+    // acquire: pairs with the release in fail(); the text is whole before it is read.
+    return has_failed_.load(std::memory_order_acquire) ? error_.data() : "";
+  }
+
+ private:
+  std::array<char, 512> error_{};
+  std::atomic<bool> has_failed_{false};
 };
 
 struct Board {
   std::atomic<bool> stop{false};
   std::array<std::atomic<std::uint64_t>, writer_count> acknowledged{};  // records of each writer's part
   std::array<Slot, slot_count> slots;
+
+  // Of all whose records were stored.
+  [[nodiscard]] std::uint64_t stored() const;
 };
 
 // The part of the records that a writer stores: [begin, end).

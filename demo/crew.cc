@@ -1,4 +1,4 @@
-#include "examples/packages/crew.h"
+#include "demo/crew.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -44,9 +44,16 @@ std::optional<Store> open_store(const Scene& scene, Slot& slot) {
 }
 
 void Slot::fail(std::string_view what) {
-  const std::size_t length = std::min(what.size(), error.size() - 1);
-  std::memcpy(error.data(), what.data(), length);
-  error[length] = '\0';
+  const std::size_t length = std::min(what.size(), error_.size() - 1);
+  std::memcpy(error_.data(), what.data(), length);
+  error_[length] = '\0';
+  has_failed_.store(true, std::memory_order_release);
+}
+
+std::uint64_t Board::stored() const {
+  std::uint64_t sum = 0;
+  for (const auto& count : acknowledged) sum += count.load(std::memory_order_acquire);
+  return sum;
 }
 
 Part part_of(std::size_t writer, std::size_t records) {

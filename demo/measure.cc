@@ -1,4 +1,4 @@
-#include "examples/packages/measure.h"
+#include "demo/measure.h"
 
 #include <algorithm>
 #include <array>

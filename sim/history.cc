@@ -24,9 +24,6 @@ constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found
                                                            "changed", "unknown",   "failed"};
 constexpr const char* operation_name = "history";
 
-bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
-bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
-
 std::string escape(std::string_view key) {
   std::string escaped;
   for (const char c : key) {
@@ -203,33 +200,14 @@ std::string describe(const Operation& operation) {
   return text;
 }
 
-HistoryWriter::HistoryWriter(int file, std::filesystem::path path, std::uint64_t client)
-    : file_(file), path_(std::move(path)), client_(client) {}
-
-HistoryWriter::HistoryWriter(HistoryWriter&& other) noexcept
-    : file_(std::exchange(other.file_, -1)),
-      path_(std::move(other.path_)),
-      client_(other.client_),
-      sequence_(other.sequence_) {}
-
-HistoryWriter& HistoryWriter::operator=(HistoryWriter&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(path_, other.path_);
-  std::swap(client_, other.client_);
-  std::swap(sequence_, other.sequence_);
-  return *this;
-}
-
-HistoryWriter::~HistoryWriter() {
-  if (file_ >= 0) close(file_);
-}
+HistoryWriter::HistoryWriter(base::FileDescriptor file, std::filesystem::path path, std::uint64_t client)
+    : file_(std::move(file)), path_(std::move(path)), client_(client) {}
 
 Result<HistoryWriter> HistoryWriter::open(const std::filesystem::path& path, std::uint64_t client) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (file < 0) return io_error("could not open", path);
-  HistoryWriter writer(file, path, client);
-  if (auto cut = cut_torn_line(file, path); !cut) return std::unexpected(std::move(cut).error());
-  return writer;
+  base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file.is_open()) return io_error("could not open", path);
+  if (auto cut = cut_torn_line(file.get(), path); !cut) return std::unexpected(std::move(cut).error());
+  return HistoryWriter(std::move(file), path, client);
 }
 
 Result<std::uint64_t> HistoryWriter::invoke(const Invocation& invocation) {
@@ -251,7 +229,7 @@ Result<void> HistoryWriter::respond(const Response& response) {
   return append(line);
 }
 
-Result<void> HistoryWriter::append(std::string_view line) { return write_whole(file_, line, path_); }
+Result<void> HistoryWriter::append(std::string_view line) { return write_whole(file_.get(), line, path_); }
 
 Result<std::vector<Operation>> parse_history(std::string_view text, std::string_view name) {
   Parser parser;

@@ -31,6 +31,8 @@
 
 #include <loch/error.h>
 
+#include "base/file_descriptor.h"
+
 namespace loch::sim {
 
 enum class Kind : std::uint8_t {
@@ -55,6 +57,13 @@ enum class Outcome : std::uint8_t {
 
 std::string_view name(Kind kind);
 std::string_view name(Outcome outcome);
+
+// Which have a written value, which an expected one, and which may leave the key as another.
+constexpr bool writes(Kind kind) {
+  return kind == Kind::put || kind == Kind::insert || kind == Kind::replace;
+}
+constexpr bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
+constexpr bool changes(Kind kind) { return kind != Kind::get && kind != Kind::exists; }
 
 // A value is known by an id that no two writes share; 0 is no value.
 using ValueId = std::uint64_t;
@@ -88,12 +97,6 @@ class HistoryWriter {
   // Creates `path`, or goes on in it after cutting off a torn last line. Errors: io.
   static Result<HistoryWriter> open(const std::filesystem::path& path, std::uint64_t client);
 
-  HistoryWriter(HistoryWriter&& other) noexcept;
-  HistoryWriter& operator=(HistoryWriter&& other) noexcept;
-  HistoryWriter(const HistoryWriter&) = delete;
-  HistoryWriter& operator=(const HistoryWriter&) = delete;
-  ~HistoryWriter();
-
   struct Invocation {
     Kind kind = Kind::get;
     std::string_view key{};
@@ -117,10 +120,10 @@ class HistoryWriter {
   Result<void> respond(const Response& response);
 
  private:
-  HistoryWriter(int file, std::filesystem::path path, std::uint64_t client);
+  HistoryWriter(base::FileDescriptor file, std::filesystem::path path, std::uint64_t client);
   Result<void> append(std::string_view line);
 
-  int file_ = -1;
+  base::FileDescriptor file_;
   std::filesystem::path path_;
   std::uint64_t client_ = 0;
   std::uint64_t sequence_ = 0;

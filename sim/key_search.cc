@@ -12,16 +12,11 @@ namespace {
 using Done = KeyHistory::Done;
 using Loose = KeyHistory::Loose;
 
-bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
 bool removes(Kind kind) { return kind == Kind::remove || kind == Kind::erase; }
-bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
-bool changes(Kind kind) { return writes(kind) || removes(kind) || kind == Kind::expire; }
 
 // Whether it leaves every state as it was. (A put of a value that nobody read may leave state_other as it
 // was, and yet matter after a remove.)
-bool only_looks(const Done& done) {
-  return done.origin->kind == Kind::get || done.origin->kind == Kind::exists || done.outcome != Outcome::ok;
-}
+bool only_looks(const Done& done) { return !changes(done.origin->kind) || done.outcome != Outcome::ok; }
 
 // The state after an operation that gave `done.outcome` in `state`; nothing if it could not have.
 std::optional<State> apply(const Done& done, State state) {

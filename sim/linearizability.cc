@@ -24,10 +24,6 @@ constexpr std::array<std::string_view, 4> verdict_names = {"linearizable", "not 
 constexpr std::size_t shown_before_max = 16;
 constexpr std::size_t shown_unanswered_max = 8;
 
-bool writes(Kind kind) { return kind == Kind::put || kind == Kind::insert || kind == Kind::replace; }
-
-bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
-
 bool can_answer(Kind kind, Outcome outcome) {
   if (kind == Kind::expire) return outcome == Outcome::unknown || outcome == Outcome::failed;
   switch (outcome) {
@@ -169,7 +165,7 @@ class Explanation {
     Operations unanswered;
     for (const Operation& operation : prefix_) {
       const bool is_answered = operation.responded_ns != never_ns;
-      if (!is_answered && (operation.kind == Kind::get || operation.kind == Kind::exists)) continue;
+      if (!is_answered && !changes(operation.kind)) continue;
       (is_answered ? answered : unanswered).push_back(&operation);
     }
     std::ranges::sort(answered, {},

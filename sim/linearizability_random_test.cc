@@ -34,10 +34,6 @@ std::string text(const History& history) {
   return lines;
 }
 
-bool writes(const Operation& o) {
-  return o.kind == Kind::put || o.kind == Kind::insert || o.kind == Kind::replace;
-}
-bool expects(const Operation& o) { return o.kind == Kind::replace || o.kind == Kind::expire; }
 bool may_remove(const Operation& o) {
   return o.kind == Kind::expire || o.kind == Kind::erase ||
          (o.kind == Kind::remove && o.outcome != Outcome::not_found);
@@ -75,7 +71,7 @@ void execute(Operation& o, Value& value) {
       if (value == o.expected) value.reset();
       break;
   }
-  if (writes(o) && o.outcome == Outcome::ok) value = o.written;
+  if (writes(o.kind) && o.outcome == Outcome::ok) value = o.written;
 }
 
 // Tries every order of the operations of one key, and of every subset of those of unknown outcome.
@@ -134,8 +130,8 @@ History arbitrary_history(Random& random, const Draw& draw) {
     constexpr std::array<Kind, 4> plain = {Kind::put, Kind::insert, Kind::remove, Kind::exists};
     if (chance(random, draw.plain)) o.kind = plain[below(random, plain.size())];
     if (chance(random, draw.expire)) o.kind = Kind::expire;
-    if (writes(o)) o.written = i + 1;
-    if (expects(o)) o.expected = 1 + below(random, size);
+    if (writes(o.kind)) o.written = i + 1;
+    if (expects(o.kind)) o.expected = 1 + below(random, size);
     Value value;
     if (chance(random, 0.6)) value = 1 + below(random, size);
     execute(o, value);
@@ -184,7 +180,7 @@ History true_history(Random& random, const Shape& shape) {
     for (std::size_t i = 0; i < shape.operations / shape.clients; ++i) {
       Operation o{.client = client, .key = fmt::format("k{}", below(random, shape.keys))};
       o.kind = static_cast<Kind>(kinds(random));
-      if (writes(o)) o.written = (i * shape.clients) + client + 1;
+      if (writes(o.kind)) o.written = (i * shape.clients) + client + 1;
       const std::uint64_t length_ns = below(random, 100) * (chance(random, shape.long_running) ? 1000 : 1);
       o.invoked_ns = now_ns;
       o.responded_ns = now_ns + length_ns;
@@ -194,7 +190,7 @@ History true_history(Random& random, const Shape& shape) {
         if (chance(random, 0.5)) effect_ns = chance(random, 0.5) ? never_ns : now_ns + below(random, 10'000);
       }
       planned.push_back({o, effect_ns});
-      if (writes(o) && chance(random, shape.mortal)) {
+      if (writes(o.kind) && chance(random, shape.mortal)) {
         const std::uint64_t over_ns = now_ns + below(random, 500);
         planned.push_back(
             {end_of(o, over_ns), chance(random, 0.3) ? never_ns : over_ns + below(random, 300)});
@@ -319,7 +315,7 @@ TEST_F(RandomHistoryTest, LongHistoriesOfTrueRegistersAreLinearizable) {
 // offers no place for it.
 using Breaker = bool (*)(History&, Random&);
 
-bool answered_write(const Operation& o) { return writes(o) && o.outcome == Outcome::ok; }
+bool answered_write(const Operation& o) { return writes(o.kind) && o.outcome == Outcome::ok; }
 bool found_value(const Operation& o) { return o.kind == Kind::get && o.outcome == Outcome::ok; }
 
 bool read_what_nobody_wrote(History& history, Random&) {
@@ -414,7 +410,7 @@ bool remove_twice(History& history, Random&) {
     if (first.kind != Kind::remove || first.outcome != Outcome::ok) continue;
     const std::uint64_t end_ns = first.responded_ns + 2;
     const bool written = std::ranges::any_of(history, [&first, end_ns](const Operation& o) {
-      return writes(o) && o.key == first.key && overlaps(o, first.invoked_ns, end_ns);
+      return writes(o.kind) && o.key == first.key && overlaps(o, first.invoked_ns, end_ns);
     });
     if (written) continue;
     Operation second = first;

@@ -1,8 +1,8 @@
 // Values that say who they are: an id, the length, and a pattern made of both over every byte, so that a
 // value put together from two others, or cut, or overwritten in part is told from one that was written.
 //
-//   bytes 0-7 id, 8-15 length, then the words mix(id + length + position); all little-endian, the last word
-//   cut
+//   bytes 0-7 id, 8-15 length, then the words mix(id + (length << 40) + position); all little-endian, the
+//   last word cut
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,6 @@ class Monitor {
   bool respond(unsigned client, Answer answer);
 
   [[nodiscard]] std::uint64_t hash() const;
-  [[nodiscard]] bool is_pending(unsigned client) const { return pending_[client].is_pending; }
 
  private:
   // Byte 0: the key's value; byte 1 + c: what client c will be told, 0 while its operation has not taken

@@ -18,7 +18,6 @@ std::int64_t drift_ppm(const Setup& setup, std::uint32_t number) {
 // What an answer says of the operation. Nothing for what a store must not answer.
 std::optional<Outcome> outcome_of(Kind kind, const Result<void>& result) {
   if (result) return Outcome::ok;
-  const bool writes = kind != Kind::get && kind != Kind::exists;
   switch (result.error().code) {
     case Errc::not_found:
       return Outcome::not_found;
@@ -27,12 +26,12 @@ std::optional<Outcome> outcome_of(Kind kind, const Result<void>& result) {
     case Errc::changed:
       return Outcome::changed;
     case Errc::no_space:
-      return writes ? std::optional(Outcome::failed) : std::nullopt;
+      return changes(kind) ? std::optional(Outcome::failed) : std::nullopt;
     case Errc::moved:
       return Outcome::failed;
     case Errc::timed_out:
     case Errc::unavailable:
-      return writes ? Outcome::unknown : Outcome::failed;
+      return changes(kind) ? Outcome::unknown : Outcome::failed;
     default:
       return std::nullopt;
   }
@@ -142,8 +141,7 @@ void Player::told(Recorder::Index asked, const Result<void>& result) {
   auto outcome = outcome_of(operation.kind, result);
   // Whether a write did anything before it met the damage is not told.
   if (!result && result.error().code == Errc::corrupt && scene_.recorder.is_damaged(operation.key))
-    outcome =
-        operation.kind == Kind::get || operation.kind == Kind::exists ? Outcome::failed : Outcome::unknown;
+    outcome = changes(operation.kind) ? Outcome::unknown : Outcome::failed;
   if (outcome == Outcome::changed && scene_.has_copied) outcome = Outcome::failed;
   if (!outcome) {
     return scene_.fail_with(fmt::format("player {}: {} {}: {}", number_, name(operation.kind), operation.key,

@@ -70,7 +70,7 @@ TEST_F(ProcessTest, ClientsKilledAtRandomMomentsHarmNobody) {
     dying.push_back(start({.mix = "write-heavy", .lives = kills_a_round / 2}));
     dying.push_back(start({.crowded = true, .mix = "displacing", .lives = kills_a_round / 2}));
     for (Worker& worker : dying) EXPECT_EQ(await(worker).killed, kills_a_round / 2);
-    for (Worker& worker : lasting) finish(worker);
+    finish_all(lasting);
     expect_linearizable();
     expect_accounted_for();
     expect_memory_back();
@@ -90,8 +90,8 @@ TEST_F(ProcessTest, AClientStoppedForLongerThanTheExpiryHarmsNobody) {
     EXPECT_FALSE(worker.process.wait(random_time(milliseconds(20))).has_value()) << worker.process.output();
     stop_for_a_while(worker);
   }
-  for (Worker& worker : late) finish(worker, true);
-  for (Worker& worker : others) finish(worker);
+  finish_all(late, true);
+  finish_all(others);
   const Result<Info> info = store().info();
   ASSERT_TRUE(info.has_value()) << info.error().message();
   EXPECT_GT(info->totals[Counter::items_reused], 0U) << "no memory was used again: the test shows nothing";

@@ -140,6 +140,11 @@ WorkerReport StoreProcesses::finish(Worker& worker, bool may_time_out) {
   return await(worker, may_time_out);
 }
 
+void StoreProcesses::finish_all(std::vector<Worker>& workers, bool may_time_out) {
+  for (const Worker& worker : workers) worker.process.signal(SIGTERM);
+  for (Worker& worker : workers) await(worker, may_time_out);
+}
+
 WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
   const auto ending = worker.process.wait(patience);
   if (!ending) {

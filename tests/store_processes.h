@@ -86,6 +86,8 @@ class StoreProcesses : public testing::Test {
 
   // Tells a worker to end, and demands that it does, and well. `may_time_out`: it was stopped meanwhile.
   WorkerReport finish(Worker& worker, bool may_time_out = false);
+  // The same of several: all are told before the first is awaited.
+  void finish_all(std::vector<Worker>& workers, bool may_time_out = false);
   // Waits for a worker to end by itself.
   WorkerReport await(Worker& worker, bool may_time_out = false);
 
@@ -118,7 +120,6 @@ class StoreProcesses : public testing::Test {
   Store& store() { return *store_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   base::Random& random() { return random_; }
-  [[nodiscard]] std::uint64_t seed() const { return seed_; }
   // A random time from zero to `max`.
   std::chrono::microseconds random_time(std::chrono::microseconds max);
 

@@ -19,57 +19,15 @@ using sim::ValueId;
 constexpr std::size_t batch_max = 8;
 constexpr std::uint64_t iterate_one_in = 10;
 
-// How often each operation is done, of about 100.
-struct Weights {
-  unsigned get, view, exists, put, insert, replace, remove, multi_get, multi_put;
-};
-
-constexpr std::array<Weights, 5> weights = {{
-    {.get = 56,
-     .view = 8,
-     .exists = 8,
-     .put = 8,
-     .insert = 4,
-     .replace = 4,
-     .remove = 4,
-     .multi_get = 8,
-     .multi_put = 0},
-    {.get = 14,
-     .view = 4,
-     .exists = 2,
-     .put = 32,
-     .insert = 10,
-     .replace = 16,
-     .remove = 12,
-     .multi_get = 4,
-     .multi_put = 6},
-    {.get = 14,
-     .view = 2,
-     .exists = 4,
-     .put = 0,
-     .insert = 42,
-     .replace = 2,
-     .remove = 34,
-     .multi_get = 2,
-     .multi_put = 0},
-    {.get = 10,
-     .view = 2,
-     .exists = 2,
-     .put = 14,
-     .insert = 36,
-     .replace = 4,
-     .remove = 24,
-     .multi_get = 4,
-     .multi_put = 4},
-    {.get = 2,
-     .view = 0,
-     .exists = 0,
-     .put = 2,
-     .insert = 0,
-     .replace = 96,
-     .remove = 0,
-     .multi_get = 0,
-     .multi_put = 0},
+// How often each operation is done, of about 100, in the order of `Mix`.
+constexpr std::size_t step_count = 9;
+constexpr std::array<std::array<unsigned, step_count>, 5> weights = {{
+    // get view exists put insert replace remove multi_get multi_put
+    {56, 8, 8, 8, 4, 4, 4, 8, 0},
+    {14, 4, 2, 32, 10, 16, 12, 4, 6},
+    {14, 2, 4, 0, 42, 2, 34, 2, 0},
+    {10, 2, 2, 14, 36, 4, 24, 4, 4},
+    {2, 0, 0, 2, 0, 96, 0, 0, 0},
 }};
 
 }  // namespace
@@ -94,20 +52,13 @@ struct Workload::Call {
 
 Workload::Workload(Store& store, sim::HistoryWriter& history, const WorkloadOptions& options)
     : store_(store), history_(history), options_(options), random_(options.seed) {
-  const auto add = [this](unsigned weight, void (Workload::*step)()) {
-    steps_.insert(steps_.end(), weight, step);
-  };
-  const Weights& w = weights[static_cast<std::size_t>(options.mix)];
-  add(w.get, &Workload::get);
-  add(w.view, &Workload::view);
-  add(w.exists, &Workload::exists);
-  add(w.put, &Workload::put);
-  add(w.insert, &Workload::insert);
-  add(w.replace, &Workload::read_and_replace);
-  add(w.remove, &Workload::remove);
-  add(w.multi_get, &Workload::multi_get);
-  add(w.multi_put, &Workload::multi_put);
-  if (options.iterate) add(1, &Workload::iterate);
+  constexpr std::array<Step, step_count> steps = {
+      &Workload::get,    &Workload::view,      &Workload::exists,
+      &Workload::put,    &Workload::insert,    &Workload::read_and_replace,
+      &Workload::remove, &Workload::multi_get, &Workload::multi_put};
+  const auto& often = weights[static_cast<std::size_t>(options.mix)];
+  for (std::size_t i = 0; i < step_count; ++i) steps_.insert(steps_.end(), often[i], steps[i]);
+  if (options.iterate) steps_.push_back(&Workload::iterate);
 }
 
 Summary Workload::run(const std::atomic<bool>& stop) {

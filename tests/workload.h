@@ -66,6 +66,7 @@ class Workload {
 
  private:
   struct Call;
+  using Step = void (Workload::*)();
 
   [[nodiscard]] const std::string& random_key();
   sim::ValueId make_next_value(std::string& into);
@@ -97,7 +98,7 @@ class Workload {
   sim::HistoryWriter& history_;
   const WorkloadOptions options_;
   base::Random random_;
-  std::vector<void (Workload::*)()> steps_;  // each as often as its weight
+  std::vector<Step> steps_;  // each as often as its weight
   std::uint64_t values_made_ = 0;
   Summary summary_;
   std::string value_;

@@ -81,7 +81,7 @@ class VerbsCluster : public StoreProcesses {
     for (const Worker& each : crew) await_answers(each, numbered_keys("hot", 6), since_ns);
   }
   void finish_in_order(std::vector<Worker> crew) {
-    for (Worker& each : crew) finish(each, true);
+    finish_all(crew, true);
     expect_linearizable();
     expect_accounted_for();
   }

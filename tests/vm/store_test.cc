@@ -66,7 +66,7 @@ TEST_P(VerbsStore, ClientsOfAllNodesAreOne) {
   large.value_bytes_max = 300'000;
   workers.push_back(start(large));
   for (const Worker& each : workers) await_work(each);
-  for (Worker& each : workers) finish(each);
+  finish_all(workers);
   expect_linearizable();
   expect_accounted_for();
   expect_memory_back();
@@ -109,7 +109,7 @@ TEST_P(VerbsStore, GoesOnWhilePacketsAreLost) {
   std::vector<Worker> workers;
   for (const char* source : {far, farther}) workers.push_back(start(worker(source)));
   for (const Worker& each : workers) await_work(each);
-  for (Worker& each : workers) finish(each, true);
+  finish_all(workers, true);
   for (const char* cable : {"v1", "v2", "v3"}) network(fmt::format("tc qdisc del dev {} root", cable));
   expect_linearizable();
   expect_accounted_for();

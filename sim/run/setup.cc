@@ -25,11 +25,20 @@ using fabric::sim::Network;
 constexpr std::array<std::string_view, 17> names = {
     "hot",    "churn",   "jam",   "crowded", "growth",  "large", "mortal",  "walk", "shortage",
     "damage", "cluster", "moves", "amnesia", "readers", "idle",  "ordered", "any"};
-constexpr std::size_t plain_names = names.size() - 7;
+constexpr std::span<const std::string_view> names_before(std::string_view name) {
+  return {names.begin(), std::ranges::find(names, name)};
+}
+constexpr auto plain_names = names_before("cluster");
+constexpr auto plain_names_undamaged = names_before("damage");
+constexpr auto names_of_one_kind = names_before("amnesia");
 
 template <class T, std::size_t n>
 T one_of(base::Random& random, const T (&values)[n]) {
   return values[random.below(n)];
+}
+
+std::string_view one_of(base::Random& random, std::span<const std::string_view> some) {
+  return some[random.below(some.size())];
 }
 
 //                  get exists put insert replace remove multi_get multi_put walk collect
@@ -341,18 +350,6 @@ memory::RegionMap region_map_of(const Setup& setup) {
                            : memory::RegionMap::of_cluster(cluster_of(setup));
 }
 
-std::uint32_t node_of(const Setup& setup, fabric::RegionId region) {
-  if (setup.shards == 0) return region / 2 % setup.nodes;
-  const memory::RegionMap map = region_map_of(setup);
-  for (const memory::RegionMap::Shard& shard : map.shards) {
-    if (shard.index == region) return shard.home;
-  }
-  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
-    if (map.nodes[node].control == region) return node;
-  }
-  return map.node_of(region).value_or(0);
-}
-
 std::span<const std::string_view> workloads() { return names; }
 
 Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
@@ -364,20 +361,21 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   base::Random random(seed);
   Setup setup;
   setup.seed = seed;
-  const bool ordered =
-      workload == "ordered" || (workload == "any" && base::Random(base::mix(seed + 3)).below(13) == 0);
-  const bool any = workload == "any" || workload == "ordered" || workload == "readers";
-  setup.workload = any ? names[random.below(plain_names + 2)] : workload;
   // Drawn apart: seeds of "any" that are kept are those of the others.
-  const bool amnesia = workload == "amnesia" || (any && base::Random(base::mix(seed)).below(13) == 0);
-  const bool readers =
-      workload == "readers" || (workload == "any" && base::Random(base::mix(seed + 1)).below(13) == 0);
-  const bool idle =
-      workload == "idle" || (workload == "any" && base::Random(base::mix(seed + 2)).below(13) == 0);
+  const auto is_drawn = [seed](std::uint64_t salt) {
+    return base::Random(base::mix(seed + salt)).below(13) == 0;
+  };
+  const bool any = workload == "any";
+  const bool readers = workload == "readers" || (any && is_drawn(1));
+  const bool idle = workload == "idle" || (any && is_drawn(2));
+  const bool ordered = workload == "ordered" || (any && is_drawn(3));
+  const bool of_any_kind = any || workload == "ordered" || workload == "readers";
+  const bool amnesia = workload == "amnesia" || (of_any_kind && is_drawn(0));
+  setup.workload = of_any_kind ? one_of(random, names_of_one_kind) : workload;
   if (workload == "idle") setup.workload = "jam";
   const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0);
   const bool cluster = amnesia || moves || setup.workload == "cluster";
-  if (cluster) setup.workload = names[random.below(plain_names - (amnesia ? 1 : 0))];
+  if (cluster) setup.workload = one_of(random, amnesia ? plain_names_undamaged : plain_names);
   draw_common(random, setup);
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);

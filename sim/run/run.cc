@@ -56,11 +56,12 @@ class World {
         if (listener_.only_key.empty() || key == listener_.only_key) say(what);
       };
     }
-    std::array<std::uint32_t, fabric::region_count_max> nodes{};
-    for (std::size_t region = 0; region < nodes.size(); ++region)
-      nodes[region] = node_of(setup, static_cast<fabric::RegionId>(region));
-    scene_.store->node_of = [this, nodes](fabric::RegionId region) {
-      return scene_.cluster.node_of(region).value_or(nodes[region]);
+    if (setup.shards == 0) {
+      for (std::uint32_t region = 0; region < nodes_.size(); ++region)
+        nodes_[region] = region / 2 % setup.nodes;
+    }
+    scene_.store->node_of = [this](fabric::RegionId region) {
+      return nodes_[region] = scene_.cluster.node_of(region).value_or(nodes_[region]);
     };
     passed_.resize(setup.faults.size());
     outcomes_.begun.resize(setup.faults.size());
@@ -104,6 +105,8 @@ class World {
   Scene scene_;
   Hosts hosts_{scene_, *subject_, [this](std::uint32_t node) { end_sessions(node); }};
   Outcomes outcomes_;
+  // On which node each region is, or was when it was last asked for.
+  std::array<std::uint32_t, fabric::region_count_max> nodes_{};
   std::vector<std::unique_ptr<Player>> players_;
   std::vector<base::Nanos> timers_;  // when each player's next one is due, as it is noted
   std::vector<std::size_t> ready_;   // players to run

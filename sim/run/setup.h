@@ -115,7 +115,6 @@ inline constexpr std::string_view literal_paper = "literal_paper";
 fabric::ClusterMap cluster_of(const Setup& setup);
 // Which regions the store has at the beginning, and on which nodes they are.
 memory::RegionMap region_map_of(const Setup& setup);
-std::uint32_t node_of(const Setup& setup, fabric::RegionId region);
 
 std::span<const std::string_view> workloads();
 // Errors: invalid_argument, naming the workloads that there are.

@@ -11,6 +11,7 @@
 
 namespace loch::explore {
 
+using hash::cursor_level_shift;
 using hash::Directory;
 using hash::SlotNumber;
 using hash::SlotType;
@@ -19,7 +20,6 @@ using hash::SlotWord;
 namespace {
 
 constexpr std::uint64_t hash_seed = 42;
-constexpr unsigned cursor_level_shift = 48;
 // What is saved and restored of the control region: nobody touches more.
 constexpr std::size_t control_used_bytes = memory::registry_offset + 16 * sizeof(memory::ClientEntry);
 constexpr unsigned setter_number = clients_max + 5;  // its values are not those of one who probes

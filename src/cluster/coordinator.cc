@@ -20,11 +20,27 @@ Result<std::unique_ptr<Coordinator>> Coordinator::open(std::string_view where) {
                           without_password(where)));
 }
 
+Result<Versioned> change_map(
+    Coordinator& coordinator,
+    const std::function<Result<fabric::ClusterMap>(const fabric::ClusterMap&)>& how) {
+  constexpr int tries_max = 16;
+  for (int tries = 1;; ++tries) {
+    auto read = coordinator.read_map();
+    if (!read) return read;
+    auto changed = how(read->map);
+    if (!changed) return std::unexpected(std::move(changed.error()));
+    if (*changed == read->map) return read;
+    const auto written = coordinator.write_map(*changed, read->version);
+    if (written) return Versioned{.map = std::move(*changed), .version = read->version + 1};
+    if (written.error().code != Errc::changed || tries == tries_max) return std::unexpected(written.error());
+  }
+}
+
 std::string without_password(std::string_view where) {
   const std::size_t scheme = where.find("://");
   const std::size_t begin = scheme == std::string_view::npos ? 0 : scheme + 3;
-  const std::size_t at = where.find('@', begin);
-  if (at == std::string_view::npos) return std::string(where);
+  const std::size_t at = where.rfind('@');
+  if (at == std::string_view::npos || at < begin) return std::string(where);
   return std::string(where.substr(0, begin)) + std::string(where.substr(at + 1));
 }
 

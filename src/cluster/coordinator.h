@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ namespace loch::cluster {
 // The map as a coordinator has it.
 struct Versioned {
   fabric::ClusterMap map;
-  std::uint64_t version = 0;  // of the coordinator; another one after each change
+  // Of the coordinator. Rises with each change; the first is 1; 0: there is no map.
+  std::uint64_t version = 0;
 };
 
 // A host that is there now.
@@ -55,7 +57,12 @@ class Coordinator {
   virtual void wait_for_change(std::uint64_t version, base::Nanos at_most_ns) = 0;
 };
 
-// What names a coordinator, as everybody may read it.
+// Changes the map, on the newest one, and says what it is then. Nothing is written if nothing is to change.
+// Errors: those of `how`; changed (others change it all the time); as read_map and write_map.
+Result<Versioned> change_map(Coordinator& coordinator,
+                             const std::function<Result<fabric::ClusterMap>(const fabric::ClusterMap&)>& how);
+
+// What names a coordinator, as everybody may read it: what stands before the last '@' is left out.
 std::string without_password(std::string_view where);
 
 }  // namespace loch::cluster

@@ -73,7 +73,8 @@ TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
   EXPECT_THAT(error_of(""), HasSubstr("1 to 64 nodes, not 0"));
   EXPECT_THAT(error_of("nodes = 3\n"), HasSubstr("no setting 'nodes'"));
   EXPECT_THAT(error_of("[[node]]\nname = \"a\"\n"), HasSubstr(":1: a node has"));
-  EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\nport = 3\n"), HasSubstr("no 'port'"));
+  EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\nport = 3\n"),
+              HasSubstr(":4: there is no setting 'port'"));
   EXPECT_THAT(error_of(std::string("shards = 3\n") + three_nodes), HasSubstr("1, 2, 4"));
   EXPECT_THAT(error_of(std::string("shards = 128\n") + three_nodes), HasSubstr(":1: 'shards'"));
   EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\n[[node]]\nname = \"a\"\naddress = \"y\"\n"),
@@ -88,6 +89,8 @@ TEST(Coordinator, SaysWhatThereIs) {
   EXPECT_THAT(Coordinator::open("oracle:7").error().message(), HasSubstr("file:/etc/loch/cluster.toml"));
   const auto missing = Coordinator::open("file:/nowhere/cluster.toml").value()->read_map();
   EXPECT_EQ(missing.error().code, Errc::not_found);
+  const auto folder = Coordinator::open("file:/etc").value()->read_map();
+  EXPECT_EQ(folder.error().code, Errc::io);
 }
 
 }  // namespace

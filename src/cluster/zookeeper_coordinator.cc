@@ -37,7 +37,7 @@ ZooKeeperCoordinator::~ZooKeeperCoordinator() {
     stop_ = true;
     signals_.changed.notify_all();
   }
-  if (keeper_.joinable()) keeper_.join();
+  if (announcer_.joinable()) announcer_.join();
   session_.reset();  // while the signals are there that its threads touch
 }
 
@@ -190,7 +190,7 @@ Result<void> ZooKeeperCoordinator::announce(const Present& self) {
     std::unique_lock lock(signals_.mutex);
     if (*done) {
       self_ = self;
-      if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_announced(); });
+      if (!announcer_.joinable()) announcer_ = std::thread([this] { keep_announced(); });
       return {};
     }
     if (clock_.now() >= until)
@@ -198,6 +198,11 @@ Result<void> ZooKeeperCoordinator::announce(const Present& self) {
                      "another lochd that runs says that it is this node");
     signals_.changed.wait_for(lock, up_to(pause_ns, clock_.now(), until));
   }
+}
+
+bool ZooKeeperCoordinator::announce_again() {
+  const std::scoped_lock announcing(announcing_);
+  return announce_once(*self_, clock_.now() + again_ns).value_or(false);
 }
 
 void ZooKeeperCoordinator::keep_announced() {
@@ -208,13 +213,7 @@ void ZooKeeperCoordinator::keep_announced() {
       continue;
     }
     lock.unlock();
-    bool done = false;
-    if (const std::scoped_lock announcing(announcing_); true) {
-      std::unique_lock reading(signals_.mutex);
-      const Present self = *self_;
-      reading.unlock();
-      done = announce_once(self, clock_.now() + again_ns).value_or(false);
-    }
+    const bool done = announce_again();
     lock.lock();
     if (!done && !stop_) signals_.changed.wait_for(lock, std::chrono::nanoseconds(again_ns));
   }

@@ -1,7 +1,7 @@
 // ZooKeeperCoordinator: a cluster whose map ZooKeeper keeps, and which may change.
 //
 //   zookeeper://HOST:PORT,HOST:PORT/PATH                 port 2181 unless told
-//   zookeeper://USER:PASSWORD@HOST:PORT,HOST:PORT/PATH
+//   zookeeper://USER:PASSWORD@HOST:PORT,HOST:PORT/PATH   up to the last '@'; so a PATH with one needs a user
 //
 //   PATH/map             the map as JSON (fabric/map_message.h)
 //   PATH/members/NAME    {"at": "10.0.0.1:7457"}, of each host that is there; goes with its session
@@ -65,6 +65,7 @@ class ZooKeeperCoordinator final : public Coordinator {
                        base::Nanos deadline);
   // Whether it says so now; false: another one does.
   Result<bool> announce_once(const Present& self, base::Nanos deadline);
+  bool announce_again();
   void keep_announced();
   [[nodiscard]] std::string map_path() const { return address_.path + "/map"; }
   [[nodiscard]] std::string members_path() const { return address_.path + "/members"; }
@@ -76,12 +77,13 @@ class ZooKeeperCoordinator final : public Coordinator {
   ZooKeeperSignals signals_;
   // Under the mutex of signals_.
   std::shared_ptr<Session> session_;
-  std::optional<Present> self_;
   std::uint64_t announced_in_ = 0;  // the session
   bool stop_ = false;
 
   std::mutex announcing_;  // one at a time
-  std::thread keeper_;     // announces again; begins with the first announcement
+  // Under announcing_.
+  std::optional<Present> self_;
+  std::thread announcer_;  // announces again; begins with the first announcement
 };
 
 }  // namespace loch::cluster

@@ -55,16 +55,17 @@ std::unexpected<Error> wrong(std::string what) {
 
 Result<ZooKeeperAddress> ZooKeeperAddress::parse(std::string_view text) {
   ZooKeeperAddress address;
-  const std::size_t slash = text.find('/');
-  std::string_view hosts = text.substr(0, slash);
-  if (const std::size_t at = hosts.rfind('@'); at != std::string_view::npos) {
-    address.credentials = hosts.substr(0, at);
-    hosts.remove_prefix(at + 1);
+  // As in without_password: a password may have any characters.
+  if (const std::size_t at = text.rfind('@'); at != std::string_view::npos) {
+    address.credentials = text.substr(0, at);
+    text.remove_prefix(at + 1);
     // Neither is repeated: the text of an error is for everybody.
     const std::size_t colon = address.credentials.find(':');
     if (colon == 0 || colon >= address.credentials.size() - 1)
-      return wrong("what stands before '@' is no USER:PASSWORD");
+      return wrong("what stands before the last '@' is no USER:PASSWORD");
   }
+  const std::size_t slash = text.find('/');
+  const std::string_view hosts = text.substr(0, slash);
   for (std::size_t begin = 0; begin <= hosts.size();) {
     const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
     auto host = net::parse_host_port(hosts.substr(begin, end - begin), default_port);

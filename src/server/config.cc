@@ -3,129 +3,21 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
-#include <cstring>
 #include <fmt/format.h>
-#include <fstream>
-#include <functional>
 #include <limits>
-#include <map>
 #include <set>
-#include <toml++/toml.h>
 
 #include "cluster/coordinator.h"
+#include "cluster/toml_settings.h"
 
 namespace loch::server {
 namespace {
 
+using cluster::TomlSettings;
+
 constexpr std::uint16_t default_metrics_port = 9'457;
 
-// Reads the settings of one table, and notices those that nobody asked for.
-class Settings {
- public:
-  Settings(const toml::table& table, std::string path) : table_(table), path_(std::move(path)) {}
-
-  void text(const char* name, std::string& into) {
-    if (const auto* node = find(name); node != nullptr) {
-      if (const auto value = node->value_exact<std::string>()) {
-        into = *value;
-      } else {
-        complain(*node, fmt::format("'{}' is to be a text in quotes", name));
-      }
-    }
-  }
-  void flag(const char* name, bool& into) {
-    if (const auto* node = find(name); node != nullptr) {
-      if (const auto value = node->value_exact<bool>()) {
-        into = *value;
-      } else {
-        complain(*node, fmt::format("'{}' is true or false", name));
-      }
-    }
-  }
-  void number(const char* name, std::int64_t min, std::int64_t max,
-              const std::function<void(std::int64_t)>& take) {
-    if (const auto* node = find(name); node != nullptr) {
-      const auto value = node->value_exact<std::int64_t>();
-      if (value && *value >= min && *value <= max) {
-        take(*value);
-      } else {
-        complain(*node, fmt::format("'{}' is a whole number, {} to {}", name, min, max));
-      }
-    }
-  }
-  void address(const char* name, std::uint16_t default_port, const std::function<void(net::HostPort)>& take) {
-    if (const auto* node = find(name); node != nullptr) take_address(*node, default_port, take);
-  }
-  void addresses(const char* name, std::uint16_t default_port,
-                 const std::function<void(net::HostPort)>& take) {
-    const auto* node = find(name);
-    if (node == nullptr) return;
-    const toml::array* list = node->as_array();
-    if (list == nullptr || list->empty()) {
-      complain(*node, fmt::format("'{}' is a list of one address or more, as [\"127.0.0.1:{}\"]", name,
-                                  default_port));
-      return;
-    }
-    for (const toml::node& each : *list) take_address(each, default_port, take);
-  }
-  // Of the table `name`, if there is one.
-  void table(const char* name, const std::function<void(Settings&)>& read) {
-    const auto* node = find(name);
-    if (node == nullptr) return;
-    if (node->as_table() == nullptr) return complain(*node, fmt::format("'{}' is a table: [{}]", name, name));
-    read_table(*node->as_table(), read);
-  }
-  void tables(const char* name, const std::function<void(Settings&)>& read) {
-    const auto* node = find(name);
-    if (node == nullptr) return;
-    const toml::array* list = node->as_array();
-    if (list == nullptr || !list->is_homogeneous(toml::node_type::table))
-      return complain(*node, fmt::format("'{}' is a list of tables: [[{}]]", name, name));
-    for (const toml::node& each : *list) read_table(*each.as_table(), read);
-  }
-
-  void complain(const toml::node& node, const std::string& what) {
-    if (!error_) error_ = fmt::format("{}:{}: {}", path_, node.source().begin.line, what);
-  }
-  void complain(const std::string& what) { complain(table_, what); }
-
-  // What was wrong first.
-  Result<void> done() {
-    for (const auto& [key, node] : table_) {
-      if (!asked_.contains(std::string(key.str())))
-        complain(node,
-                 fmt::format("there is no setting '{}'; there are: {}", key.str(), fmt::join(asked_, ", ")));
-    }
-    if (error_) return fail(Errc::invalid_argument, "configuration", *error_);
-    return {};
-  }
-
- private:
-  const toml::node* find(const char* name) {
-    asked_.insert(name);
-    return table_.get(name);
-  }
-  void take_address(const toml::node& node, std::uint16_t default_port,
-                    const std::function<void(net::HostPort)>& take) {
-    const auto value = node.value_exact<std::string>();
-    if (!value) return complain(node, "an address is a text in quotes, as \"127.0.0.1:7457\"");
-    auto address = net::parse_host_port(*value, default_port);
-    if (!address) return complain(node, address.error().detail);
-    take(std::move(*address));
-  }
-  void read_table(const toml::table& table, const std::function<void(Settings&)>& read) {
-    Settings inner(table, path_);
-    read(inner);
-    if (auto done = inner.done(); !done && !error_) error_ = done.error().detail;
-  }
-
-  const toml::table& table_;
-  const std::string path_;
-  std::set<std::string> asked_;
-  std::optional<std::string> error_;
-};
-
-void read_store(Settings& settings, Config& config) {
+void read_store(TomlSettings& settings, Config& config) {
   constexpr std::int64_t mib = std::int64_t{1} << 20;
   Config::Store store;
   settings.text("name", store.name);
@@ -145,9 +37,7 @@ void read_store(Settings& settings, Config& config) {
   config.stores.push_back(std::move(store));
 }
 
-Result<Config> interpret(const toml::table& file, const std::string& path) {
-  Config config = default_config();
-  Settings settings(file, path);
+void read_all(TomlSettings& settings, Config& config) {
   std::vector<net::HostPort> listen;
   settings.addresses("listen", fabric::default_port, [&](const auto& address) { listen.push_back(address); });
   if (!listen.empty()) config.listen = std::move(listen);
@@ -161,23 +51,21 @@ Result<Config> interpret(const toml::table& file, const std::string& path) {
                   [&](auto n) { config.connections_max = static_cast<std::size_t>(n); });
   settings.flag("verbs", config.verbs);
   settings.flag("huge_pages", config.huge_pages);
-  settings.table("tls", [&](Settings& tls) {
+  settings.table("tls", [&](TomlSettings& tls) {
     tls.text("certificate", config.tls.certificate);
     tls.text("key", config.tls.key);
     tls.text("authority", config.tls.authority);
   });
-  settings.table("log", [&](Settings& log) { log.text("level", config.log_level); });
-  settings.table("metrics", [&](Settings& metrics) {
+  settings.table("log", [&](TomlSettings& log) { log.text("level", config.log_level); });
+  settings.table("metrics", [&](TomlSettings& metrics) {
     metrics.address("listen", default_metrics_port, [&](const auto& address) { config.metrics = address; });
   });
-  settings.table("cluster", [&](Settings& cluster) {
+  settings.table("cluster", [&](TomlSettings& cluster) {
     Config::Cluster& of = config.cluster.emplace();
     cluster.text("coordinator", of.coordinator);
     cluster.text("node", of.node);
   });
-  settings.tables("store", [&](Settings& store) { read_store(store, config); });
-  if (auto done = settings.done(); !done) return std::unexpected(std::move(done.error()));
-  return config;
+  settings.tables("store", [&](TomlSettings& store) { read_store(store, config); });
 }
 
 // A name of a host may begin with "127.", too.
@@ -289,25 +177,11 @@ std::vector<std::string> settings_for_a_restart(const Config& running, const Con
 }
 
 Result<Config> read_config(const std::string& path) {
-  const auto failed = [&path](int error) {
-    const Errc code = error == ENOENT ? Errc::not_found : error == EACCES ? Errc::permission : Errc::io;
-    return fail(code, "configuration", fmt::format("{}: {}", path, std::strerror(error)));
-  };
-  std::ifstream file(path);
-  if (!file) return failed(errno);
-  std::string text;
-  for (std::array<char, 4'096> part; file.read(part.data(), part.size()) || file.gcount() != 0;)
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-  if (file.bad()) return failed(errno);  // of a folder, say
-  toml::table table;
-  // What toml++ throws stays here.
-  try {
-    table = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    return fail(Errc::invalid_argument, "configuration",
-                fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
-  }
-  return interpret(table, path);
+  Config config = default_config();
+  const auto read =
+      TomlSettings::read(path, "configuration", [&](TomlSettings& settings) { read_all(settings, config); });
+  if (!read) return std::unexpected(read.error());
+  return config;
 }
 
 }  // namespace loch::server

@@ -76,6 +76,20 @@ void StoreProcesses::TearDown() {
   if (!keep && !folder_.empty()) fs::remove_all(folder_);
 }
 
+Result<Store> StoreProcesses::open_when_whole(const std::string& where, const Options& options) {
+  Options remote = options;
+  remote.mode = Options::Mode::attach;
+  remote.max_bytes.reset();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    auto opened = Store::open(where, remote);
+    const Result<std::uint64_t> counted = opened ? opened->count() : std::unexpected(opened.error());
+    if (counted) return opened;
+    if (std::chrono::steady_clock::now() > deadline) return std::unexpected(counted.error());
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
 void StoreProcesses::fill(std::uint64_t items) {
   const std::vector<std::string> keys = numbered_keys("fill", items);
   std::string value;

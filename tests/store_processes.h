@@ -79,6 +79,9 @@ class StoreProcesses : public testing::Test {
   // Makes the store in the folder that it is told of, and opens it. `options` are those that workers use too.
   virtual Result<Store> open_store(const Options& options);
 
+  // One of a cluster that is new: it is there once all its hosts have met.
+  static Result<Store> open_when_whole(const std::string& where, const Options& options);
+
   // Writes the keys fill-0, fill-1 and so on: the index gets fuller. Part of the history.
   void fill(std::uint64_t items);
 

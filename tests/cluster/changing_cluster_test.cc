@@ -43,14 +43,8 @@ class ChangingCluster : public ClusterProcesses {
   }
   [[nodiscard]] ClusterMap map() { return asked_->read_map().value().map; }
   void change(const std::function<Result<ClusterMap>(const ClusterMap&)>& how) {
-    for (;;) {
-      const auto before = asked_->read_map().value();
-      const auto after = how(before.map);
-      ASSERT_TRUE(after.has_value()) << after.error().message();
-      const auto written = asked_->write_map(*after, before.version);
-      if (written) return;
-      ASSERT_EQ(written.error().code, Errc::changed) << written.error().message();
-    }
+    const auto changed = cluster::change_map(*asked_, how);
+    ASSERT_TRUE(changed.has_value()) << changed.error().message();
   }
   void await_map(const char* what, const std::function<bool(const ClusterMap&)>& condition) {
     const auto deadline = steady_clock::now() + patience;

@@ -1,5 +1,6 @@
 #include "tests/cluster/cluster_processes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
 #include <signal.h>
@@ -45,18 +46,7 @@ Result<Store> ClusterProcesses::open_store(const Options& options) {
   if (!files) return std::unexpected(std::move(files.error()));
   files_.emplace(std::move(*files));
   for (const Host host : {a, b, c}) start_lochd(host);
-  Options remote = options;
-  remote.mode = Options::Mode::attach;
-  remote.max_bytes.reset();
-  // A new store is there once all its hosts have met.
-  const auto deadline = Clock::now() + patience;
-  for (;;) {
-    auto opened = Store::open(files_->url(), remote);
-    const Result<std::uint64_t> counted = opened ? opened->count() : std::unexpected(opened.error());
-    if (counted) return opened;
-    if (Clock::now() > deadline) return std::unexpected(counted.error());
-    std::this_thread::sleep_for(milliseconds(50));
-  }
+  return open_when_whole(files_->url(), options);
 }
 
 void ClusterProcesses::start_lochd(Host host) {
@@ -115,6 +105,14 @@ std::vector<ClusterProcesses::Placed> ClusterProcesses::start_crew() {
   return crew;
 }
 
+void ClusterProcesses::await_answers_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts) {
+  const std::uint64_t since_ns = now_ns();
+  for (const Placed& each : crew) {
+    if (std::ranges::find(hosts, each.host) != hosts.end())
+      await_answers(each.worker, numbered_keys(key_prefix, keys), since_ns);
+  }
+}
+
 void ClusterProcesses::await_recovery(const std::vector<Placed>& crew) {
   const std::uint64_t since_ns = now_ns();
   const auto deadline = Clock::now() + patience;
@@ -135,6 +133,26 @@ std::uint64_t ClusterProcesses::quiet_keys_left() {
     if (there && *there) ++left;
   }
   return left;
+}
+
+void ClusterProcesses::expect_some_out_of_reach() {
+  const std::vector<std::string> quiet = numbered_keys("fill", quiet_keys);
+  std::vector<Lookup> lookups(quiet.size());
+  const auto deadline = Clock::now() + patience;
+  for (std::size_t there = 0; there == 0 || there == lookups.size();) {
+    ASSERT_LT(Clock::now(), deadline) << there << " of " << lookups.size() << " keys are there";
+    for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = quiet[i];
+    store().multi_get(lookups);
+    there = 0;
+    for (const Lookup& each : lookups) {
+      if (each.result) {
+        ++there;
+      } else {
+        const Errc code = each.result.error().code;
+        ASSERT_TRUE(code == Errc::unavailable || code == Errc::timed_out) << each.result.error().message();
+      }
+    }
+  }
 }
 
 void ClusterProcesses::finish_all(std::vector<Placed>& crew) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,10 @@ class ClusterProcesses : public StoreProcesses {
   static void must(const Result<void>& done) { ASSERT_TRUE(done.has_value()) << done.error().message(); }
   [[nodiscard]] const bench::Hosts& hosts() const { return *hosts_; }
 
+  // Waits until those of the crew on these hosts have answers about all keys, from now on.
+  static void await_answers_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts);
+  // Some of the quiet keys are there; of the others nobody can say so now.
+  void expect_some_out_of_reach();
   // Waits until all of the store is there again, and all of the crew have answers about all keys.
   void await_recovery(const std::vector<Placed>& crew);
   // They end well, and none of their operations took longer than it may. Those that were stopped meanwhile

@@ -2,7 +2,6 @@
 // clients on all of them, with lochds and clients that are killed, and cables that are cut. For the nodes of
 // nodes.sh.
 #include <array>
-#include <cstdlib>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "bench/cluster_files.h"
 #include "tests/lochd_process.h"
 #include "tests/store_processes.h"
+#include "tests/vm/nodes.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -40,18 +40,8 @@ class VerbsCluster : public StoreProcesses {
     files_.emplace(std::move(*files));
     for (std::size_t node = 0; node < nodes; ++node) start_lochd(node);
     Options remote = options;
-    remote.mode = Options::Mode::attach;
-    remote.max_bytes.reset();
     remote.source_address = address_of(1);
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    for (;;) {
-      // A new store is there once all its hosts have met.
-      auto opened = Store::open(files_->url(), remote);
-      const Result<std::uint64_t> counted = opened ? opened->count() : std::unexpected(opened.error());
-      if (counted) return opened;
-      if (std::chrono::steady_clock::now() > deadline) return std::unexpected(counted.error());
-      std::this_thread::sleep_for(milliseconds(100));
-    }
+    return open_when_whole(files_->url(), remote);
   }
 
   void start_lochd(std::size_t node) {
@@ -122,10 +112,10 @@ TEST_F(VerbsCluster, ALochdIsKilledAndComesBack) {
 // Receive: a node is cut off, and joined again. Expect: likewise.
 TEST_F(VerbsCluster, ANodeIsCutOffAndJoinedAgain) {
   std::vector<Worker> crew = start_crew();
-  for (const char* command : {"ip link set v3 nomaster", "ip link set v3 master br0"}) {
-    ASSERT_EQ(std::system(command), 0) << command;
-    std::this_thread::sleep_for(a_while);
-  }
+  cut_off(3);
+  std::this_thread::sleep_for(a_while);
+  join_again(3);
+  std::this_thread::sleep_for(a_while);
   await_all(crew);
   finish_in_order(std::move(crew));
 }

@@ -26,9 +26,3 @@ nodes_up() {
   for i in $(seq "$count"); do rdma link add "d$i" type rxe netdev "e$i" || return 1; done
   sleep 0.5 # until the devices have their addresses
 }
-
-# cut_off I, join_again I: takes the cable of node I out of the bridge, and puts it back.
-cut_off() { ip link set "v$1" nomaster; }
-join_again() { ip link set "v$1" master br0; }
-# lose I PERCENT: of what goes to node I.
-lose() { tc qdisc replace dev "v$1" root netem loss "$2%"; }

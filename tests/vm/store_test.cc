@@ -8,6 +8,7 @@
 
 #include "tests/lochd_process.h"
 #include "tests/store_processes.h"
+#include "tests/vm/nodes.h"
 
 namespace loch::tests {
 namespace {
@@ -35,16 +36,6 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
     const std::filesystem::path config = folder() / "lochd.toml";
     std::ofstream(config) << fmt::format("listen = [\"{}\"]\nopen_to_all = true\nverbs = true\n", host);
     lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
-  }
-
-  // Runs a command of iproute2 that changes the network.
-  void network(const std::string& command) {
-    Process shell({.program = "/bin/sh",
-                   .arguments = {"-c", command},
-                   .environment = {},
-                   .output = folder() / "network.log"});
-    const auto ending = shell.wait(patience);
-    ASSERT_TRUE(ending && ending->exit_code == 0) << command << '\n' << shell.output();
   }
 
   static WorkerSpec worker(const char* source) { return {.url = url, .source_address = source, .keys = 3}; }
@@ -104,13 +95,12 @@ TEST_P(VerbsStore, KilledClientsLoseNothing) {
 }
 
 TEST_P(VerbsStore, GoesOnWhilePacketsAreLost) {
-  for (const char* cable : {"v1", "v2", "v3"})
-    network(fmt::format("tc qdisc replace dev {} root netem loss 1%", cable));
+  for (const int node : {1, 2, 3}) lose(node, 1);
   std::vector<Worker> workers;
   for (const char* source : {far, farther}) workers.push_back(start(worker(source)));
   for (const Worker& each : workers) await_work(each);
   finish_all(workers, true);
-  for (const char* cable : {"v1", "v2", "v3"}) network(fmt::format("tc qdisc del dev {} root", cable));
+  for (const int node : {1, 2, 3}) lose(node, 0);
   expect_linearizable();
   expect_accounted_for();
 }
@@ -120,15 +110,15 @@ TEST_P(VerbsStore, GoesOnWhilePacketsAreLost) {
 TEST_P(VerbsStore, ACutCableHoldsUpNobodyElse) {
   WorkerSpec cut = worker(farther);
   cut.may_be_cut_off = true;
-  Worker cut_off = start(cut);
+  Worker far_away = start(cut);
   Worker other = start(worker(far));
-  await_work(cut_off);
-  network("ip link set v3 nomaster");
+  await_work(far_away);
+  cut_off(3);
   std::this_thread::sleep_for(a_while);
-  network("ip link set v3 master br0");
+  join_again(3);
   std::this_thread::sleep_for(2 * a_while);
   // An operation that waits for the agent may well outlive the cut; it is not asked for again before that.
-  EXPECT_GT(finish(cut_off, true).longest_us, 300'000U) << "it was not cut off";
+  EXPECT_GT(finish(far_away, true).longest_us, 300'000U) << "it was not cut off";
   finish(other);
   expect_linearizable();
   expect_accounted_for();

@@ -59,6 +59,36 @@ TEST_F(Far, KeysThatAreNotKnownAreFoundAsEachByItself) {
   }
 }
 
+// Receive: a read that is stopped for longer than it may act, while others write. Expect: it looks again, and
+// is one hit.
+TEST_F(Far, AReadThatHasToLookAgainIsOneHit) {
+  ASSERT_TRUE(near_.put("k", "v").has_value());
+  bool is_stopped = false;
+  int slots_read = 0;
+  const auto stop = [&](const fabric::Operation& /*slot*/) {
+    ++slots_read;
+    if (!std::exchange(is_stopped, false)) return;
+    store_->advance(memory::Session::act_window_ns + base::second_ns);
+    near_.session().next_write_time();
+  };
+  const auto is_mapped = [](fabric::RegionId region) { return region != memory::index_region; };
+  auto fabric = std::make_shared<fabric::fake::PostingFabric>(
+      store_, fabric::fake::PostingOptions{.seed = 5, .mapped = is_mapped, .before = stop});
+  const auto client = Client::open(memory::StoreMemory::attach(std::move(fabric)).value(),
+                                   {.timeout_ns = 3'600 * base::second_ns})
+                          .value();
+  for (const bool stops : {false, true}) {
+    const Stats before = client->attachment().stats();
+    is_stopped = stops;
+    slots_read = 0;
+    const auto read = client->run(client->read("k"));
+    ASSERT_TRUE(read.has_value()) << read.error().message();
+    EXPECT_EQ(read->value, "v");
+    EXPECT_EQ(slots_read, stops ? 6 : 3);
+    EXPECT_EQ(client->attachment().stats()[Counter::get_hit], before[Counter::get_hit] + 1);
+  }
+}
+
 TEST_F(Far, KeysThatAreNotThereTakeTwoRoundTripsTogether) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
   std::vector<Lookup> lookups(letters.size());

@@ -1,9 +1,11 @@
 // Every interleaving of the small scenarios and of those of growth, and that the explorer's own parts can
 // tell wrong from right.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
+#include "base/planted.h"
 #include "sim/explore/explorer.h"
 #include "sim/explore/monitor.h"
 
@@ -31,18 +33,45 @@ TEST(Explore, Growth) { explore_all("growth.txt"); }
 TEST(Explore, RunsOfTheDeepScenarios) {
   const auto lines = read_scenarios(LOCH_EXPLORE_SCENARIOS "/deep.txt");
   ASSERT_TRUE(lines.has_value());
+  ASSERT_FALSE(lines->empty());
   for (const std::string& line : *lines) {
     const auto scenario = parse_scenario(line);
     ASSERT_TRUE(scenario.has_value()) << scenario.error().message();
     const Findings found = wander(*scenario, 1, {.states_max = 200});
     EXPECT_TRUE(found.violation.empty()) << tell(*scenario, found.choices);
+    EXPECT_EQ(found.states, 200U) << line << ": " << found.summary();
   }
 }
+
+// ---- teeth
+
+class Teeth : public testing::TestWithParam<base::Planted> {};
+
+// Receive: a rule that is broken on purpose. Expect: a run that shows it.
+TEST_P(Teeth, FindWhatIsPlanted) {
+  const auto lines = read_scenarios(LOCH_EXPLORE_SCENARIOS "/small.txt");
+  ASSERT_TRUE(lines.has_value());
+  base::plant(GetParam());
+  const bool found = std::ranges::any_of(*lines, [](const std::string& line) {
+    return !explore(parse_scenario(line).value(), {.seconds_max = 100}).violation.empty();
+  });
+  base::plant(base::Planted::nothing);
+  EXPECT_TRUE(found);
+}
+
+std::string tooth_name(const testing::TestParamInfo<base::Planted>& info) {
+  return std::string(std::ranges::find(base::planted_names, info.param, &base::PlantedName::fault)->name);
+}
+INSTANTIATE_TEST_SUITE_P(Planted, Teeth,
+                         testing::Values(base::Planted::miss_by_one_collect,
+                                         base::Planted::insert_without_look, base::Planted::wrong_roll_back),
+                         tooth_name);
+
+// ---- the parts
 
 TEST(Explore, ARunIsRepeatedByItsChoices) {
   const auto scenario = parse_scenario("ops=P0;M0;G0 keys=0-1- init=0@0 crashes=1");
   ASSERT_TRUE(scenario.has_value());
-  const Findings found = wander(*scenario, 7, {.states_max = 1});
   World world(*scenario);
   std::vector<Choice> choices;
   std::vector<std::uint64_t> hashes;

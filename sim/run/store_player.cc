@@ -155,8 +155,7 @@ coro::Task<void> StorePlayer::put(std::string key, Kind kind) {
 coro::Task<void> StorePlayer::replace(std::string key) {
   const auto looked = ask(Kind::get, key);
   auto item = co_await client_->read(key);
-  told_value(looked, item ? Result<void>{} : Result<void>(std::unexpected(item.error())),
-             item ? std::string_view(item->value) : "");
+  told_value(looked, note(just_the_error(item)), item ? std::string_view(item->value) : "");
   const Operation seen = scene().recorder.history()[looked];
   if (!item || seen.outcome != Outcome::ok) co_return;
   const ValueId id = scene().recorder.new_value();

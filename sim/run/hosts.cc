@@ -65,10 +65,6 @@ class OwnPort final : public fabric::Port {
 
 std::unique_ptr<fabric::Port> OwnFabric::connect() { return std::make_unique<OwnPort>(*this); }
 
-constexpr std::uint64_t incarnation_offset(std::uint32_t node) {
-  return memory::incarnations_offset + node * sizeof(std::uint64_t);
-}
-
 // The key of an item whose bytes these are from `offset` on; empty if it has none.
 std::string key_of(const fabric::fake::MemoryStore::Taken& region, std::uint64_t offset) {
   memory::ItemHeader header;
@@ -105,24 +101,12 @@ void Hosts::keep_time() {
   simulation().after(scene_.setup.keeper_ns, [this] { keep_time(); });
 }
 
-std::uint64_t Hosts::word(std::uint32_t by, std::uint64_t offset) const {
-  return fabric::load_word(scene_.store->memory().at({fabric::control_region_of(by), offset}));
+std::uint64_t Hosts::incarnation(std::uint32_t by, std::uint32_t of) const {
+  return fabric::load_word(scene_.store->memory().at(memory::incarnation_at(by, of)));
 }
 
 bool Hosts::answers(std::uint32_t node) const {
   return !scene_.store->is_down(node) && !scene_.store->is_cut_off(node);
-}
-
-// At home there, or on their way there.
-std::vector<RegionMap::Shard> Hosts::shards_on(std::uint32_t node) const {
-  std::vector<RegionMap::Shard> shards;
-  for (std::uint32_t shard = 0; shard < scene_.cluster.shards.size(); ++shard) {
-    const ClusterMap::Shard& each = scene_.cluster.shards[shard];
-    for (const auto& place : {std::optional(each.home), each.next}) {
-      if (place && place->node == node) shards.push_back(RegionMap::shard_at(shard, *place));
-    }
-  }
-  return shards;
 }
 
 void Hosts::lose_memory(std::uint32_t node, base::Nanos away_ns) {
@@ -132,7 +116,7 @@ void Hosts::lose_memory(std::uint32_t node, base::Nanos away_ns) {
   store.take_down(node);
   store.memory().let_go(node << number_bits, (node + 1) << number_bits);
   note_lost_shards(node);
-  Lost& lost = lost_[{node, word(node, incarnation_offset(node))}];
+  Lost& lost = lost_[{node, incarnation(node, node)}];
   lost.at_ns = scene_.now();
   for (std::size_t i = 0; i < fabric::region_count_max; ++i) {
     const auto region = static_cast<fabric::RegionId>(i);
@@ -164,8 +148,8 @@ void Hosts::return_all() {
 }
 
 bool Hosts::is_mistaken(std::uint32_t by, std::uint32_t of) const {
-  const std::uint64_t known = word(by, incarnation_offset(of));
-  return known != 0 && known != word(of, incarnation_offset(of));
+  const std::uint64_t known = incarnation(by, of);
+  return known != 0 && known != incarnation(of, of);
 }
 
 bool Hosts::are_settled() const {
@@ -194,33 +178,26 @@ void Hosts::look_around() {
 void Hosts::forget(std::uint32_t by, std::uint32_t of) {
   scene_.store->take_down(by);
   end_sessions_(by);
-  const std::uint64_t incarnation = word(of, incarnation_offset(of));
+  const std::uint64_t is = incarnation(of, of);
   // Once all sessions have ended (SimFabric::fence).
   const base::Nanos takes_ns = 10 * microsecond_ns + simulation().random().below(20 * millisecond_ns);
-  simulation().after(takes_ns, [this, by, of, incarnation] {
-    std::byte* known = scene_.store->memory().at({fabric::control_region_of(by), incarnation_offset(of)});
+  simulation().after(takes_ns, [this, by, of, is] {
+    std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));
     if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {
-      for (const RegionMap::Shard& shard : shards_on(by)) note_lost_items(shard, lost->second);
+      for (const RegionMap::Shard& shard : RegionMap::shards_on(scene_.cluster, by))
+        note_lost_items(shard, lost->second);
     }
-    forget_items(by, first_map_.nodes[of]);
-    fabric::store_word(known, incarnation);
+    forget_items(by, of);
+    fabric::store_word(known, is);
     scene_.store->bring_up(by);
   });
 }
 
-void Hosts::forget_items(std::uint32_t by, const RegionMap::Node& of) {
+void Hosts::forget_items(std::uint32_t by, std::uint32_t of) {
   const base::Nanos now = simulation().clock().now() + ahead_ns_[by];
   const auto own = std::make_shared<OwnFabric>(scene_.store->shared_memory(), by, now);
-  const auto memory = memory::StoreMemory::attach(own, {.nodes = {first_map_.nodes[by]}, .shards = {}});
-  LOCH_CHECK(memory.has_value());
-  const auto session = memory::Session::open(*memory);
-  if (!session) return scene_.fail_with("a host can not forget: " + session.error().message());
-  for (const RegionMap::Shard& shard : shards_on(by)) {
-    if (scene_.store->memory().length_bytes(shard.index) == 0) continue;
-    const auto place = hash::IndexPlace::of(shard, first_map_.nodes[by]);
-    const auto forgotten = (*session)->endpoint().run(hash::forget_items(session->get(), place, &of.data));
-    if (!forgotten) return scene_.fail_with("a host can not forget: " + forgotten.error().message());
-  }
+  if (const auto forgotten = hash::forget_node(own, scene_.cluster, by, of); !forgotten)
+    scene_.fail_with("a host can not forget: " + forgotten.error().message());
 }
 
 // ---- what is lost

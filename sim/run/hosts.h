@@ -39,15 +39,15 @@ class Hosts {
   using Incarnation = std::pair<std::uint32_t, std::uint64_t>;  // of a node
 
   [[nodiscard]] fabric::sim::Simulation& simulation() const { return scene_.store->simulation(); }
-  [[nodiscard]] std::uint64_t word(std::uint32_t by, std::uint64_t offset) const;
+  // Of a node, as another one knows it.
+  [[nodiscard]] std::uint64_t incarnation(std::uint32_t by, std::uint32_t of) const;
   [[nodiscard]] bool answers(std::uint32_t node) const;
   [[nodiscard]] bool is_mistaken(std::uint32_t by, std::uint32_t of) const;
-  [[nodiscard]] std::vector<memory::RegionMap::Shard> shards_on(std::uint32_t node) const;
   void tell_time(std::uint32_t node);
   void come_back(std::uint32_t node);
   void look_around();
   void forget(std::uint32_t by, std::uint32_t of);
-  void forget_items(std::uint32_t by, const memory::RegionMap::Node& of);
+  void forget_items(std::uint32_t by, std::uint32_t of);
   void note_lost_shards(std::uint32_t node);
   void note_lost_items(const memory::RegionMap::Shard& shard, const Lost& lost);
   [[nodiscard]] bool moves(const memory::RegionMap::Shard& shard) const;

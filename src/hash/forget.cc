@@ -1,6 +1,9 @@
 #include "hash/forget.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "memory/store_memory.h"
 
 namespace loch::hash {
 
@@ -24,6 +27,28 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
     if (*before == word.raw) ++forgotten;
   }
   co_return forgotten;
+}
+
+Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
+                                  std::uint32_t self, std::uint32_t lost) {
+  const memory::RegionMap all = memory::RegionMap::of_cluster(cluster);
+  // Of all nodes this one alone is here.
+  auto memory = memory::StoreMemory::attach(std::move(here), {.nodes = {all.nodes[self]}, .shards = {}});
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  const auto session = memory::Session::open(*memory);
+  if (!session) return std::unexpected(session.error());
+  fabric::Endpoint& endpoint = (*session)->endpoint();
+  std::uint64_t items = 0;
+  for (const auto& shard : memory::RegionMap::shards_on(cluster, self)) {
+    const auto length = endpoint.length_bytes(shard.index);
+    if (!length) return std::unexpected(length.error());
+    if (*length == 0) continue;  // one that is to come
+    const auto place = IndexPlace::of(shard, all.nodes[self]);
+    const auto forgotten = endpoint.run(forget_items(session->get(), place, &all.nodes[lost].data));
+    if (!forgotten) return std::unexpected(forgotten.error());
+    items += *forgotten;
+  }
+  return items;
 }
 
 }  // namespace loch::hash

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <loch/coro/task.h>
@@ -16,5 +17,11 @@ namespace loch::hash {
 // fabric.
 coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPlace place,
                                                const std::vector<fabric::RegionId>* lost);
+
+// What a node of a cluster, whose memory `here` is mapped, has to forget of one that has lost its own: the
+// same of all shards that are there or come there, while nobody has a session with it. Errors: those of the
+// memory.
+Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
+                                  std::uint32_t self, std::uint32_t lost);
 
 }  // namespace loch::hash

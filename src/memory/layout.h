@@ -8,7 +8,14 @@
 //
 //   control:  0        superblock
 //             1024     index root
-//             2048     totals, and a few counts
+//             2048     totals of what was counted by sessions that are gone
+//             3072     how often a block was freed or left
+//             3136     moves of sessions that are gone: unfinished, settled
+//             3200     latest time
+//             3264     end of the client numbers
+//             3328     of a cluster: the nodes' incarnations
+//             3840     of a cluster: epoch of the map
+//             3904     of a cluster: whether the node is closed
 //             4096     registry: client_count_max entries
 //             528384   of a cluster: the roots of the shards that are at home here
 //
@@ -61,11 +68,14 @@ inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client
 // Of a cluster: by node, when its part of the store was made, as far as this one knows; see Attachment. Its
 // own is what it is.
 inline constexpr std::uint64_t incarnations_offset = 3328;
-inline constexpr std::uint64_t registry_offset = 4096;
+constexpr fabric::Address incarnation_at(std::uint32_t by, std::uint32_t of) {
+  return {fabric::control_region_of(by), incarnations_offset + of * sizeof(std::uint64_t)};
+}
 // Of a cluster, by the node's host: the epoch of the map that it goes by, and whether the node takes no new
 // items.
 inline constexpr std::uint64_t map_epoch_offset = 3840;
 inline constexpr std::uint64_t closed_offset = 3904;
+inline constexpr std::uint64_t registry_offset = 4096;
 static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= map_epoch_offset);
 
 // One session of one client process. Its owner alone writes it while it is present (fabric::Port::present);
@@ -73,13 +83,14 @@ static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_
 struct ClientEntry {
   std::uint64_t open;          // 1 while a session has it; 1 and not present: died
   std::uint64_t opened_at_ns;  // what was written before by this number was written by a session that is gone
-  std::uint64_t process;       // for people
+  std::uint64_t process;       // 0: a session that only reads (readers.cc); else for people
   std::uint64_t next_nonce;    // nonces below this may have been used
   std::uint64_t act_until_ns;  // no operation of this session acts on what was written after this; it rises
   std::uint64_t unfinished_moves;  // how many moves of this session may have left words behind
   std::uint64_t unused_0[2];
-  std::uint64_t op_start_ns;   // of the oldest operation that runs or, if remote, may; 0: none
-  std::uint64_t pin_start_ns;  // of the oldest view or iteration; 0: none
+  std::uint64_t op_start_ns;  // of the oldest operation that runs or, if remote, may; 0: none
+  // Of the oldest view or iteration; 0: none. If remote: since when it holds on to what was unlinked.
+  std::uint64_t pin_start_ns;
   std::uint64_t unused_1[6];
   std::array<std::uint64_t, counter_count> counters;
   std::array<std::uint64_t, 48 - counter_count> unused_2;

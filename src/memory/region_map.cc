@@ -34,6 +34,17 @@ RegionMap::Shard RegionMap::shard_at(std::uint32_t shard, const fabric::ClusterM
       .home = place.node, .index = place.index, .root_offset = shard_roots_offset + shard * shard_root_bytes};
 }
 
+std::vector<RegionMap::Shard> RegionMap::shards_on(const fabric::ClusterMap& cluster, std::uint32_t node) {
+  std::vector<Shard> shards;
+  for (std::uint32_t shard = 0; shard < cluster.shards.size(); ++shard) {
+    const auto& [home, next] = cluster.shards[shard];
+    for (const auto& place : {std::optional(home), next}) {
+      if (place && place->node == node) shards.push_back(shard_at(shard, *place));
+    }
+  }
+  return shards;
+}
+
 std::size_t RegionMap::living() const {
   return static_cast<std::size_t>(std::ranges::count(nodes, false, &Node::is_gone));
 }

@@ -37,6 +37,8 @@ struct RegionMap {
   static RegionMap of_cluster(const fabric::ClusterMap& cluster);
   // A shard of a cluster's index in one of the places that the cluster's map has for it.
   static Shard shard_at(std::uint32_t shard, const fabric::ClusterMap::Place& place);
+  // Those that are at home on a node, or on their way there.
+  static std::vector<Shard> shards_on(const fabric::ClusterMap& cluster, std::uint32_t node);
 
   // How many nodes there are, but for those that are gone.
   [[nodiscard]] std::size_t living() const;

@@ -51,7 +51,7 @@ void StoreMemory::initialize_control(std::byte* control, const Geometry& geometr
 void StoreMemory::initialize_node(std::byte* control, const Geometry& geometry, std::uint32_t node,
                                   std::uint64_t incarnation) {
   initialize_control(control, geometry);
-  std::memcpy(control + incarnations_offset + node * sizeof incarnation, &incarnation, sizeof incarnation);
+  std::memcpy(control + incarnation_at(node, node).offset_bytes, &incarnation, sizeof incarnation);
 }
 
 Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric::Fabric> fabric,

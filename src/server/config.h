@@ -23,7 +23,7 @@ struct Config {
   std::string other_key_file;
   std::string read_key_file;
   bool open_to_all = false;  // listens beyond this host with neither key nor certificates
-  std::chrono::seconds silence_max{10};
+  std::chrono::milliseconds silence_max{10'000};
   std::size_t connections_max = 4'096;
   bool huge_pages = true;
   bool verbs = false;

@@ -100,7 +100,7 @@ node = "a"
   EXPECT_EQ(config->key_file, "/etc/loch/key");
   EXPECT_EQ(config->other_key_file, "/etc/loch/other-key");
   EXPECT_EQ(config->read_key_file, "/etc/loch/read-key");
-  EXPECT_EQ(config->silence_max.count(), 30);
+  EXPECT_EQ(config->silence_max, std::chrono::seconds(30));
   EXPECT_EQ(config->connections_max, 100U);
   EXPECT_TRUE(config->verbs);
   EXPECT_FALSE(config->huge_pages);

@@ -10,16 +10,9 @@
 namespace loch::server {
 
 Keeper::Keeper(fabric::Access access, NodeOf node_of)
-    : access_(std::move(access)), node_of_(std::move(node_of)), thread_([this] { run(); }) {}
-
-Keeper::~Keeper() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+    : access_(std::move(access)),
+      node_of_(std::move(node_of)),
+      thread_([this](const auto& stop) { run(stop); }) {}
 
 Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   {
@@ -92,14 +85,14 @@ void Keeper::tick() {
   std::erase_if(kept_, [](const auto& each) { return each.second.expired(); });
 }
 
-void Keeper::run() {
+void Keeper::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!stop_) {
+  while (!stop.stop_requested()) {
     tick();
     if (kept_.empty()) {
-      changed_.wait(lock);
+      changed_.wait(lock, stop, [this] { return !kept_.empty(); });
     } else {
-      changed_.wait_for(lock, std::chrono::nanoseconds(tick_ns));
+      changed_.wait_for(lock, stop, std::chrono::nanoseconds(tick_ns), [] { return false; });
     }
   }
 }

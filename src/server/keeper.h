@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -34,7 +35,7 @@ class Keeper {
   // Of a store that is a node of a cluster, `node_of` says which one it is.
   using NodeOf = std::function<std::optional<std::uint32_t>(const std::string& store)>;
   explicit Keeper(fabric::Access access, NodeOf node_of = {});
-  ~Keeper();
+  ~Keeper() = default;
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
@@ -59,7 +60,7 @@ class Keeper {
     memory::Control control{endpoint, region};
   };
 
-  void run();
+  void run(const std::stop_token& stop);
   void tick();
   // Null if it is not open here.
   std::shared_ptr<Kept> kept(const fabric::Fabric& store);
@@ -67,10 +68,9 @@ class Keeper {
   const fabric::Access access_;
   const NodeOf node_of_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace loch::server

@@ -7,22 +7,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
-#include <functional>
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <systemd/sd-daemon.h>
 
-#include <loch/loch.h>
-
 #include "fabric/host.h"
 #include "net/credentials.h"
 #include "server/config.h"
-#include "server/keeper.h"
-#include "server/member.h"
-#include "server/metrics.h"
-#include "server/neighbours.h"
-#include "server/rebalancer.h"
+#include "server/daemon.h"
 
 namespace loch::server {
 namespace {
@@ -42,7 +35,7 @@ struct Arguments {
 // The file, and what the command line says instead.
 Result<Config> configuration(const Arguments& arguments) {
   std::string path = arguments.config_path;
-  // One that may not even be looked for is to be read, too, and so told of.
+  // If we may not even look for it, reading it says why.
   std::error_code unknown;
   if (path.empty() && (std::filesystem::exists(usual_config, unknown) || unknown)) path = usual_config;
   Result<Config> config = path.empty() ? default_config() : read_config(path);
@@ -71,7 +64,7 @@ void start_log() {
   spdlog::set_default_logger(log);
 }
 
-void log_of_host(fabric::Host::Level level, const std::string& text) {
+void write_to_log(fabric::Host::Level level, const std::string& text) {
   switch (level) {
     case fabric::Host::Level::debug:
       return spdlog::debug(text);
@@ -80,35 +73,6 @@ void log_of_host(fabric::Host::Level level, const std::string& text) {
     case fabric::Host::Level::warning:
       return spdlog::warn(text);
   }
-}
-
-fabric::Access access_of(const Config& config) {
-  return {.directory = config.directory, .huge_pages = config.huge_pages, .lends = true};
-}
-
-Result<void> make_stores(const Config& config) {
-  for (const Config::Store& wanted : config.stores) {
-    if (wanted.of_cluster) continue;
-    Options options;
-    options.candidates = wanted.candidates;
-    options.max_bytes = wanted.max_bytes;
-    options.expiry = wanted.expiry;
-    options.directory = config.directory;
-    options.huge_pages = config.huge_pages;
-    options.atomics = wanted.atomics;
-    const auto made = Store::create("shm://" + wanted.name, options);
-    if (!made && made.error().code != Errc::exists) return std::unexpected(made.error());
-  }
-  return {};
-}
-
-// This host's part in its cluster; null if it is of none.
-Result<std::unique_ptr<Member>> join_cluster(const Config& config) {
-  if (!config.cluster) return nullptr;
-  auto options = Member::options_of(config, access_of(config));
-  if (!options) return std::unexpected(std::move(options.error()));
-  options->log = [](const std::string& text) { spdlog::info(text); };
-  return Member::join(std::move(*options));
 }
 
 Exit complain(const Error& error, Exit exit) {
@@ -135,25 +99,16 @@ class Signals {
   sigset_t set_{};
 };
 
-// What can fail comes first, so that a wrong file changes nothing but which stores there are.
-Result<void> take(Config config, const Config& running, fabric::Host& host) {
-  config.directory = running.directory;
-  config.huge_pages = running.huge_pages;
-  if (auto made = make_stores(config); !made) return made;
-  if (auto read = host.reload(); !read) return read;
-  spdlog::set_level(spdlog::level::from_str(config.log_level));
-  return {};
-}
-
-void reload(const Arguments& arguments, const Config& running, fabric::Host& host) {
+void reload(const Arguments& arguments, Daemon& daemon) {
   sd_notify(0, "RELOADING=1");
   const auto config = configuration(arguments);
-  const auto taken = config ? take(*config, running, host) : std::unexpected(config.error());
+  const auto taken = config ? daemon.reload(*config) : std::unexpected(config.error());
   if (taken) {
+    spdlog::set_level(spdlog::level::from_str(config->log_level));
     spdlog::info(
         "read the configuration again: log level, stores of this host, and what is in the files of keys and "
         "certificates");
-    const auto differ = settings_for_a_restart(running, *config);
+    const auto differ = settings_for_a_restart(daemon.config(), *config);
     if (!differ.empty())
       spdlog::warn("these settings have changed and need a restart: {}", fmt::join(differ, ", "));
   } else {
@@ -162,76 +117,37 @@ void reload(const Arguments& arguments, const Config& running, fabric::Host& hos
   sd_notify(0, "READY=1");
 }
 
+void say_what_is_lent(const Config& config, const std::vector<std::uint16_t>& ports) {
+  if (config.metrics) spdlog::info("metrics at http://{}/metrics", config.metrics->text());
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    spdlog::info(
+        "lends the stores in {} at tcp://{}{}{}", config.directory,
+        net::HostPort{config.listen[i].host, std::to_string(ports[i])}.text(),
+        config.verbs ? ", and as verbs://" : "",
+        config.key_file.empty() && config.tls.authority.empty() ? ", to everybody who gets there" : "");
+  }
+}
+
+Exit check_files(const Config& config) {
+  const auto files = net::Credentials::of_server(
+      {.key = config.key_file, .other = config.other_key_file, .read = config.read_key_file}, config.tls);
+  if (!files) return complain(files.error(), usage);
+  fmt::print("the configuration is sound\n");
+  return ok;
+}
+
 Exit run(const Arguments& arguments) {
   const Signals signals;
   start_log();
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
-  if (arguments.check_only) {
-    const auto files = net::Credentials::of_server(
-        {.key = config->key_file, .other = config->other_key_file, .read = config->read_key_file},
-        config->tls);
-    if (!files) return complain(files.error(), usage);
-    fmt::print("the configuration is sound\n");
-    return ok;
-  }
+  if (arguments.check_only) return check_files(*config);
   spdlog::set_level(spdlog::level::from_str(config->log_level));
-  if (auto made = make_stores(*config); !made) return complain(made.error(), failed);
-
-  const auto member = join_cluster(*config);
-  if (!member) return complain(member.error(), failed);
-  Keeper::NodeOf node_of;
-  decltype(fabric::Host::Options::cluster_of) cluster_of;
-  if (*member != nullptr) {
-    node_of = [&](const std::string& store) { return (*member)->node_of(store); };
-    cluster_of = [&](const std::string& store) { return (*member)->cluster_of(store); };
-  }
-  Keeper keeper(access_of(*config), node_of);
-  auto host = fabric::Host::start(
-      {.listen = config->listen,
-       .key_file = config->key_file,
-       .other_key_file = config->other_key_file,
-       .read_key_file = config->read_key_file,
-       .tls = config->tls,
-       .verbs = config->verbs,
-       .open_store = [&](const std::string& name) { return keeper.open(name); },
-       .cluster_of = cluster_of,
-       .readers = keeper.readers(),
-       .silence_max_ns = static_cast<base::Nanos>(config->silence_max.count()) * base::second_ns,
-       .connections_max = config->connections_max,
-       .log = log_of_host});
-  if (!host) return complain(host.error(), failed);
-  std::unique_ptr<Neighbours> neighbours;
-  if (*member != nullptr) {
-    neighbours = std::make_unique<Neighbours>(
-        Neighbours::Options{.here = access_of(*config),
-                            .others = {.key_file = config->key_file, .tls = config->tls},
-                            .stores = (*member)->stores(),
-                            .log = [](const std::string& text) { spdlog::warn(text); }},
-        **member, **host);
-  }
-  std::unique_ptr<Rebalancer> rebalancer;
-  if (*member != nullptr && (*member)->coordinator().may_change()) {
-    rebalancer = std::make_unique<Rebalancer>(
-        fabric::Access{.key_file = config->key_file, .tls = config->tls}, **member, **host);
-  }
-  std::unique_ptr<Metrics> metrics;
-  if (config->metrics) {
-    auto started = Metrics::start(*config->metrics, **host, keeper);
-    if (!started) return complain(started.error(), failed);
-    metrics = std::move(*started);
-    spdlog::info("metrics at http://{}/metrics", config->metrics->text());
-  }
-  const auto ports = (*host)->ports();
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    spdlog::info(
-        "lends the stores in {} at tcp://{}{}{}", config->directory,
-        net::HostPort{config->listen[i].host, std::to_string(ports[i])}.text(),
-        config->verbs ? ", and as verbs://" : "",
-        config->key_file.empty() && config->tls.authority.empty() ? ", to everybody who gets there" : "");
-  }
+  const auto daemon = Daemon::start(*config, {.log = write_to_log});
+  if (!daemon) return complain(daemon.error(), failed);
+  say_what_is_lent(*config, (*daemon)->host().ports());
   sd_notify(0, "READY=1");
-  while (signals.wait() == SIGHUP) reload(arguments, *config, **host);
+  while (signals.wait() == SIGHUP) reload(arguments, **daemon);
   sd_notify(0, "STOPPING=1");
   spdlog::info("ends");
   return ok;

@@ -1,7 +1,6 @@
 #include "server/member.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <utility>
@@ -20,9 +19,6 @@ using fabric::ClusterMap;
 using memory::RegionMap;
 using memory::StoreMemory;
 
-constexpr std::uint32_t usual_candidates = 3;
-constexpr std::chrono::milliseconds usual_expiry{1000};
-
 // The same on all hosts of the cluster, also of a part that is made anew, and nobody else's to know.
 std::uint64_t hash_seed_of(const std::string& store, const ClusterMap& map, const net::Secret& key) {
   if (map.hash_seed != 0) return base::hash_bytes(store.data(), store.size(), map.hash_seed);
@@ -30,10 +26,6 @@ std::uint64_t hash_seed_of(const std::string& store, const ClusterMap& map, cons
   std::uint64_t seed = 0;
   std::memcpy(&seed, digest.data(), sizeof seed);
   return seed;
-}
-
-std::uint32_t candidates_of(const Config::Store& store) {
-  return store.candidates.value_or(usual_candidates);
 }
 
 // The shards that are at home on a node.
@@ -44,9 +36,8 @@ std::vector<RegionMap::Shard> shards_of(const RegionMap& map, std::uint32_t node
   return shards;
 }
 
-// Makes a shard that is at home here, and was nowhere before: the node that had it is lost. One that arrives
-// is opened, as is one that was to leave and stays. `is_later`: the map is of a later epoch than what this
-// part was before; what it gave away is not back by an old one.
+// Brings a shard that is at home here into use. Reopens one that was to leave, opens one that has arrived.
+// Begins it anew, empty, if nothing is here, or (with a map of a later epoch) only what it left here before.
 Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, const hash::IndexPlace& place,
                         bool is_later) {
   std::byte* root = endpoint.mapped(place.root, sizeof(hash::IndexRoot));
@@ -127,6 +118,7 @@ Result<std::unique_ptr<Member>> Member::join(Options options,
                 fmt::format("{} has no node '{}'", own.coordinator, own.node));
   if (is_none_yet || !map->map.find(own.node)) {
     member->log(
+        fabric::Host::Level::info,
         fmt::format("'{0}' is not in the cluster yet; add it: loch cluster add {0}=ADDRESS", own.node));
   }
   if (is_none_yet) return member;
@@ -154,12 +146,11 @@ Result<void> Member::adopt(const cluster::Versioned& map) {
 
 Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {
   const RegionMap regions = RegionMap::of_cluster(map);
-  const memory::Geometry geometry{
-      .candidates = candidates_of(store),
-      .expiry_ns =
-          static_cast<base::Nanos>(store.expiry.value_or(usual_expiry).count()) * base::millisecond_ns,
-      .max_bytes = store.max_bytes.value_or(0),
-      .hash_seed = hash_seed_of(store.name, map, options_.key)};
+  memory::Geometry geometry{.max_bytes = store.max_bytes.value_or(0),
+                            .hash_seed = hash_seed_of(store.name, map, options_.key)};
+  if (store.candidates) geometry.candidates = *store.candidates;
+  if (store.expiry)
+    geometry.expiry_ns = static_cast<base::Nanos>(store.expiry->count()) * base::millisecond_ns;
   const RegionMap::Node& mine = regions.nodes[node];
   const std::vector<RegionMap::Shard> shards = shards_of(regions, node);
   fabric::Plan plan{

@@ -1,8 +1,7 @@
 // Member: this host's part in a cluster: the map, which node of it the host is, and its parts of the stores.
 //
 // Where the map may change, a host is there by its name also before it has a number: it waits until somebody
-// adds it
-// (`loch cluster add`), and has no part of any store until then, nor after it was removed.
+// adds it (`loch cluster add`), and has no part of any store until then, nor after it was removed.
 #pragma once
 
 #include <functional>
@@ -24,11 +23,11 @@ class Member {
  public:
   struct Options {
     Config::Cluster cluster;
-    net::HostPort at;                               // where others find this host
-    std::vector<Config::Store> stores;              // those of the cluster
-    fabric::Access here;                            // where its parts are
-    net::Secret key = net::no_key();                // the cluster's
-    std::function<void(const std::string&)> log{};  // what becomes of it
+    net::HostPort at;                                                    // where others find this host
+    std::vector<Config::Store> stores;                                   // those of the cluster
+    fabric::Access here;                                                 // where its parts are
+    net::Secret key = net::no_key();                                     // the cluster's
+    std::function<void(fabric::Host::Level, const std::string&)> log{};  // what becomes of it
   };
   // The cluster's stores of a configuration, and so on. Errors: those of the key file.
   static Result<Options> options_of(const Config& config, const fabric::Access& here);
@@ -66,8 +65,8 @@ class Member {
   [[nodiscard]] std::vector<std::string> stores() const;
   [[nodiscard]] cluster::Coordinator& coordinator() const { return *coordinator_; }
   [[nodiscard]] const Options& options() const { return options_; }
-  void log(const std::string& text) const {
-    if (options_.log) options_.log(text);
+  void log(fabric::Host::Level level, const std::string& text) const {
+    if (options_.log) options_.log(level, text);
   }
 
  private:

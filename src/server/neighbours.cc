@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fmt/format.h>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "hash/forget.h"
-#include "memory/session.h"
-#include "memory/store_memory.h"
+#include "memory/layout.h"
 
 namespace loch::server {
 namespace {
@@ -20,55 +18,49 @@ coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::
   co_return co_await endpoint->read_word(at);
 }
 
-coro::Task<Result<void>> write_word(fabric::Endpoint* endpoint, fabric::Address at, std::uint64_t word) {
-  co_return co_await endpoint->write_word(at, word);
+// What a node says of itself.
+Result<std::uint64_t> incarnation_of(fabric::Endpoint& endpoint, std::uint32_t node) {
+  return endpoint.run(read_word(&endpoint, memory::incarnation_at(node, node)));
 }
 
-// The shards whose slots are here; also those that come and are not at home here yet.
-std::vector<memory::RegionMap::Shard> shards_here(const Member::State& now) {
-  std::vector<memory::RegionMap::Shard> here;
-  const auto& shards = now.map.map.shards;
-  for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
-    for (const auto& place : {std::optional(shards[shard].home), shards[shard].next}) {
-      if (place && place->node == *now.node) here.push_back(memory::RegionMap::shard_at(shard, *place));
+// Whether a slot here names what is on another node; of one that nobody is about to name any more.
+Result<bool> names_items(fabric::Endpoint& here, const Member::State& now, std::uint32_t node) {
+  for (const auto& shard : memory::RegionMap::shards_on(now.map.map, *now.node)) {
+    const auto bytes = here.length_bytes(shard.index);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (*bytes == 0) continue;  // one that is to come
+    const std::byte* slots = here.mapped({shard.index, 0}, *bytes);
+    if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
+    for (std::uint64_t at = 0; at < *bytes; at += sizeof(std::uint64_t)) {
+      const hash::SlotWord word{fabric::load_word(slots + at)};
+      if (word.names_item() && std::ranges::binary_search(now.map.map.nodes[node].data, word.item().region))
+        return true;
     }
   }
-  return here;
-}
-
-constexpr fabric::Address incarnation_at(std::uint32_t by, std::uint32_t of) {
-  return {fabric::control_region_of(by), memory::incarnations_offset + of * sizeof(std::uint64_t)};
+  return false;
 }
 
 }  // namespace
 
-Neighbours::Neighbours(Options options, const Member& member, fabric::Host& host)
-    : options_(std::move(options)), member_(member), host_(host), thread_([this] { run(options_.stores); }) {}
+Neighbours::Neighbours(fabric::Access others, const Member& member, fabric::Host& host)
+    : others_(std::move(others)),
+      member_(member),
+      host_(host),
+      thread_([this](const auto& stop) { run(stop); }) {}
 
-Neighbours::~Neighbours() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void Neighbours::run(std::vector<std::string> stores) {
+void Neighbours::run(const std::stop_token& stop) {
   std::vector<Watch> watches;
-  for (std::string& store : stores) watches.push_back({.store = std::move(store)});
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    lock.unlock();
+  for (std::string& store : member_.stores()) watches.push_back({.store = std::move(store)});
+  while (!stop.stop_requested()) {
     for (Watch& watch : watches) {
       const auto looked = look(watch);
       const std::string trouble = looked ? "" : looked.error().message();
-      if (!trouble.empty() && trouble != watch.told && options_.log)
-        options_.log(fmt::format("{}: {}; tries again", watch.store, trouble));
+      if (!trouble.empty() && trouble != watch.told)
+        member_.log(fabric::Host::Level::warning, fmt::format("{}: {}; tries again", watch.store, trouble));
       watch.told = trouble;
     }
-    lock.lock();
-    if (!stop_) changed_.wait_for(lock, look_every);
+    std::unique_lock lock(mutex_);
+    stopped_.wait_for(lock, stop, look_every, [] { return false; });
   }
 }
 
@@ -78,8 +70,7 @@ Result<void> Neighbours::connect(Watch& watch, const Member::State& now) const {
     watch.fabric = nullptr;
   }
   if (watch.fabric == nullptr) {
-    auto attached =
-        fabric::attach(fmt::format("tcp://{}/{}", now.self().at.text(), watch.store), options_.others);
+    auto attached = fabric::attach(fmt::format("tcp://{}/{}", now.self().at.text(), watch.store), others_);
     if (!attached) return std::unexpected(std::move(attached.error()));
     if ((*attached)->cluster() == nullptr)
       return fail(Errc::incompatible, "cluster", "the store is of no cluster");
@@ -94,101 +85,69 @@ Result<void> Neighbours::connect(Watch& watch, const Member::State& now) const {
   return {};
 }
 
-Result<std::uint64_t> Neighbours::incarnation_of(Watch& watch, std::uint32_t node) {
-  return watch.endpoint->run(read_word(watch.endpoint.get(), incarnation_at(node, node)));
-}
-
 Result<void> Neighbours::look(Watch& watch) {
   const Member::State now = member_.now();
   if (!now.node) return {};
   if (auto connected = connect(watch, now); !connected) return connected;
-  std::vector<Sight> seen(now.map.map.nodes.size());
-  for (std::uint32_t node = 0; node < seen.size(); ++node) {
-    if (node == *now.node) continue;
-    seen[node].is_gone = now.map.map.nodes[node].state == fabric::ClusterMap::NodeState::gone;
-    seen[node].was_drained = (now.drained & fabric::node_bit(node)) != 0;
-    if (!seen[node].is_gone) seen[node].incarnation = incarnation_of(watch, node).value_or(0);
-  }
-  auto renewed = renew(watch.store, now, seen);
-  if (!renewed)
-    renewed.error().detail = fmt::format("what was lost can not be forgotten: {}", renewed.error().detail);
-  return renewed;
+  auto forgotten = forget_the_lost(watch, now);
+  if (!forgotten)
+    forgotten.error().detail =
+        fmt::format("what was lost can not be forgotten: {}", forgotten.error().detail);
+  return forgotten;
 }
 
-// Whether a slot here names what is on another node; of one that nobody is about to name any more.
-bool Neighbours::names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node) {
-  for (const auto& shard : shards_here(now)) {
-    const std::uint64_t bytes = endpoint.length_bytes(shard.index).value_or(0);
-    const std::byte* slots = endpoint.mapped({shard.index, 0}, bytes);
-    for (std::uint64_t at = 0; slots != nullptr && at < bytes; at += sizeof(std::uint64_t)) {
-      const hash::SlotWord word{fabric::load_word(slots + at)};
-      if (word.names_item() && std::ranges::binary_search(now.map.map.nodes[node].data, word.item().region))
-        return true;
-    }
-  }
-  return false;
-}
-
-Result<void> Neighbours::renew(const std::string& store, const Member::State& now,
-                               const std::vector<Sight>& seen) {
-  const auto here = fabric::attach("shm://" + store, options_.here);
+Result<void> Neighbours::forget_the_lost(Watch& watch, const Member::State& now) {
+  const auto& nodes = now.map.map.nodes;
+  const auto here = fabric::attach("shm://" + watch.store, member_.options().here);
   if (!here) return std::unexpected(here.error());
   fabric::Endpoint endpoint(*here, (*here)->connect());
-  for (std::uint32_t node = 0; node < seen.size(); ++node) {
-    const auto known = endpoint.run(read_word(&endpoint, incarnation_at(*now.node, node)));
-    if (!known) return std::unexpected(known.error());
-    const bool is_seen = seen[node].is_gone || seen[node].incarnation != 0;
-    if (!is_seen || *known == 0 || *known == seen[node].incarnation) continue;
-    if (seen[node].is_gone) {
-      // Whoever begins after that does not reach what has gone, and has nothing to name there.
-      if (!seen[node].was_drained) {
-        if (auto paused = host_.pause(store); !paused) return std::unexpected(std::move(paused.error()));
-      }
-      if (!names_items(endpoint, now, node)) {
-        if (auto told = endpoint.run(write_word(&endpoint, incarnation_at(*now.node, node), 0)); !told)
-          return told;
+  std::byte* own =
+      endpoint.mapped(memory::incarnation_at(*now.node, 0), nodes.size() * sizeof(std::uint64_t));
+  if (own == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
+  const auto is_gone = [&](std::uint32_t node) {
+    return nodes[node].state == fabric::ClusterMap::NodeState::gone;
+  };
+  // All of them first: a pause ends the session that asks. 0: it can not be asked, or is gone.
+  std::vector<std::uint64_t> incarnations(nodes.size());
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (node != *now.node && !is_gone(node))
+      incarnations[node] = incarnation_of(*watch.endpoint, node).value_or(0);
+  }
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (node == *now.node) continue;
+    const std::uint64_t is = incarnations[node];
+    std::byte* word = own + node * sizeof(std::uint64_t);
+    const std::uint64_t known = fabric::load_word(word);
+    if (known == 0 || known == is || (is == 0 && !is_gone(node))) continue;
+    if (is_gone(node) && (now.drained & fabric::node_bit(node)) != 0) {
+      // Nobody is about to name any of what it had, and no session has to end.
+      const auto named = names_items(endpoint, now, node);
+      if (!named) return std::unexpected(named.error());
+      if (!*named) {
+        fabric::store_word(word, 0);
         continue;
       }
     }
-    const auto paused = host_.pause(store);
+    // Whoever begins after that sees the node as it is, or does not reach what has gone.
+    const auto paused = host_.pause(watch.store);
     if (!paused) return std::unexpected(paused.error());
-    if (auto forgotten = forget(store, now, node, seen[node].incarnation); !forgotten) return forgotten;
+    if (auto forgotten = forget(watch.store, *here, now, node); !forgotten) return forgotten;
+    fabric::store_word(word, is);
   }
   return {};
 }
 
-Result<void> Neighbours::forget(const std::string& store, const Member::State& now, std::uint32_t node,
-                                std::uint64_t incarnation) {
-  auto here = fabric::attach("shm://" + store, options_.here);
-  if (!here) return std::unexpected(std::move(here.error()));
-  // Of all nodes this one alone is here.
-  const memory::RegionMap all = memory::RegionMap::of_cluster(now.map.map);
-  auto memory =
-      memory::StoreMemory::attach(std::move(*here), {.nodes = {all.nodes[*now.node]}, .shards = {}});
-  if (!memory) return std::unexpected(std::move(memory.error()));
-  auto session = memory::Session::open(*memory);
-  if (!session) return std::unexpected(std::move(session.error()));
-  fabric::Endpoint& endpoint = (*session)->endpoint();
-  std::uint64_t slots = 0;
-  for (const auto& shard : shards_here(now)) {
-    const auto length = endpoint.length_bytes(shard.index);
-    if (!length) return std::unexpected(length.error());
-    if (*length == 0) continue;  // one that is to come
-    const auto place = hash::IndexPlace::of(shard, all.nodes[*now.node]);
-    const auto forgotten = endpoint.run(hash::forget_items(session->get(), place, &all.nodes[node].data));
-    if (!forgotten) return std::unexpected(forgotten.error());
-    slots += *forgotten;
-  }
-  std::byte* word = endpoint.mapped(incarnation_at(*now.node, node), sizeof incarnation);
-  if (word == nullptr) return fail(Errc::corrupt, "cluster", "the control region is too short");
-  fabric::store_word(word, incarnation);
+Result<void> Neighbours::forget(const std::string& store, const std::shared_ptr<fabric::Fabric>& here,
+                                const Member::State& now, std::uint32_t node) {
+  const auto items = hash::forget_node(here, now.map.map, *now.node, node);
+  if (!items) return std::unexpected(items.error());
   const std::string& name = now.map.map.nodes[node].name;
-  if (options_.log && (slots != 0 || !name.empty())) {
-    options_.log(fmt::format("{}: {}; {} items that were there are forgotten here", store,
-                             name.empty() ? fmt::format("node {} has left the cluster", node)
-                                          : fmt::format("'{}' came back without its memory", name),
-                             slots));
-  }
+  if (*items == 0 && name.empty()) return {};
+  member_.log(fabric::Host::Level::warning,
+              fmt::format("{}: {}; {} items that were there are forgotten here", store,
+                          name.empty() ? fmt::format("node {} has left the cluster", node)
+                                       : fmt::format("'{}' came back without its memory", name),
+                          *items));
   return {};
 }
 

@@ -11,12 +11,11 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "fabric/endpoint.h"
 #include "fabric/host.h"
@@ -26,15 +25,9 @@ namespace loch::server {
 
 class Neighbours {
  public:
-  struct Options {
-    fabric::Access here;    // where this host's parts are
-    fabric::Access others;  // how to get to other hosts
-    std::vector<std::string> stores{};
-    std::function<void(const std::string&)> log{};  // what was lost, and what went wrong
-  };
-  // `member` and `host` outlive it.
-  Neighbours(Options options, const Member& member, fabric::Host& host);
-  ~Neighbours();
+  // `others`: how to get to other hosts. `member` and `host` outlive it.
+  Neighbours(fabric::Access others, const Member& member, fabric::Host& host);
+  ~Neighbours() = default;
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
@@ -47,30 +40,20 @@ class Neighbours {
     std::uint64_t hosts_found = 0;
     std::string told{};  // the last error that was logged
   };
-  void run(std::vector<std::string> stores);
+  void run(const std::stop_token& stop);
   // Errors: why the others can not be looked at, or what was lost is not forgotten.
   Result<void> look(Watch& watch);
   Result<void> connect(Watch& watch, const Member::State& now) const;
-  // What a node says of itself. Errors: those of the fabric.
-  static Result<std::uint64_t> incarnation_of(Watch& watch, std::uint32_t node);
-  // What this host's part says of the others, and forgets of one.
-  struct Sight {
-    std::uint64_t incarnation = 0;  // 0: it could not be asked, or is gone
-    bool is_gone = false;           // what it had is nobody's any more
-    bool was_drained = false;       // and nobody was about to name any of it
-  };
-  static bool names_items(fabric::Endpoint& endpoint, const Member::State& now, std::uint32_t node);
-  Result<void> renew(const std::string& store, const Member::State& now, const std::vector<Sight>& seen);
-  Result<void> forget(const std::string& store, const Member::State& now, std::uint32_t node,
-                      std::uint64_t incarnation);
+  Result<void> forget_the_lost(Watch& watch, const Member::State& now);
+  Result<void> forget(const std::string& store, const std::shared_ptr<fabric::Fabric>& here,
+                      const Member::State& now, std::uint32_t node);
 
-  const Options options_;
+  const fabric::Access others_;
   const Member& member_;
   fabric::Host& host_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::condition_variable_any stopped_;
+  std::jthread thread_;
 };
 
 }  // namespace loch::server

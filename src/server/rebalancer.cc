@@ -13,6 +13,7 @@ namespace loch::server {
 namespace {
 
 using fabric::ClusterMap;
+using Level = fabric::Host::Level;
 
 constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
 // A session that does nothing holds on to what it has seen. One that was silent for so long is ended, so that
@@ -49,24 +50,17 @@ Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host
       member_(member),
       host_(host),
       bytes_together_(bytes_together),
-      thread_([this] { run(); }) {}
+      thread_([this](std::stop_token stop) { run(std::move(stop)); }) {}
 
-Rebalancer::~Rebalancer() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stop_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
-}
-
-void Rebalancer::run() {
-  while (!stop_) {
+void Rebalancer::run(std::stop_token stop) {
+  stop_ = std::move(stop);
+  while (!stop_.stop_requested()) {
     const auto done = look();
+    if (stop_.stop_requested()) break;  // what it had to break off is no trouble
     const std::string trouble = done ? "" : done.error().message();
-    if (!trouble.empty() && trouble != told_) member_.log(fmt::format("{}; tries again", trouble));
+    if (!trouble.empty() && trouble != told_)
+      member_.log(Level::warning, fmt::format("{}; tries again", trouble));
     told_ = trouble;
-    if (stop_) break;
     // Nothing that is there already is waited for: a map that can not be gone by is tried again after a
     // while.
     if (!done || read_version_ < member_.now().map.version) {
@@ -79,7 +73,7 @@ void Rebalancer::run() {
 
 void Rebalancer::rest() {
   std::unique_lock lock(mutex_);
-  stopped_.wait_for(lock, std::chrono::nanoseconds(look_every_ns), [this] { return stop_.load(); });
+  stopped_.wait_for(lock, stop_, std::chrono::nanoseconds(look_every_ns), [] { return false; });
 }
 
 Result<void> Rebalancer::look() {
@@ -120,15 +114,15 @@ void Rebalancer::note_absence() {
     if (!paused) return;  // with the next look
     paused_.push_back(std::move(*paused));
   }
-  member_.log(
-      fmt::format("'{}' is not in the cluster; its stores are not served", member_.options().cluster.node));
+  member_.log(Level::info, fmt::format("'{}' is not in the cluster; its stores are not served",
+                                       member_.options().cluster.node));
 }
 
 template <class Ask>
 Result<bool> Rebalancer::await(base::Nanos at_most_ns, Ask is_so) {
   constexpr auto pause = std::chrono::milliseconds(5);
   const base::Nanos until = base::Clock().now() + at_most_ns;
-  while (!stop_) {
+  while (!stop_.stop_requested()) {
     auto so = is_so();
     if (!so || *so) return so;
     if (base::Clock().now() > until) return false;
@@ -141,7 +135,7 @@ Result<bool> Rebalancer::await(base::Nanos at_most_ns, Ask is_so) {
 
 // Words that name what is lost are not to be taken elsewhere: all hosts know each other as they are, and
 // nothing here names what has gone.
-Result<void> Rebalancer::is_settled(Way& way) {
+Result<void> Rebalancer::check_settled(Way& way) {
   const Member::State state = member_.now();
   const memory::RegionMap& map = way.attachment->region_map();
   if (way.attachment->nodes().size() != map.living())
@@ -151,8 +145,7 @@ Result<void> Rebalancer::is_settled(Way& way) {
                     "loch cluster remove --lost",
                     way.store));
   const auto own = way.attachment->endpoint().run(
-      read_words(&way.attachment->endpoint(), {map.nodes[*state.node].control, memory::incarnations_offset},
-                 map.nodes.size()));
+      read_words(&way.attachment->endpoint(), memory::incarnation_at(*state.node, 0), map.nodes.size()));
   if (!own) return std::unexpected(own.error());
   for (std::size_t node = 0; node < own->size(); ++node) {
     if (map.nodes[node].is_gone && (*own)[node] != 0)
@@ -189,7 +182,7 @@ Result<void> Rebalancer::try_to_give_away_shards() {
     return arrive(*all, begun);
   }
   for (Way& way : *all) {
-    if (auto settled = is_settled(way); !settled) return settled;
+    if (auto settled = check_settled(way); !settled) return settled;
   }
   const auto next = next_moves(*all, moves);
   if (!next) return std::unexpected(next.error());
@@ -219,14 +212,25 @@ Rebalancer::Moves Rebalancer::moves_of(const Member::State& state) {
 
 Result<void> Rebalancer::announce_moves() {
   const Member::State state = member_.now();
-  const ClusterMap announced = cluster::with_moves_announced(state.map.map, *state.node);
-  if (announced == state.map.map) return {};
-  if (auto written = member_.coordinator().write_map(announced, state.map.version); !written) return written;
+  if (cluster::with_moves_announced(state.map.map, *state.node) == state.map.map) return {};
+  return change_map(cluster::with_moves_announced);
+}
+
+Result<void> Rebalancer::change_map(
+    const std::function<ClusterMap(const ClusterMap&, std::uint32_t node)>& how) {
+  const Member::State state = member_.now();
+  const auto changed =
+      cluster::change_map(member_.coordinator(), [&](const ClusterMap& map) -> Result<ClusterMap> {
+        if (map.find(state.self().name) != state.node)
+          return fail(Errc::unavailable, "cluster", "this host is not in the cluster any more");
+        return how(map, *state.node);
+      });
+  if (!changed) return std::unexpected(changed.error());
   return follow_map();
 }
 
-// Of all stores, and to where it can be reached. Such a shard is open nowhere before the map says where it
-// is; but its words are elsewhere already, so no hosts but its own two are needed for that.
+// Whether the shard has `left` (H4) in all stores, and both its hosts are reached. H5 and H6 need no other
+// host.
 Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
   for (Way& way : all) {
     if (!move.is_reached_on(way)) return false;
@@ -254,14 +258,14 @@ Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) 
   return next;
 }
 
-// All but the last step, which is for when the map says where they are.
+// H1 to H4; H5 and H6 are `arrive`'s.
 Result<void> Rebalancer::hand_over(Ways& all, const Moves& moves) {
   if (auto closed = close(all, moves); !closed) return closed;
   if (auto copied = copy(all, moves); !copied) return copied;
   return clear(all, moves);
 }
 
-// Until what began before is over.
+// H1, and H2: until what began before is over.
 Result<void> Rebalancer::close(Ways& all, const Moves& moves) {
   for (const Way& way : all) host_.end_idle(way.store, idle_ns);
   // What is over since the last one of a store was closed is so since the others were.
@@ -291,10 +295,11 @@ Result<void> Rebalancer::close(Ways& all, const Moves& moves) {
   return {};
 }
 
+// H3.
 Result<void> Rebalancer::copy(Ways& all, const Moves& moves) {
   for (Way& way : all) {
     if (auto fresh = freshen(way, moves); !fresh) return fresh;
-    if (auto settled = is_settled(way); !settled) return settled;
+    if (auto settled = check_settled(way); !settled) return settled;
     for (const Move& move : moves) {
       hash::Handover handover = move.on(way);
       const auto directory = way.attachment->endpoint().run(handover.directory());
@@ -306,6 +311,7 @@ Result<void> Rebalancer::copy(Ways& all, const Moves& moves) {
   return {};
 }
 
+// H4.
 Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
   for (Way& way : all) {
     if (auto fresh = freshen(way, moves); !fresh) return fresh;
@@ -316,32 +322,21 @@ Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
   return {};
 }
 
+// H5, and H6.
 Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
   std::vector<std::uint32_t> shards;
   for (const Move& move : moves) shards.push_back(move.shard);
-  if (auto committed = commit(shards); !committed) return committed;
+  const auto told = change_map(
+      [&](const ClusterMap& map, std::uint32_t node) { return cluster::with_moves_done(map, node, shards); });
+  if (!told) return told;
   // Their new homes do it as well, when they learn of it.
   for (Way& way : all) {
     for (const Move& move : moves) {
       if (auto opened = way.attachment->endpoint().run(move.on(way).open()); !opened) return opened;
     }
   }
-  member_.log(fmt::format("gave away {} of its shards", shards.size()));
+  member_.log(Level::info, fmt::format("gave away {} of its shards", shards.size()));
   return {};
-}
-
-Result<void> Rebalancer::commit(const std::vector<std::uint32_t>& shards) {
-  constexpr int tries_max = 16;
-  for (int tried = 0; tried < tries_max; ++tried) {
-    const Member::State state = member_.now();
-    if (!state.node) break;
-    auto written = member_.coordinator().write_map(
-        cluster::with_moves_done(state.map.map, *state.node, shards), state.map.version);
-    if (written) return follow_map();
-    if (written.error().code != Errc::changed) return written;
-    if (auto followed = follow_map(); !followed) return followed;
-  }
-  return fail(Errc::timed_out, "cluster", "the cluster's map changes all the time");
 }
 
 // ---- items
@@ -358,7 +353,7 @@ Result<void> Rebalancer::give_away_items() {
   const auto drained = cluster::drained(state.map.map, state.self().name);
   if (!drained) return std::unexpected(drained.error());
   if (auto written = member_.coordinator().write_map(*drained, state.map.version); !written) return written;
-  member_.log(fmt::format("'{}' is drained", state.self().name));
+  member_.log(Level::info, fmt::format("'{}' is drained", state.self().name));
   return follow_map();
 }
 
@@ -377,14 +372,15 @@ Result<bool> Rebalancer::empty(Way& way) {
   const auto emptied = endpoint.run(way.shards->evacuate(node, [this] { return goes_on(); }));
   if (!emptied) return std::unexpected(emptied.error());
   if (emptied->copied != 0)
-    member_.log(fmt::format("{}: {} items are on other hosts now", way.store, emptied->copied));
+    member_.log(Level::info, fmt::format("{}: {} items are on other hosts now", way.store, emptied->copied));
   return emptied->left == 0;
 }
 
 // Whether what takes long is wanted still: lochd is not to end, and the map is the one that it began with.
 bool Rebalancer::goes_on() {
   const base::Nanos now = base::Clock().now();
-  if (stop_ || now - looked_ns_ < look_every_ns) return !stop_;
+  const bool is_wanted = !stop_.stop_requested();
+  if (!is_wanted || now - looked_ns_ < look_every_ns) return is_wanted;
   const auto map = member_.coordinator().read_map();
   looked_ns_ = base::Clock().now();  // it may take long itself
   return !map || map->version <= member_.now().map.version;

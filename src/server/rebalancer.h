@@ -10,12 +10,12 @@
 // One thread of its own.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,12 +34,12 @@ class Rebalancer {
   // `others`: how to get to other hosts. `member` and `host` outlive it.
   Rebalancer(fabric::Access others, Member& member, fabric::Host& host,
              std::uint64_t bytes_together = usual_bytes_together);
-  ~Rebalancer();
+  ~Rebalancer() = default;
   Rebalancer(const Rebalancer&) = delete;
   Rebalancer& operator=(const Rebalancer&) = delete;
 
  private:
-  // A client of one store, which reaches all its hosts.
+  // A client of one store, with a session on each host that answers.
   struct Way {
     std::string store;
     std::unique_ptr<memory::Attachment> attachment;
@@ -59,7 +59,7 @@ class Rebalancer {
   using Ways = std::vector<Way>;
   using Moves = std::vector<Move>;
 
-  void run();
+  void run(std::stop_token stop);
   void rest();
   // One look at the map, and what is to be done for it. Errors: why something is not done yet.
   Result<void> look();
@@ -68,6 +68,9 @@ class Rebalancer {
   Result<void> give_away_shards();
   Result<void> try_to_give_away_shards();
   Result<void> announce_moves();
+  // On the newest map, of the node that this host is; and goes by it.
+  Result<void> change_map(
+      const std::function<fabric::ClusterMap(const fabric::ClusterMap&, std::uint32_t node)>& how);
   static Moves moves_of(const Member::State& state);
   static Result<bool> has_left(Ways& all, const Move& move);
   [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves) const;
@@ -76,11 +79,10 @@ class Rebalancer {
   Result<void> copy(Ways& all, const Moves& moves);
   Result<void> clear(Ways& all, const Moves& moves);
   Result<void> arrive(Ways& all, const Moves& moves);
-  Result<void> commit(const std::vector<std::uint32_t>& shards);
   Result<void> give_away_items();
   Result<bool> empty(Way& way);
   bool goes_on();
-  Result<void> is_settled(Way& way);
+  Result<void> check_settled(Way& way);
   Result<Ways> ways();
   Result<Way> way_to(const std::string& store, const Member::State& state);
   Result<void> freshen(Way& way, const Moves& moves);
@@ -97,10 +99,10 @@ class Rebalancer {
   std::vector<fabric::Host::Pause> paused_;  // the first stores, therefore
   std::string told_;                         // the last error that was logged
   std::uint64_t read_version_ = 0;           // of the map as it was read last
+  std::stop_token stop_;                     // of the thread, and its own
   std::mutex mutex_;
-  std::condition_variable stopped_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  std::condition_variable_any stopped_;
+  std::jthread thread_;
 };
 
 }  // namespace loch::server

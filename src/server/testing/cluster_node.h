@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -13,10 +14,7 @@
 
 #include "fabric/host.h"
 #include "net/testing/reserved_port.h"
-#include "server/keeper.h"
-#include "server/member.h"
-#include "server/neighbours.h"
-#include "server/rebalancer.h"
+#include "server/daemon.h"
 
 namespace loch::server::fake {
 
@@ -45,35 +43,14 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   void start() {
-    const fabric::Access access{.directory = folder_, .huge_pages = false, .lends = true};
-    auto options = Member::options_of(config_, access);
-    ASSERT_TRUE(options.has_value()) << options.error().message();
-    auto member = make_coordinator ? Member::join(std::move(*options), make_coordinator())
-                                   : Member::join(std::move(*options));
-    ASSERT_TRUE(member.has_value()) << member.error().message();
-    member_ = std::move(*member);
-    keeper_ = std::make_unique<Keeper>(access, [this](const auto& store) { return member_->node_of(store); });
-    auto host = fabric::Host::start(
-        {.listen = {address()},
-         .open_store = [this](const std::string& store) { return keeper_->open(store); },
-         .cluster_of = [this](const std::string& store) { return member_->cluster_of(store); },
-         .readers = keeper_->readers(),
-         .silence_max_ns = silence_max_ns});
-    ASSERT_TRUE(host.has_value()) << host.error().message();
-    host_ = std::move(*host);
-    if (member_->coordinator().may_change())
-      rebalancer_ = std::make_unique<Rebalancer>(fabric::Access{}, *member_, *host_, bytes_together);
-    if (!sees_its_neighbours) return;
-    neighbours_ = std::make_unique<Neighbours>(
-        Neighbours::Options{.here = access, .others = {}, .stores = {store_name}}, *member_, *host_);
+    auto daemon = Daemon::start(config_, {.log = log,
+                                          .coordinator = make_coordinator ? make_coordinator() : nullptr,
+                                          .sees_its_neighbours = sees_its_neighbours,
+                                          .bytes_together = bytes_together});
+    ASSERT_TRUE(daemon.has_value()) << daemon.error().message();
+    daemon_ = std::move(*daemon);
   }
-  void stop() {
-    rebalancer_.reset();
-    neighbours_.reset();
-    host_.reset();
-    keeper_.reset();
-    member_.reset();
-  }
+  void stop() { daemon_.reset(); }
   // As a host that was switched off does.
   void lose_memory() {
     Options options;
@@ -84,26 +61,22 @@ class Node {
 
   [[nodiscard]] const net::HostPort& address() const { return port_.at(); }
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] fabric::Host& host() { return *host_; }
+  [[nodiscard]] fabric::Host& host() { return daemon_->host(); }
   // That it goes by.
-  [[nodiscard]] fabric::ClusterMap map() const { return member_->now().map.map; }
+  [[nodiscard]] fabric::ClusterMap map() const { return daemon_->member().now().map.map; }
   [[nodiscard]] std::uint64_t epoch() const { return map().epoch; }
-  base::Nanos silence_max_ns = 10 * base::second_ns;
   bool sees_its_neighbours = false;
   std::uint64_t bytes_together = Rebalancer::usual_bytes_together;
   std::function<std::unique_ptr<cluster::Coordinator>()>
       make_coordinator{};  // instead of the one that is named
+  std::function<void(fabric::Host::Level, const std::string&)> log{};
   Config& config() { return config_; }
 
  private:
   Config config_;
   const std::string folder_;
   const net::fake::ReservedPort port_;
-  std::unique_ptr<Member> member_;
-  std::unique_ptr<Keeper> keeper_;
-  std::unique_ptr<fabric::Host> host_;
-  std::unique_ptr<Neighbours> neighbours_;
-  std::unique_ptr<Rebalancer> rebalancer_;
+  std::unique_ptr<Daemon> daemon_;
 };
 
 }  // namespace loch::server::fake

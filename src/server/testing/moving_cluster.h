@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cluster/changes.h"
+#include "memory/attachment.h"
 #include "server/testing/cluster_node.h"
 
 namespace loch::server::fake {
@@ -136,12 +137,9 @@ class MovingCluster : public ::testing::Test {
   }
   template <class Change>
   void change(Change change) {
-    for (;;) {
-      const cluster::Versioned before = map_.read();
-      const auto after = change(before.map);
-      ASSERT_TRUE(after.has_value()) << after.error().message();
-      if (map_.write(*after, before.version)) return;
-    }
+    SharedCoordinator coordinator(map_);
+    const auto changed = cluster::change_map(coordinator, change);
+    ASSERT_TRUE(changed.has_value()) << changed.error().message();
   }
   [[nodiscard]] std::ptrdiff_t shards_of(const std::string& name) const {
     const ClusterMap map = map_.read().map;
@@ -160,9 +158,7 @@ class MovingCluster : public ::testing::Test {
                                      {.directory = nodes_[by]->folder(), .lends = true});
     if (!here) return false;
     fabric::Endpoint endpoint(*here, (*here)->connect());
-    const std::byte* word = endpoint.mapped(
-        {fabric::control_region_of(by), memory::incarnations_offset + of * sizeof(std::uint64_t)},
-        sizeof(std::uint64_t));
+    const std::byte* word = endpoint.mapped(memory::incarnation_at(by, of), sizeof(std::uint64_t));
     return word != nullptr && fabric::load_word(word) != 0;
   }
   // Has the shards that are at home on a host, or are not, say something else of themselves there; how many
@@ -213,6 +209,15 @@ class MovingCluster : public ::testing::Test {
     return Store::open(url, options);
   }
   [[nodiscard]] Result<Store> open(std::size_t host) const { return open(url(host)); }
+  [[nodiscard]] bool is_whole() const {
+    auto store = open(0);
+    return store && store->count();
+  }
+  [[nodiscard]] std::unique_ptr<memory::Attachment> attach(std::size_t host) const {
+    auto fabric = fabric::attach(url(host), {}).value();
+    const auto map = memory::RegionMap::of_cluster(*fabric->cluster());
+    return memory::Attachment::open(memory::StoreMemory::attach(std::move(fabric), map).value()).value();
+  }
 
   Map map_;
   std::string folder_;

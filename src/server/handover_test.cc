@@ -1,4 +1,4 @@
-// What hosts that come, leave or are lost have of shards, and of each other.
+// What hosts that come, leave or are lost have of shards.
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
@@ -26,15 +26,6 @@ using fake::store_name;
 
 class HandingOver : public fake::MovingCluster {
  protected:
-  [[nodiscard]] bool is_whole() const {
-    auto store = open(0);
-    return store && store->count();
-  }
-  [[nodiscard]] std::unique_ptr<memory::Attachment> attach(std::size_t host) const {
-    auto fabric = fabric::attach(url(host), {}).value();
-    const auto map = memory::RegionMap::of_cluster(*fabric->cluster());
-    return memory::Attachment::open(memory::StoreMemory::attach(std::move(fabric), map).value()).value();
-  }
   [[nodiscard]] std::ptrdiff_t homes_on(std::uint32_t node) const {
     return std::ranges::count_if(map_.read().map.shards,
                                  [node](const ClusterMap::Shard& shard) { return shard.home.node == node; });
@@ -147,41 +138,6 @@ TEST_F(HandingOver, WhatAHostHasOfShardsOfOthersIsVoid) {
     EXPECT_EQ(d.level, hash::first_level);
     return d;
   });
-}
-
-coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
-  co_return co_await endpoint->read_word(at);
-}
-
-// Receive: a client is stopped when it has written an item on a host that is lost then, and before a slot
-// names it. Expect: its session has ended when the others have forgotten the lost host.
-TEST_F(HandingOver, NobodyGoesOnWhoMayNameWhatHasGone) {
-  begin(3);
-  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
-  const auto attachment = attach(0);
-  ASSERT_EQ(attachment->nodes().size(), 3U);
-  fabric::Endpoint& endpoint = attachment->endpoint();
-  nodes_[2]->stop();
-  nodes_[2]->lose_memory();
-  const fabric::Address at{fabric::control_region_of(0), memory::map_epoch_offset};
-  ASSERT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
-  change([](const ClusterMap& before) { return cluster::without_node(before, "c", true); });
-  ASSERT_TRUE(comes_true([&] { return !knows(0, 2); }));
-  EXPECT_FALSE(endpoint.run(read_word(&endpoint, at)).has_value());
-}
-
-// Receive: a host is removed that has given away all that it had. Expect: sessions go on.
-TEST_F(HandingOver, AHostThatWasDrainedIsForgottenInPassing) {
-  begin(2);
-  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
-  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
-  ASSERT_TRUE(comes_true([&] { return nodes_[1]->map().nodes[0].state == ClusterMap::NodeState::drained; }));
-  const auto attachment = attach(1);
-  fabric::Endpoint& endpoint = attachment->endpoint();
-  change([](const ClusterMap& map) { return cluster::without_node(map, "a", false); });
-  ASSERT_TRUE(comes_true([&] { return !knows(1, 0); }));
-  const fabric::Address at{fabric::control_region_of(1), memory::map_epoch_offset};
-  EXPECT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
 }
 
 // A host on which the sessions of one store do not end in time.

@@ -1,0 +1,99 @@
+#include "server/daemon.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <utility>
+
+#include <loch/loch.h>
+
+namespace loch::server {
+
+using Level = fabric::Host::Level;
+
+Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(config)));
+  const Config& own = daemon->config_;
+  if (auto made = daemon->make_stores(own); !made) return std::unexpected(std::move(made.error()));
+  if (auto joined = daemon->join(options); !joined) return std::unexpected(std::move(joined.error()));
+  if (auto lends = daemon->lend(options); !lends) return std::unexpected(std::move(lends.error()));
+  fabric::Host& host = *daemon->host_;
+  if (Member* member = daemon->member_.get(); member != nullptr) {
+    const fabric::Access others{.key_file = own.key_file, .tls = own.tls};
+    if (options.sees_its_neighbours)
+      daemon->neighbours_ = std::make_unique<Neighbours>(others, *member, host);
+    if (member->coordinator().may_change())
+      daemon->rebalancer_ = std::make_unique<Rebalancer>(others, *member, host, options.bytes_together);
+  }
+  if (own.metrics) {
+    auto started = Metrics::start(*own.metrics, host, *daemon->keeper_);
+    if (!started) return std::unexpected(std::move(started.error()));
+    daemon->metrics_ = std::move(*started);
+  }
+  return daemon;
+}
+
+fabric::Access Daemon::here() const {
+  return {.directory = config_.directory, .huge_pages = config_.huge_pages, .lends = true};
+}
+
+Result<void> Daemon::make_stores(const Config& config) const {
+  for (const Config::Store& wanted : config.stores) {
+    if (wanted.of_cluster) continue;
+    loch::Options options;
+    options.candidates = wanted.candidates;
+    options.max_bytes = wanted.max_bytes;
+    options.expiry = wanted.expiry;
+    options.directory = config_.directory;
+    options.huge_pages = config_.huge_pages;
+    options.atomics = wanted.atomics;
+    const auto made = Store::create("shm://" + wanted.name, options);
+    if (!made && made.error().code != Errc::exists) return std::unexpected(made.error());
+  }
+  return {};
+}
+
+Result<void> Daemon::join(Options& options) {
+  if (!config_.cluster) return {};
+  auto of_member = Member::options_of(config_, here());
+  if (!of_member) return std::unexpected(std::move(of_member.error()));
+  of_member->log = options.log;
+  auto member = options.coordinator != nullptr
+                    ? Member::join(std::move(*of_member), std::move(options.coordinator))
+                    : Member::join(std::move(*of_member));
+  if (!member) return std::unexpected(std::move(member.error()));
+  member_ = std::move(*member);
+  return {};
+}
+
+Result<void> Daemon::lend(const Options& options) {
+  Keeper::NodeOf node_of;
+  decltype(fabric::Host::Options::cluster_of) cluster_of;
+  if (member_ != nullptr) {
+    node_of = [this](const std::string& store) { return member_->node_of(store); };
+    cluster_of = [this](const std::string& store) { return member_->cluster_of(store); };
+  }
+  keeper_ = std::make_unique<Keeper>(here(), node_of);
+  auto host = fabric::Host::start(
+      {.listen = config_.listen,
+       .key_file = config_.key_file,
+       .other_key_file = config_.other_key_file,
+       .read_key_file = config_.read_key_file,
+       .tls = config_.tls,
+       .verbs = config_.verbs,
+       .open_store = [this](const std::string& name) { return keeper_->open(name); },
+       .cluster_of = cluster_of,
+       .readers = keeper_->readers(),
+       .silence_max_ns = static_cast<base::Nanos>(config_.silence_max.count()) * base::millisecond_ns,
+       .connections_max = config_.connections_max,
+       .log = options.log});
+  if (!host) return std::unexpected(std::move(host.error()));
+  host_ = std::move(*host);
+  return {};
+}
+
+Result<void> Daemon::reload(const Config& now) {
+  if (auto made = make_stores(now); !made) return made;
+  return host_->reload();
+}
+
+}  // namespace loch::server

@@ -1,0 +1,62 @@
+// Daemon: what lochd is made of, but for its command line, its signals and where it logs to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cluster/coordinator.h"
+#include "fabric/host.h"
+#include "server/config.h"
+#include "server/keeper.h"
+#include "server/member.h"
+#include "server/metrics.h"
+#include "server/neighbours.h"
+#include "server/rebalancer.h"
+
+namespace loch::server {
+
+class Daemon {
+ public:
+  struct Options {
+    std::function<void(fabric::Host::Level, const std::string&)> log{};
+    // Of tests.
+    std::unique_ptr<cluster::Coordinator> coordinator{};  // instead of the one that is named
+    bool sees_its_neighbours = true;
+    std::uint64_t bytes_together = Rebalancer::usual_bytes_together;
+  };
+  // Makes the stores, joins the cluster if there is one, and lends. Errors: those of Store::create,
+  // Member::join, Host::start and Metrics::start.
+  static Result<std::unique_ptr<Daemon>> start(Config config, Options options);
+  ~Daemon() = default;
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  // Makes the stores of this host that are new in the configuration, and reads keys and certificates again.
+  // What can fail comes first, so that a wrong file changes nothing but which stores there are. Errors: as
+  // start.
+  Result<void> reload(const Config& now);
+
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] const Member& member() const { return *member_; }  // of one that is in a cluster
+  [[nodiscard]] fabric::Host& host() { return *host_; }
+
+ private:
+  explicit Daemon(Config config) : config_(std::move(config)) {}
+  [[nodiscard]] fabric::Access here() const;
+  Result<void> make_stores(const Config& config) const;
+  Result<void> join(Options& options);
+  Result<void> lend(const Options& options);
+
+  // Each uses what stands before it.
+  const Config config_;
+  std::unique_ptr<Member> member_;  // null: of no cluster
+  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<fabric::Host> host_;
+  std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<Rebalancer> rebalancer_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+}  // namespace loch::server

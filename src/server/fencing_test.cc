@@ -1,0 +1,170 @@
+// Sessions that a host takes for dead, and what the other hosts of the cluster have of them.
+#include <fmt/format.h>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include "base/testing/comes_true.h"
+#include "fabric/remote/remote_fabric.h"
+#include "net/credentials.h"
+#include "server/testing/fixed_cluster.h"
+
+namespace loch::server {
+namespace {
+
+using namespace std::chrono_literals;
+using base::fake::comes_true;
+using fake::store_name;
+using testing::HasSubstr;
+
+// A session that one host has taken for dead has ended on all before the first gives away what it had.
+class Fencing : public fake::FixedCluster {
+ protected:
+  Fencing() {
+    add_nodes(2);
+    nodes_[0]->config().silence_max = 1s;
+    nodes_[1]->config().silence_max = 1h;
+    start_all();
+  }
+  Result<std::shared_ptr<fabric::remote::RemoteFabric>> way_to(std::size_t node) {
+    return fabric::remote::RemoteFabric::attach(
+        {.scheme = "tcp", .host = nodes_[node]->address(), .store = store_name});
+  }
+  // Reads a word of the node's control region.
+  static Result<void> touch(fabric::Port& port, std::uint32_t node) {
+    struct Done : fabric::Completion {
+      std::optional<Result<void>> outcome;
+    } done;
+    done.complete = [](fabric::Completion& self, Result<void> outcome) {
+      static_cast<Done&>(self).outcome = std::move(outcome);
+    };
+    std::uint64_t word = 0;
+    fabric::Operation operation{.at = {fabric::control_region_of(node), 0},
+                                .local = reinterpret_cast<std::byte*>(&word),
+                                .length_bytes = sizeof word};
+    port.post({&operation, 1}, base::Clock().now() + base::second_ns, done);
+    while (!done.outcome) port.poll(base::millisecond_ns);
+    return std::move(*done.outcome);
+  }
+};
+
+TEST_F(Fencing, EndsASessionOnAllHostsBeforeItsNumberIsFree) {
+  const auto a = way_to(0).value();
+  const auto b = way_to(1).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  const auto other = b->connect("fedcba9876543210").value();
+  ASSERT_TRUE(at_a->claim_presence(7).value());
+  ASSERT_TRUE(at_b->claim_presence(9).value());
+  ASSERT_TRUE(touch(*at_b, 1).has_value());
+  const auto watcher = way_to(0).value();
+  const auto watching = watcher->connect("watcher").value();
+  // It is silent towards `a` alone.
+  ASSERT_TRUE(comes_true([&] { return !watching->present(7) || !touch(*at_b, 1).has_value(); }));
+  EXPECT_FALSE(touch(*at_b, 1).has_value()) << "b has not ended it";
+  EXPECT_TRUE(touch(*other, 1).has_value()) << "b has ended another";
+  EXPECT_TRUE(comes_true([&] { return !watching->present(7); }));
+  const auto watching_b = b->connect("watcher").value();
+  EXPECT_TRUE(comes_true([&] { return !watching_b->present(9); }));
+}
+
+TEST_F(Fencing, KeepsTheNumberWhileAHostCanNotBeAsked) {
+  const auto a = way_to(0).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  ASSERT_TRUE(at_a->claim_presence(7).value());
+  nodes_[1]->stop();
+  const auto watcher = way_to(0).value();
+  std::this_thread::sleep_for(2500ms);
+  EXPECT_TRUE(watcher->connect("watcher").value()->present(7));
+  nodes_[1]->start();
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
+}
+
+// Receive: a session that began while a host could not be reached, and is silent. Expect: that host is not
+// waited for.
+TEST_F(Fencing, DoesNotWaitForAHostThatTheSessionDidNotReach) {
+  nodes_[1]->stop();
+  const auto fabric = fabric::attach(url(), {}).value();
+  const auto port = fabric->connect();
+  constexpr std::uint32_t client = 7;  // of the first node
+  ASSERT_TRUE(port->claim_presence(client).value());
+  const auto watcher = way_to(0).value();
+  EXPECT_TRUE(watcher->connect("watcher").value()->present(client));
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(client); }));
+}
+
+// A host that ends and comes back still sees to the sessions that it had.
+TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
+  const auto b = way_to(1).value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  nodes_[0]->stop();
+  // As if it had been killed while it had the session.
+  fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+      .value()
+      ->note_session(7, "0123456789abcdef 3");
+  ASSERT_TRUE(touch(*at_b, 1).has_value());
+  nodes_[0]->start();
+  const auto watcher = way_to(0).value();
+  EXPECT_TRUE(comes_true([&] { return !touch(*at_b, 1).has_value(); }));
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
+}
+
+// Receive: a host is killed and comes back while another one is down, which a session that it had did not
+// reach. Expect: it does not wait for that one.
+TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {
+  for (const auto& node : nodes_) node->stop();
+  fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+      .value()
+      ->note_session(7, "0123456789abcdef 1");
+  nodes_[0]->start();
+  const auto watcher = way_to(0).value();
+  EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
+}
+
+// Expect: no number, and nobody is kept from having it.
+TEST_F(Fencing, ASessionThatCanNotBeNotedGetsNoNumber) {
+  const std::string notes = fmt::format("{}/loch.{}/sessions", nodes_[0]->folder(), store_name);
+  ASSERT_EQ(::mkdir(notes.c_str(), 0700), 0);
+  const auto a = way_to(0).value();
+  const auto at_a = a->connect("0123456789abcdef").value();
+  const auto refused = at_a->claim_presence(7);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("sessions"));
+  EXPECT_FALSE(at_a->present(7));
+  ASSERT_EQ(::rmdir(notes.c_str()), 0);
+  EXPECT_TRUE(at_a->claim_presence(7).value());
+}
+
+TEST_F(Fencing, ANameThatIsTooLongToNoteIsRefused) {
+  const auto a = way_to(0).value();
+  EXPECT_TRUE(a->connect(std::string(fabric::remote::session_name_bytes_max, 's')).has_value());
+  const auto refused = a->connect(std::string(fabric::remote::session_name_bytes_max + 1, 's'));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("has at most 32 bytes"));
+}
+
+TEST_F(Fencing, IsNotForThoseWhoDoNotKnowTheKey) {
+  const auto b = way_to(1).value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  const std::string key_file = folder_ + "/key";
+  std::ofstream(key_file) << "none of the cluster's";
+  ::chmod(key_file.c_str(), 0600);
+  const fabric::remote::Target target{.scheme = "tcp",
+                                      .host = nodes_[1]->address(),
+                                      .store = store_name,
+                                      .credentials = net::ClientCredentials::open(key_file, {}).value()};
+  const auto fenced =
+      fabric::remote::fence(target, "0123456789abcdef", base::Clock().now() + base::second_ns);
+  ::unlink(key_file.c_str());
+  ASSERT_FALSE(fenced.has_value());
+  EXPECT_EQ(fenced.error().code, Errc::permission);
+  EXPECT_TRUE(touch(*at_b, 1).has_value());
+}
+
+}  // namespace
+}  // namespace loch::server

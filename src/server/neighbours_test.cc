@@ -1,0 +1,189 @@
+// What hosts know of each other, and forget when one has lost its memory or is gone.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <set>
+#include <string>
+
+#include <loch/loch.h>
+
+#include "base/testing/comes_true.h"
+#include "cluster/changes.h"
+#include "server/testing/fixed_cluster.h"
+#include "server/testing/moving_cluster.h"
+
+namespace loch::server {
+namespace {
+
+using base::fake::comes_true;
+using cluster::ClusterMap;
+using fake::store_name;
+using Forgetting = fake::MovingCluster;
+
+// Its memory is gone, and what the others have of it says nothing any more.
+class LostMemory : public fake::FixedCluster, public testing::WithParamInterface<std::size_t> {
+ protected:
+  // A client of three hosts that hold these many keys of its own.
+  Store begin(int count, bool see_their_neighbours) {
+    add_nodes(3);
+    for (const auto& node : nodes_) node->sees_its_neighbours = see_their_neighbours;
+    start_all();
+    Store store = open(put_at(Placement::spread)).value();
+    fill(store, count);
+    return store;
+  }
+  void come_back_without_it() {
+    nodes_[GetParam()]->stop();
+    nodes_[GetParam()]->lose_memory();
+    nodes_[GetParam()]->start();
+  }
+  // How many keys are not there; the others have their values.
+  static int count_lost(Store& store, int count, const std::set<int>& changed = {}) {
+    int lost = 0;
+    for (int i = 0; i < count; ++i) {
+      const auto got = store.get(key(i));
+      if (got) {
+        EXPECT_EQ(*got, value(changed.contains(i) ? i + 7 : i));
+        continue;
+      }
+      EXPECT_EQ(got.error().code, Errc::not_found) << got.error().message();
+      EXPECT_FALSE(changed.contains(i)) << key(i);
+      ++lost;
+    }
+    return lost;
+  }
+};
+
+TEST_P(LostMemory, AHostWithoutItIsNotTakenForTheOneItWas) {
+  begin(100, false);
+  come_back_without_it();
+  auto store = open().value();
+  int unavailable = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto got = store.get(key(i));
+    if (got) {
+      EXPECT_EQ(*got, value(i));
+    } else {
+      ++unavailable;
+      EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+    }
+  }
+  EXPECT_GT(unavailable, 30);
+}
+INSTANTIATE_TEST_SUITE_P(Nodes, LostMemory, testing::Values(0, 1, 2));
+
+// The others forget what it had, and it serves again.
+TEST_P(LostMemory, AHostWithoutItServesAgainWhenTheOthersHaveForgotten) {
+  constexpr int count = 200;
+  auto store = begin(count, true);
+  come_back_without_it();
+  ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
+  const int lost = count_lost(store, count);
+  EXPECT_GT(lost, count / 4);
+  EXPECT_LT(lost, count * 3 / 4);
+  EXPECT_EQ(store.count().value(), static_cast<std::uint64_t>(count - lost));
+  for (int i = 0; i < count; ++i) {
+    const auto put = store.put(key(i), value(i + 1));
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+  }
+  EXPECT_EQ(store.count().value(), std::uint64_t{count});
+  // What was named by the index that is lost is nobody's any more.
+  ASSERT_TRUE(store.collect().has_value());
+  const auto report = store.check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->items_corrupt + report->slots_corrupt + report->items_unaccounted, 0U)
+      << testing::PrintToString(report->findings);
+}
+
+// Receive: the others are away when a host comes back without its memory, and a client puts there what it
+// can. Expect: that stays when the others are there again.
+TEST_P(LostMemory, AHostWithoutItServesWhileTheOthersAreAway) {
+  constexpr int count = 200;
+  begin(count, true);
+  for (const auto& node : nodes_) node->stop();
+  come_back_without_it();
+  auto store = open(put_at(Placement::by_key)).value();
+  std::set<int> changed;
+  for (int i = 0; i < count; ++i) {
+    const auto put = store.put(key(i), value(i + 7));
+    if (put) {
+      changed.insert(i);
+    } else {
+      EXPECT_EQ(put.error().code, Errc::unavailable) << put.error().message();
+    }
+  }
+  EXPECT_GT(changed.size(), 30U);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (i != GetParam()) nodes_[i]->start();
+  }
+  ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
+  EXPECT_LT(count_lost(store, count, changed), count / 2);
+}
+
+coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
+  co_return co_await endpoint->read_word(at);
+}
+
+// Receive: a client is stopped when it has written an item on a host that is lost then, and before a slot
+// names it. Expect: its session has ended when the others have forgotten the lost host.
+TEST_F(Forgetting, NobodyGoesOnWhoMayNameWhatHasGone) {
+  begin(3);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  const auto attachment = attach(0);
+  ASSERT_EQ(attachment->nodes().size(), 3U);
+  fabric::Endpoint& endpoint = attachment->endpoint();
+  nodes_[2]->stop();
+  nodes_[2]->lose_memory();
+  const fabric::Address at{fabric::control_region_of(0), memory::map_epoch_offset};
+  ASSERT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
+  change([](const ClusterMap& before) { return cluster::without_node(before, "c", true); });
+  ASSERT_TRUE(comes_true([&] { return !knows(0, 2); }));
+  EXPECT_FALSE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
+// Receive: a host is removed that has given away all that it had. Expect: sessions go on.
+TEST_F(Forgetting, AHostThatWasDrainedIsForgottenInPassing) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] { return nodes_[1]->map().nodes[0].state == ClusterMap::NodeState::drained; }));
+  const auto attachment = attach(1);
+  fabric::Endpoint& endpoint = attachment->endpoint();
+  change([](const ClusterMap& map) { return cluster::without_node(map, "a", false); });
+  ASSERT_TRUE(comes_true([&] { return !knows(1, 0); }));
+  const fabric::Address at{fabric::control_region_of(1), memory::map_epoch_offset};
+  EXPECT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
+// Receive: the same, while this host can not tell whether it names anything there. Expect: it does not say
+// that it has forgotten, until it can.
+TEST_F(Forgetting, WhatCanNotBeLookedAtMayNameWhatHasGone) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  ASSERT_TRUE(comes_true([&] { return nodes_[1]->map().nodes[0].state == ClusterMap::NodeState::drained; }));
+  std::atomic<int> troubles = 0;
+  nodes_[1]->stop();
+  nodes_[1]->log = [&](fabric::Host::Level, const std::string& text) {
+    troubles += text.contains("what was lost can not be forgotten") ? 1 : 0;
+  };
+  const std::filesystem::path slots =
+      fmt::format("{}/loch.{}/region.{}", nodes_[1]->folder(), store_name, fabric::index_region_of(1));
+  const std::filesystem::path aside = nodes_[1]->folder() + "/aside";
+  std::filesystem::rename(slots, aside);
+  std::filesystem::create_directory(slots);
+  ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
+  ASSERT_TRUE(comes_true([&] { return nodes_[1]->map().nodes[0].state == ClusterMap::NodeState::drained; }));
+  change([](const ClusterMap& map) { return cluster::without_node(map, "a", false); });
+  ASSERT_TRUE(comes_true([&] { return troubles > 0 || !knows(1, 0); }));
+  EXPECT_TRUE(knows(1, 0));
+  std::filesystem::remove(slots);
+  std::filesystem::rename(aside, slots);
+  EXPECT_TRUE(comes_true([&] { return !knows(1, 0); }));
+  nodes_.clear();  // before what their threads log to
+}
+
+}  // namespace
+}  // namespace loch::server

@@ -1,15 +1,12 @@
-# What `cmake --install` puts where: the library, its headers, and how other builds find them. Programs are installed by
-# the folders that make them.
-if(NOT PROJECT_IS_TOP_LEVEL)
-  return()  # a part of another project, which installs what it needs
-endif()
-
+# What `cmake --install` puts where: the library, its headers, the notes, and how other builds find them. Programs are
+# installed by the folders that make them.
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/loch")
 
 install(TARGETS loch EXPORT lochTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/loch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 
 # find_package(loch)
 install(EXPORT lochTargets NAMESPACE loch:: DESTINATION "${package_dir}")
@@ -41,6 +38,4 @@ configure_file(cmake/loch.pc.in "${PROJECT_BINARY_DIR}/loch.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/loch.pc" DESTINATION "${pc_dir}")
 
 # The shell's part of the command.
-if(EXISTS "${PROJECT_SOURCE_DIR}/packaging/loch.bash")
-  install(FILES packaging/loch.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME loch)
-endif()
+install(FILES packaging/loch.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME loch)

@@ -9,7 +9,8 @@
 // docs/memory.md). "tcp://host:port/sessions" is a store on another host, where lochd lends it
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 //
-// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days.
+// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
+// 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64.
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use. That
 // call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything

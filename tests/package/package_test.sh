@@ -17,7 +17,7 @@ mkdir -p "$work/stores"
 mv "$work/before" "$work/prefix"
 prefix=$work/prefix
 
-for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE sbin/lochd lib/systemd/system/lochd.service \
+for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE share/doc/loch/docs/hash.md sbin/lochd lib/systemd/system/lochd.service \
   lib/sysusers.d/lochd.conf; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done

@@ -1,5 +1,5 @@
 # The compiler probe, at this build's level of optimisation and at none: what breaks at one may hold at the other.
-if(PROJECT_IS_TOP_LEVEL AND (LOCH_BUILD_TESTS OR NOT LOCH_BUILD_SIM))
+if(LOCH_BUILD_TESTS OR NOT LOCH_BUILD_SIM)
   foreach(level IN ITEMS built O0)
     set(probe coro_compiler_probe_${level})
     add_executable(${probe} compiler_probe_test.cc)

@@ -1,10 +1,16 @@
 // consumer DIRECTORY: makes a store in DIRECTORY, puts a value, reads it through a second handle, removes the
-// store.
+// store. Includes every public header.
 #include <iostream>
 #include <string>
 #include <utility>
 
+#include <loch/async.h>
+#include <loch/atomics.h>
+#include <loch/coro/task.h>
+#include <loch/devices.h>
+#include <loch/error.h>
 #include <loch/loch.h>
+#include <loch/stats.h>
 
 namespace {
 
@@ -39,6 +45,16 @@ int put_and_get(const loch::Options& options) {
     std::cerr << "consumer: a key that nobody put is not not_found\n";
     return 1;
   }
+#ifdef __clang__  // which programs with coroutines are built with
+  auto async = loch::Async::open(*reader);
+  if (!async) return complain(async.error());
+  auto awaited = async->run(async->get("user:17"));
+  if (!awaited) return complain(awaited.error());
+  if (*awaited != "ada") {
+    std::cerr << "consumer: expected ada of a coroutine, got " << *awaited << '\n';
+    return 1;
+  }
+#endif
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 namespace loch::cluster {
 namespace {
@@ -91,6 +92,49 @@ TEST(Coordinator, SaysWhatThereIs) {
   EXPECT_EQ(missing.error().code, Errc::not_found);
   const auto folder = Coordinator::open("file:/etc").value()->read_map();
   EXPECT_EQ(folder.error().code, Errc::io);
+}
+
+// One whose map others change, so many times.
+class SharedCoordinator final : public Coordinator {
+ public:
+  explicit SharedCoordinator(int changes) : changes_(changes) {}
+  Result<Versioned> read_map() override { return now_; }
+  [[nodiscard]] bool may_change() const override { return true; }
+  Result<void> write_map(const fabric::ClusterMap& map, std::uint64_t version) override {
+    if (changes_-- > 0) {
+      ++now_.map.epoch;
+      ++now_.version;
+    }
+    if (version != now_.version) return fail(Errc::changed, "cluster");
+    now_ = {.map = map, .version = version + 1};
+    return {};
+  }
+  Result<void> announce(const Present& /*self*/) override { return {}; }
+  Result<std::vector<Present>> present() override { return std::vector<Present>{}; }
+  void wait_for_change(std::uint64_t /*version*/, base::Nanos /*at_most_ns*/) override {}
+
+ private:
+  int changes_;
+  Versioned now_{.map = {}, .version = 1};
+};
+
+// Receive: others change the map meanwhile. Expect: the change is made to what they made of it, unless that
+// goes on without end; and none to what is as it is to be.
+TEST(Coordinator, TheNewestMapIsChanged) {
+  const auto later = [](const fabric::ClusterMap& map) -> Result<fabric::ClusterMap> {
+    fabric::ClusterMap later = map;
+    later.epoch += 100;
+    return later;
+  };
+  SharedCoordinator shared(3);
+  const auto changed = change_map(shared, later);
+  ASSERT_TRUE(changed.has_value()) << changed.error().message();
+  EXPECT_EQ(changed->map.epoch, 104U);
+  EXPECT_EQ(changed->version, 5U);
+  const auto same = change_map(shared, [](const auto& map) -> Result<fabric::ClusterMap> { return map; });
+  EXPECT_EQ(same.value().version, 5U);
+  SharedCoordinator busy(1'000);
+  EXPECT_EQ(change_map(busy, later).error().code, Errc::changed);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ class TableProbe {
   // Begins a growth if there is none.
   static coro::Task<Result<void>> begin_growth(Table* table) { co_return co_await table->start_growth(); }
 
-  // Splits the row of a candidate of `key_hash`; nothing to do while no growth is going on.
+  // Splits the low slot of a candidate of `key_hash`; nothing to do while no growth is going on.
   static coro::Task<Result<bool>> split(Table* table, std::uint64_t key_hash, unsigned candidate) {
     const Directory d = table->directory();
     if (!d.growing) co_return false;

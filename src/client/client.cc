@@ -273,7 +273,7 @@ coro::Task<Result<std::uint64_t>> Client::count() {
 coro::Task<Result<Collected>> Client::collect() {
   if (auto may = may_change("collect"); !may) co_return std::unexpected(std::move(may.error()));
   const DuringOperation during(*attachment_);
-  co_return co_await shards_.collect();
+  co_return co_await shards_.collect_garbage();
 }
 
 coro::Task<Result<Report>> Client::check() {

@@ -9,8 +9,7 @@
 
 #include "fabric/testing/posting_fabric.h"
 #include "hash/handover.h"
-#include "hash/shards.h"
-#include "memory/attachment.h"
+#include "hash/testing/test_table.h"
 
 namespace loch::hash {
 namespace {
@@ -59,37 +58,23 @@ std::shared_ptr<MemoryStore> make_store() {
 }
 
 // A client on another host than both nodes.
-class Client {
+class Client : public fake::Client {
  public:
-  Client(MemoryStore& store, memory::Placement placement, const memory::RegionMap& map = two_nodes()) {
-    const auto memory = memory::StoreMemory::attach(
-        std::make_shared<fabric::fake::PostingFabric>(
-            store.shared_from_this(), fabric::fake::PostingOptions{.mapped = {}, .before = {}, .held = {}}),
-        map);
-    EXPECT_TRUE(memory.has_value());
-    attachment_ = memory::Attachment::open(*memory, placement).value();
-    shards_ = std::make_unique<Shards>(*attachment_, TableOptions{});
-    EXPECT_TRUE(run(shards_->open()).has_value());
-  }
+  Client(MemoryStore& store, memory::Placement placement, const memory::RegionMap& map = two_nodes(),
+         fabric::fake::PostingOptions options = {}, TableOptions of_tables = {})
+      : fake::Client(
+            store,
+            std::make_shared<fabric::fake::PostingFabric>(store.shared_from_this(), std::move(options)),
+            of_tables, map, placement) {}
 
-  template <class T>
-  T run(coro::Task<T> task) {
-    return attachment_->endpoint().run(std::move(task));
-  }
   // Where the item is that was put.
   memory::ItemRef put(const std::string& key) {
-    EXPECT_TRUE(run(put_task(this, key)).has_value());
+    EXPECT_EQ(error_of_put(key), Errc{});
     return run(find_task(this, key)).value();
   }
-  static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string key) {
-    const memory::Attachment::Operation during(*self->attachment_);
-    const std::string value(100, 'v');
-    const Key hashed = Key::of(key, geometry.hash_seed);
-    co_return co_await (*self->shards_->table_of(hashed.hash))->put({.key = hashed, .value = value});
-  }
   static coro::Task<Result<memory::ItemRef>> find_task(Client* self, std::string key) {
-    const memory::Attachment::Operation during(*self->attachment_);
-    const auto found = co_await self->shards_->get(Key::of(key, geometry.hash_seed));
+    const memory::Attachment::Operation during(self->attachment());
+    const auto found = co_await self->shards().get(self->key_of(key));
     if (!found) co_return std::unexpected(found.error());
     co_return found->view.ref();
   }
@@ -98,24 +83,13 @@ class Client {
     return found ? Errc{} : found.error().code;
   }
   Errc error_of_put(const std::string& key) {
-    const auto put = run(put_task(this, key));
+    const auto put = fake::Client::put(key, std::string(100, 'v'));
     return put ? Errc{} : put.error().code;
   }
-  static coro::Task<Result<void>> remove_task(Client* self, std::string key) {
-    const memory::Attachment::Operation during(*self->attachment_);
-    const Key hashed = Key::of(key, geometry.hash_seed);
-    co_return co_await (*self->shards_->table_of(hashed.hash))->remove(hashed);
-  }
   Errc error_of_remove(const std::string& key) {
-    const auto removed = run(remove_task(this, key));
+    const auto removed = remove(key);
     return removed ? Errc{} : removed.error().code;
   }
-  [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
-  [[nodiscard]] Shards& shards() { return *shards_; }
-
- private:
-  std::unique_ptr<memory::Attachment> attachment_;
-  std::unique_ptr<Shards> shards_;
 };
 
 void let_pass(MemoryStore& store, base::Nanos time) {
@@ -124,9 +98,20 @@ void let_pass(MemoryStore& store, base::Nanos time) {
     fabric::store_word(store.at({node.control, memory::latest_offset}), store.now());
 }
 
-fabric::Address incarnation_of_second() {
-  return {two_nodes().nodes[1].control, memory::incarnations_offset + sizeof(std::uint64_t)};
+Directory directory_of(const MemoryStore& store, const memory::RegionMap::Shard& shard) {
+  return Directory::decode(
+      fabric::load_word(store.at(IndexPlace::of(shard, two_nodes().nodes[shard.home]).directory())));
 }
+
+void begin_growth(MemoryStore& store, std::uint32_t number) {
+  const memory::RegionMap::Shard shard = two_nodes().shards[number];
+  ASSERT_TRUE(store.attach()->extend(shard.index, 2 * Table::initial_index_bytes).has_value());
+  const auto place = IndexPlace::of(shard, two_nodes().nodes[shard.home]);
+  fabric::store_word(store.at(place.split_cursor()), std::uint64_t{first_level} << cursor_level_shift);
+  fabric::store_word(store.at(place.directory()), Directory{.level = first_level, .growing = true}.encode());
+}
+
+fabric::Address incarnation_of_second() { return memory::incarnation_at(1, 1); }
 
 // Whoever comes from now on is not attached to the second node, since the first one has known it otherwise.
 void lose_second(MemoryStore& store, const std::function<void(Client&)>& after = [](Client& /*writer*/) {}) {
@@ -179,13 +164,11 @@ TEST(Cluster, AnOperationHoldsBackReuseOnAllNodes) {
 TEST(Cluster, ANodeThatIsAnotherThanItWasIsLeftOut) {
   const auto store = make_store();
   let_pass(*store, base::second_ns);
-  const fabric::Address incarnation{two_nodes().nodes[1].control,
-                                    memory::incarnations_offset + sizeof(std::uint64_t)};
   {
     Client client(*store, {.policy = memory::Placement::Policy::spread});
     EXPECT_EQ(client.attachment().nodes().size(), 2U);
   }
-  fabric::store_word(store->at(incarnation), 99);
+  fabric::store_word(store->at(incarnation_of_second()), 99);
   Client client(*store, {.policy = memory::Placement::Policy::spread});
   ASSERT_EQ(client.attachment().nodes().size(), 1U);
   EXPECT_EQ(client.attachment().nodes().front().session->node(), 0U);
@@ -215,17 +198,7 @@ TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
   lose_second(*store, [](Client& writer) {
     for (int i = 0; i < 200; ++i) writer.put(fmt::format("lost{}", i));
   });
-  const std::uint64_t bytes = Table::initial_index_bytes;
-  const auto directory_of = [&](const memory::RegionMap::Shard& shard) {
-    return IndexPlace::of(shard, map.nodes[0]).directory();
-  };
-  for (const auto& shard : map.shards) {
-    ASSERT_TRUE(store->attach()->extend(shard.index, 2 * bytes).has_value());
-    const auto place = IndexPlace::of(shard, map.nodes[0]);
-    fabric::store_word(store->at(place.split_cursor()), std::uint64_t{first_level} << cursor_level_shift);
-    fabric::store_word(store->at(place.directory()),
-                       Directory{.level = first_level, .growing = true}.encode());
-  }
+  for (std::uint32_t shard = 0; shard < map.shards.size(); ++shard) begin_growth(*store, shard);
   // Whether an item that is out of reach has the filter bits of the key.
   const auto may_be_lost = [&](const std::string& key) {
     const Key hashed = Key::of(key, geometry.hash_seed);
@@ -241,23 +214,63 @@ TEST(Cluster, AnIndexGrowsBesideItemsThatAreOutOfReach) {
     Client client(*store, {});
     for (int i = 0; i < 900; ++i) {  // all chunks are taken, and all is looked at once more
       const std::string key = fmt::format("key{}", i);
-      const auto put = client.run(Client::put_task(&client, key));
-      if (!put && may_be_lost(key)) continue;
-      ASSERT_TRUE(put.has_value()) << key << ": " << put.error().message();
+      const Errc error = client.error_of_put(key);
+      if (error != Errc{} && may_be_lost(key)) continue;
+      ASSERT_EQ(error, Errc{}) << key;
       keys.push_back(key);
     }
   }
   EXPECT_GT(keys.size(), 890U);
-  for (const auto& shard : map.shards)
-    EXPECT_TRUE(Directory::decode(fabric::load_word(store->at(directory_of(shard)))).growing);
+  for (const auto& shard : map.shards) EXPECT_TRUE(directory_of(*store, shard).growing);
   find_second(*store);
   Client client(*store, {});
-  const auto collected = client.run(client.shards().collect());
+  const auto collected = client.collect();
   ASSERT_TRUE(collected.has_value()) << collected.error().message();
-  for (const auto& shard : map.shards)
-    EXPECT_FALSE(Directory::decode(fabric::load_word(store->at(directory_of(shard)))).growing);
+  for (const auto& shard : map.shards) EXPECT_FALSE(directory_of(*store, shard).growing);
   for (int i = 0; i < 200; ++i) EXPECT_EQ(client.error_of_get(fmt::format("lost{}", i)), Errc{});
   for (const std::string& key : keys) EXPECT_EQ(client.error_of_get(key), Errc{}) << key;
+}
+
+// Receive: a slot that is to be split, whose item belongs into the upper row and has used up its tags; the
+// item's header can be read, and then the item's host does not answer. Expect: the slot is left as it is.
+TEST(Cluster, ASlotIsNotSplitWithoutItsItem) {
+  const auto store = make_store();
+  let_pass(*store, base::second_ns);
+  bool is_silent = false;
+  int unanswered = 0;
+  const auto held = [&](std::span<const fabric::Operation> batch) {
+    const bool is_of_item = std::ranges::any_of(batch, [](const fabric::Operation& operation) {
+      return operation.at.region == 3 && operation.length_bytes > sizeof(memory::ItemHeader);
+    });
+    if (!is_silent || !is_of_item) return false;
+    ++unanswered;
+    store->advance(2 * base::millisecond_ns);  // past its deadline
+    return false;
+  };
+  Client client(*store, {.policy = memory::Placement::Policy::node, .node = 1}, two_nodes(), {.held = held},
+                {.timeout_ns = base::millisecond_ns});
+  const auto worn = [&] {
+    for (int i = 0;; ++i) {
+      std::string key = fmt::format("key{}", i);
+      const std::uint64_t hash = client.key_of(key).hash;
+      const bool moves_up = (home_row_mix(hash) & std::uint64_t{1} << first_level) != 0;
+      if (shard_of(hash, 4) == 0 && moves_up) return key;
+    }
+  }();
+  ASSERT_EQ(client.put(worn).region, 3);
+  const auto place = IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]);
+  std::byte* home = store->at(place.slot(Locations::of(client.key_of(worn).hash, {}, 3).slot[0]));
+  const SlotWord used_up = SlotWord{fabric::load_word(home)}.with_tag(tag_max);
+  fabric::store_word(home, used_up.raw);
+  begin_growth(*store, 0);
+  is_silent = true;
+  [[maybe_unused]] const auto failed = client.collect();
+  EXPECT_GT(unanswered, 0);
+  EXPECT_EQ(SlotWord{fabric::load_word(home)}, used_up);
+  is_silent = false;
+  ASSERT_TRUE(client.collect().has_value());
+  EXPECT_FALSE(directory_of(*store, two_nodes().shards[0]).growing);
+  EXPECT_EQ(client.error_of_get(worn), Errc{});
 }
 
 // Receive: a key that is there, and in another of its slots an item that can not be reached and may be its
@@ -291,8 +304,7 @@ TEST(Cluster, AnItemOutOfReachThatMayBeTheKeys) {
 TEST(Cluster, NodesLearnOfEachOther) {
   const auto store = make_store();
   const auto said = [&](std::uint32_t by, std::uint32_t of) {
-    return fabric::load_word(
-        store->at({two_nodes().nodes[by].control, memory::incarnations_offset + of * sizeof(std::uint64_t)}));
+    return fabric::load_word(store->at(memory::incarnation_at(by, of)));
   };
   EXPECT_EQ(said(0, 1), 0U);
   const Client client(*store, {});
@@ -319,10 +331,7 @@ class ClusterHandover : public testing::Test {
   [[nodiscard]] Handover handover() {
     return {mover_->attachment(), two_nodes().shards[0], memory::RegionMap::shard_at(0, elsewhere)};
   }
-  Directory directory() {
-    return Directory::decode(fabric::load_word(
-        store_->at(IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]).directory())));
-  }
+  Directory directory() { return directory_of(*store_, two_nodes().shards[0]); }
   memory::ItemRef item_of(const std::string& key) {
     return client_->run(Client::find_task(client_.get(), key)).value_or(memory::ItemRef{});
   }
@@ -370,6 +379,31 @@ TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
   later.put(keys_.front());
   EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
   EXPECT_EQ(directory().stage, ShardStage::left);
+}
+
+// Receive: a shard that grows. Expect: where it comes to, the growth goes on where it was, and ends.
+TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
+  begin_growth(*store_, 0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(client_->error_of_put(keys_[0]), Errc{});
+  const auto here = IndexPlace::of(two_nodes().shards[0], two_nodes().nodes[0]);
+  const std::uint64_t cursor = fabric::load_word(store_->at(here.split_cursor()));
+  EXPECT_GT(cursor, std::uint64_t{first_level} << cursor_level_shift);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  const auto shard = two_nodes_later().shards[0];
+  const auto there = IndexPlace::of(shard, two_nodes().nodes[1]);
+  EXPECT_EQ(fabric::load_word(store_->at(there.split_cursor())), cursor);
+  EXPECT_TRUE(directory_of(*store_, shard).growing);
+  Client later(*store_, {}, two_nodes_later());
+  constexpr std::uint64_t chunks = (std::uint64_t{1} << first_level) / rows_split_at_once;
+  for (std::uint64_t i = 0; i <= chunks; ++i) EXPECT_EQ(later.error_of_put(keys_[0]), Errc{});
+  EXPECT_FALSE(directory_of(*store_, shard).growing);
+  for (const std::string& key : std::span(keys_).first(keys_.size() - 1))
+    EXPECT_EQ(later.error_of_get(key), Errc{}) << key;
 }
 
 // An operation that began before is waited for.

@@ -70,7 +70,7 @@ TEST(Damage, ASlotThatNoClientWrites) {
     int hurt = 0;
     for (const std::string& key : keys) {
       const Locations at = locations(client, key);
-      const bool concerned = std::ranges::find(at.slot, victim) != at.slot.end();
+      const bool concerned = at.index_of(victim) >= 0;
       const auto got = client.get(key);
       if (got) {
         EXPECT_EQ(*got, key);
@@ -289,7 +289,7 @@ TEST(Damage, CollectingDoesNotWriteWhereADamagedSlotPoints) {
   const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
   SlotNumber victim = 0;
   while (!slot(*store, victim).is(SlotType::empty)) ++victim;
-  const memory::ItemRef inside{.region = item.region, .unit = item.unit + 2, .size_class = 1};
+  const memory::ItemRef inside{.region = item.region, .size_class = 1, .unit = item.unit + 2};
   fake::set_slot(*store, victim, SlotWord::link(SlotType::committed, inside, 0, 0, first_level));
   store->advance(10 * base::second_ns);
   [[maybe_unused]] const auto collected = client.collect();

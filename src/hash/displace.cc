@@ -1,5 +1,5 @@
 // Making room for a key all of whose candidates are taken: the shortest chain of moves that frees one, found
-// breadth first and carried out from its end, so that each move goes to an empty slot (nessie.txt 4.2.3,
+// breadth first and carried out from its end, so that each move goes to an empty slot (Nessie, 4.2.3,
 // without its copies).
 #include <algorithm>
 #include <span>
@@ -42,10 +42,45 @@ coro::Task<Result<void>> Table::look_around(std::span<Victim> victims) {
   co_return Result<void>{};
 }
 
+// The chain that ends with `last`, whose item goes to the empty slot `to`, from its end. True if something
+// was moved or has changed, false if that item can not be moved.
+coro::Task<Result<bool>> Table::carry_out(std::span<const Victim> all, int last, SlotNumber to) {
+  for (int n = last; n >= 0; n = all[static_cast<std::size_t>(n)].parent) {
+    const Victim& from = all[static_cast<std::size_t>(n)];
+    auto moved = co_await move(from.word.item(), from.around->key_hash, from.slot, to);
+    if (!moved) co_return moved;
+    if (*moved) {
+      to = from.slot;
+      continue;
+    }
+    // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
+    if (n != last) co_return true;
+    const auto found = co_await fetch_item(from.word.item());
+    co_return found || !is_out_of_reach(found.error());
+  }
+  co_return true;
+}
+
+// Near the end of a growth the old half may be so full that no chain is short enough. Splits free slots: half
+// of those that are made here make room for one of the chain's items. False if there were none.
+coro::Task<Result<bool>> Table::split_around(std::span<const Victim> victims) {
+  constexpr unsigned splits_max = 8;
+  const Directory d = directory();
+  unsigned splits = 0;
+  for (const Victim& victim : victims) {
+    if (!d.growing || splits == splits_max) break;
+    if (victim.slot >= d.low_slots() || !d.is_unsplit(victim.word)) continue;
+    const auto split = co_await split_slot(victim.slot, d);
+    if (!split) co_return std::unexpected(split.error());
+    if (*split) ++splits;
+  }
+  co_return splits != 0;
+}
+
 // True if something was moved (or has changed), so that another look is worthwhile.
 coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
   std::vector<Victim> all;
-  all.reserve(std::size_t{8} * locations_max);
+  all.reserve(looked_at_max + locations_max);  // so that they stay where they are
   for (unsigned i = 0; i < full->at.candidates; ++i) {
     const unsigned j = open_location(*full, i);
     all.push_back({.slot = full->at.slot[j], .word = full->word[j]});
@@ -58,48 +93,21 @@ coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
         co_return std::unexpected(std::move(looked.error()));
     }
     if (!all[next].around) continue;
-    const Collect slots = *all[next].around;
+    const Collect& slots = *all[next].around;
     for (unsigned i = 0; i < slots.at.candidates; ++i) {
       const unsigned j = open_location(slots, i);
       const SlotNumber slot = slots.at.slot[j];
-      if (slot == all[next].slot) continue;
+      if (std::ranges::find(all, slot, &Victim::slot) != all.end()) continue;
       if (!slots.word[j].is(SlotType::empty)) {
         all.push_back({.slot = slot, .word = slots.word[j], .parent = static_cast<int>(next)});
         continue;
       }
-      // The chain, from its end.
-      SlotNumber to = slot;
-      bool met_damage = false;
-      for (int n = static_cast<int>(next); n >= 0; n = all[static_cast<std::size_t>(n)].parent) {
-        const Victim& from = all[static_cast<std::size_t>(n)];
-        auto moved = co_await move(from.word.item(), from.around->key_hash, from.slot, to);
-        if (!moved) co_return moved;
-        if (*moved) {
-          to = from.slot;
-          continue;
-        }
-        // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
-        const auto found = co_await fetch_item(from.word.item());
-        met_damage = to == slot && !found && is_out_of_reach(found.error());
-        break;
-      }
-      if (!met_damage) co_return true;
+      auto done = co_await carry_out(all, static_cast<int>(next), slot);
+      if (!done || *done) co_return done;
       break;
     }
   }
-  // Near its end the old half may be so full that no chain is short enough. Splits free slots, so some are
-  // made right here: half of them make room for one of the chain's items.
-  constexpr unsigned splits_max = 8;
-  const Directory d = directory();
-  unsigned splits = 0;
-  for (const Victim& victim : all) {
-    if (!d.growing || splits == splits_max) break;
-    if (victim.slot >= d.low_slots() || !d.is_unsplit(victim.word)) continue;
-    const auto split = co_await split_slot(victim.slot, d);
-    if (!split) co_return std::unexpected(split.error());
-    if (*split) ++splits;
-  }
-  co_return splits != 0;
+  co_return co_await split_around(all);
 }
 
 }  // namespace loch::hash

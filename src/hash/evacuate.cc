@@ -3,10 +3,12 @@
 // The node takes no new items, and all operations that began before it was so are over, so no item comes to
 // be linked there. Its blocks are walked, not the index, since words may be moved about in the index
 // meanwhile and items stay.
+#include <algorithm>
 #include <functional>
-#include <string>
+#include <span>
 #include <vector>
 
+#include "coro/scope.h"
 #include "hash/shards.h"
 
 namespace loch::hash {
@@ -22,22 +24,18 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
     if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
     KeyCollect seen;
     if (auto read = co_await collect(key, &seen); !read) co_return std::unexpected(std::move(read.error()));
-    bool is_named = false;
-    for (unsigned j = 0; j < seen.at.count; ++j) {
-      const SlotWord word = seen.word[j];
-      if (!word.names_item() || word.item() != item) continue;
-      is_named = true;
-      if (!word.is(SlotType::committed)) continue;
+    const int named = location_naming(seen, item);
+    const auto j = static_cast<unsigned>(named);
+    if (named >= 0 && seen.word[j].is(SlotType::committed)) {
       auto found = co_await fetch_item(item);
       if (!found) co_return std::unexpected(std::move(found.error()));
-      auto copied = co_await put_copy(seen.at.slot[j], word, &found->view);
+      auto copied = co_await put_copy(seen.at.slot[j], seen.word[j], &found->view);
       if (!copied || *copied) co_return copied;
-      break;
     }
     auto equal = co_await is_snapshot(key, &seen);
     if (!equal) co_return equal;
     if (!*equal) continue;
-    if (!is_named) co_return true;
+    if (named < 0) co_return true;
     // A move or an insert is half way: it is brought on.
     auto resolved = co_await resolve_step(key, &seen);
     if (!resolved) co_return resolved;
@@ -55,7 +53,6 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
   std::uint64_t left = 0;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
     if (!group.has(slot)) {
       if (auto read = co_await read_group(slot, slots, &group); !read)
         co_return std::unexpected(std::move(read.error()));
@@ -85,6 +82,7 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
 // the item, is damaged. False if the word names it still.
 coro::Task<Result<bool>> Table::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
   if (!word.is(SlotType::committed)) co_return false;
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   auto found = co_await fetch_item(word.item());
   if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
   if (!found) co_return co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
@@ -110,6 +108,21 @@ Shards::Evacuated ended(Shards::Evacuated evacuated) {
 
 }  // namespace
 
+// One item: its key's slot names a copy instead, if it names this one.
+coro::Task<Result<void>> Shards::evacuate_one(ItemRef item, Evacuated* evacuated) {
+  auto found = co_await some().fetch_item(item);
+  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
+  if (!found) co_return Result<void>{};  // if a word names it, that is cleared later
+  const Key key{.bytes = found->view.key(), .hash = found->view.key_hash()};
+  const auto table = table_of(key.hash);
+  if (!table) co_return std::unexpected(table.error());
+  auto done = co_await (*table)->evacuate_item(item, key);
+  if (!done && !is_out_of_reach(done.error())) co_return std::unexpected(std::move(done.error()));
+  // What can not be copied by its key now is by its word, if that stays in its slot later.
+  ++(done && *done ? evacuated->copied : evacuated->left);
+  co_return Result<void>{};
+}
+
 coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::function<bool()> goes_on) {
   if (auto reached = all_reached("evacuate"); !reached) co_return std::unexpected(std::move(reached.error()));
   const memory::Attachment::Node& from = *attachment_.node(node);
@@ -118,6 +131,8 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
   if (auto reclaimed = co_await reclaim_orphans(&from, &collected); !reclaimed)
     co_return std::unexpected(std::move(reclaimed.error()));
   std::vector<memory::Allocator::ItemWords> items;
+  std::vector<ItemRef> in_use;
+  std::vector<coro::Task<Result<void>>> copying;
   const auto blocks = from.allocator->blocks();
   if (!blocks) co_return std::unexpected(blocks.error());
   const auto is_ended = [&] { return goes_on && !goes_on(); };
@@ -127,21 +142,20 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
     if (!lease) co_return std::unexpected(lease.error());
     if (auto looked = co_await from.allocator->look_at_items(block, *lease, &items); !looked)
       co_return std::unexpected(std::move(looked.error()));
+    in_use.clear();
     for (std::uint32_t i = 0; i < items.size(); ++i) {
-      if (items[i].state.kind != ItemKind::in_use) continue;
-      const ItemRef item = memory::item_of(block, *lease, i);
+      if (items[i].state.kind == ItemKind::in_use) in_use.push_back(memory::item_of(block, *lease, i));
+    }
+    const std::size_t together = at_once(*lease);
+    for (std::size_t first = 0; first < in_use.size(); first += together) {
       const memory::Attachment::Operation during(attachment_);
-      auto found = co_await some().fetch_item(item);
-      if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-      if (!found) continue;  // if a word names it, that is cleared below
-      const std::string bytes(found->view.key());
-      const Key key{.bytes = bytes, .hash = found->view.key_hash()};
-      const auto table = table_of(key.hash);
-      if (!table) co_return std::unexpected(table.error());
-      auto done = co_await (*table)->evacuate_item(item, key);
-      if (!done && !is_out_of_reach(done.error())) co_return std::unexpected(std::move(done.error()));
-      // What can not be copied by its key now is by its word, if that stays in its slot below.
-      ++(done && *done ? evacuated.copied : evacuated.left);
+      copying.clear();
+      for (std::size_t i = first; i < std::min(in_use.size(), first + together); ++i)
+        copying.push_back(evacuate_one(in_use[i], &evacuated));
+      co_await coro::run_together(&attachment_.endpoint().queue(), std::span(copying));
+      for (auto& task : copying) {
+        if (auto done = task.take(); !done) co_return std::unexpected(std::move(done.error()));
+      }
     }
   }
   for (const auto& table : tables_) {

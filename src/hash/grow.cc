@@ -1,10 +1,10 @@
 // Growth of the index while it is in use (docs/hash.md, "Growth").
 //
-// The index doubles: each row r is split into r and r + 2^level. The directory says that a growth is going
-// on, and each word's level whether its row has been split already; clients that put or remove split a few
-// rows each. A row is split by one compare-swap that raises the level of its word; an item whose place is the
-// upper row is moved there first, by MIGRATE. A client that goes by an older directory finds words of another
-// level and looks again.
+// The index doubles: each row r is split into r and r + 2^level, slot by slot. The directory says that a
+// growth is going on, and each word's level whether its slot has been split already; clients that put or
+// remove split a few slots each. A slot is split by one compare-swap that raises the level of its word; an
+// item whose place is in the upper row is moved there first, by MIGRATE. A client that goes by an older
+// directory finds words of another level and looks again.
 #include <algorithm>
 #include <fmt/format.h>
 #include <vector>
@@ -23,13 +23,48 @@ constexpr std::size_t looked_at_once = 4096;  // by a remote session that finish
 constexpr base::Nanos finishing_max_ns = 10 * base::millisecond_ns;
 constexpr base::Nanos finish_again_after_ns = 100 * base::millisecond_ns;
 
-// A word of a row that is split, and that says nothing of an unfinished move.
+// A word of a slot that is split, and that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
   return !word.is(SlotType::placed) && !word.is(SlotType::moved) && !word.is(SlotType::unborn) &&
          d.is_split(word);
 }
 
 }  // namespace
+
+// A word's level is kept modulo 4: one that is used again must be unknown to every operation that still runs.
+// False if the caller is to try again soon.
+coro::Task<Result<bool>> Table::may_reuse_level(Directory before) {
+  if (before.level < first_level + level_modulus - 2) co_return true;
+  const auto reached = co_await endpoint_.read_word(index_.reached_at(before.level - (level_modulus - 2)));
+  if (!reached) co_return std::unexpected(reached.error());
+  // A short operation that seems to have begun so early is over in a moment.
+  constexpr int looks_max = 4;
+  auto others_run = co_await home_.others_run_since(*reached);
+  for (int look = 1; look < looks_max && others_run && *others_run; ++look) {
+    co_await endpoint_.sleep_until(endpoint_.now() + base::millisecond_ns);
+    others_run = co_await home_.others_run_since(*reached);
+  }
+  if (!others_run) co_return std::unexpected(std::move(others_run.error()));
+  if (!*others_run) co_return true;
+  // Those that have just begun are over soon.
+  if (*reached + home_.geometry().expiry_ns > home_.now()) co_return false;
+  co_return fail(
+      Errc::no_space, "grow",
+      "a client that was stopped in the midst of an operation holds the index back; continue or end it");
+}
+
+Result<void> Table::has_room_for(std::uint64_t index_bytes) const {
+  const std::uint64_t limit = home_.geometry().max_bytes;
+  if (limit == 0) return {};
+  const auto used = attachment_.node(home_number_)->allocator->bytes_used();
+  if (!used) return std::unexpected(used.error());
+  const auto before_bytes = endpoint_.length_bytes(index_.slots);
+  if (!before_bytes) return std::unexpected(before_bytes.error());
+  if (*used - *before_bytes + index_bytes <= limit) return {};
+  return fail(Errc::no_space, "grow",
+              fmt::format("an index of {} bytes would exceed the {} bytes that the store was created for",
+                          index_bytes, limit));
+}
 
 coro::Task<Result<void>> Table::start_growth() {
   const auto directory = co_await read_directory();
@@ -38,41 +73,11 @@ coro::Task<Result<void>> Table::start_growth() {
   if (before.growing) co_return Result<void>{};
   if (before.level >= last_level)
     co_return fail(Errc::no_space, "grow", "the index has the most slots that it can have");
-  // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still
-  // runs.
-  if (before.level >= first_level + level_modulus - 2) {
-    const auto reached = co_await endpoint_.read_word(index_.reached_at(before.level - (level_modulus - 2)));
-    if (!reached) co_return std::unexpected(reached.error());
-    // A short operation that seems to have begun so early is over in a moment.
-    constexpr int looks_max = 4;
-    auto others_run = co_await home_.others_run_since(*reached);
-    for (int look = 1; look < looks_max && others_run && *others_run; ++look) {
-      co_await endpoint_.sleep_until(endpoint_.now() + base::millisecond_ns);
-      others_run = co_await home_.others_run_since(*reached);
-    }
-    if (!others_run) co_return std::unexpected(std::move(others_run.error()));
-    if (*others_run) {
-      // Those that have just begun are over soon: the caller tries again.
-      if (*reached + home_.geometry().expiry_ns > home_.now()) co_return Result<void>{};
-      co_return fail(
-          Errc::no_space, "grow",
-          "a client that was stopped in the midst of an operation holds the index back; continue or end it");
-    }
-  }
+  const auto may_reuse = co_await may_reuse_level(before);
+  if (!may_reuse) co_return std::unexpected(may_reuse.error());
+  if (!*may_reuse) co_return Result<void>{};
   const std::uint64_t bytes = 2 * before.rows() * row_bytes;
-  const std::uint64_t limit = home_.geometry().max_bytes;
-  if (limit != 0) {
-    const auto used = attachment_.node(home_number_)->allocator->bytes_used();
-    if (!used) co_return std::unexpected(used.error());
-    const auto before_bytes = endpoint_.length_bytes(index_.slots);
-    if (!before_bytes) co_return std::unexpected(before_bytes.error());
-    if (*used - *before_bytes + bytes > limit) {
-      co_return fail(
-          Errc::no_space, "grow",
-          fmt::format("an index of {} bytes would exceed the {} bytes that the store was created for", bytes,
-                      limit));
-    }
-  }
+  if (auto room = has_room_for(bytes); !room) co_return room;
   if (auto extended = home_.memory().fabric().extend(index_.slots, bytes); !extended) co_return extended;
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
@@ -92,7 +97,7 @@ coro::Task<Result<void>> Table::start_growth() {
   co_return Result<void>{};
 }
 
-// Splits the next few rows, and finishes the growth when there are none left.
+// Splits the next few slots, and finishes the growth when there are none left.
 coro::Task<Result<void>> Table::help_growth() {
   // Not by the copy: the shard may be about to move.
   const auto read = co_await read_directory();
@@ -107,14 +112,7 @@ coro::Task<Result<void>> Table::help_growth() {
   if (chunk >= chunks) co_return co_await help_to_finish(d, chunk == chunks);
   const std::uint64_t end = (chunk + 1) * chunk_slots;
   // The items' headers are anywhere; all are asked for before the first is needed.
-  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) {
-    const std::byte* word = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t));
-    if (word == nullptr) break;
-    const SlotWord seen{fabric::load_word(word)};
-    if (!seen.is(SlotType::committed)) continue;
-    const std::byte* item = endpoint_.mapped(seen.item().address(), sizeof(memory::ItemHeader));
-    if (item != nullptr) __builtin_prefetch(item);
-  }
+  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) fetch_header(slot);
   co_return co_await split_slots(chunk * chunk_slots, end, d);
 }
 
@@ -178,10 +176,10 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
   co_return Result<void>{};
 }
 
-// Splits one row's slot. False if it can not be done now: an insert that lost stands there and its owner will
-// clear it, another slot of its item's key is damaged and will be mended by its own split, the item is on a
-// node that can not be reached, or the growth is over. `seen`: its word, if that is known as
-// look_before_split would have told it.
+// Splits a slot. False if it can not be done now: an insert that lost stands there and its owner will clear
+// it, another slot of its item's key is damaged and will be mended by its own split, the item is on a node
+// that can not be reached, there is no memory for a copy of it, or the growth is over. `seen`: its word, if
+// that is known as look_before_split would have told it.
 coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::optional<SlotWord> seen) {
   const unsigned next_level = d.level + 1U;
   constexpr int rounds_max = 64;
@@ -213,7 +211,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       LOCH_FAULT_POINT("split.after_flip");
       if (done && *done) home_.count(Counter::slots_split);
     }
-    if (!done && is_out_of_reach(done.error())) co_return false;
+    if (!done && (is_out_of_reach(done.error()) || done.error().code == Errc::no_space)) co_return false;
     if (!done) co_return done;
   }
   co_return false;
@@ -269,9 +267,8 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
     if (word.tag() + 2 > tag_max) {
       // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
       auto found = co_await fetch_item(word.item());
-      if (found) {
-        co_return co_await put_copy(low, word, &found->view);
-      }
+      if (found) co_return co_await put_copy(low, word, &found->view);
+      if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
     } else {
       auto moved = co_await move(word.item(), header->key_hash, low, high);
       if (!moved || *moved) co_return moved;
@@ -294,10 +291,8 @@ coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, D
 }
 
 coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {
-  const std::string key(item->key());
-  const std::string value(item->value());
-  auto copy = co_await compose({.key = {.bytes = key, .hash = item->key_hash()},
-                                .value = value,
+  auto copy = co_await compose({.key = {.bytes = item->key(), .hash = item->key_hash()},
+                                .value = item->value(),
                                 .expires_at_ns = item->expires_at_ns()});
   if (!copy) co_return std::unexpected(std::move(copy.error()));
   const SlotWord linked = SlotWord::link(SlotType::committed, copy->ref, word.filter(), 0, word.level());
@@ -311,7 +306,7 @@ coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const I
   co_return won;
 }
 
-// Looks at every slot: each row is split, and no move is half done whose other end is told by the old level.
+// Looks at every slot: each is split, and no move is half done whose other end is told by the old level.
 //
 // `until`: on the way of an operation. It goes on where this session has left off, until then or to the first
 // slot that can not be settled now. Those before that stay settled.
@@ -328,7 +323,6 @@ coro::Task<Result<void>> Table::finish_growth(Directory d, std::optional<base::N
   for (SlotNumber slot = until ? finishing_.next : 0; slot < 2 * low_slots; ++slot) {
     const bool is_new = !group.has(slot);
     if (is_new) {
-      if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
       // Not across the halves: the lower one is looked at first.
       const SlotNumber end = slot < low_slots ? low_slots : 2 * low_slots;
       if (auto read = co_await read_group(slot, end, &group); !read) co_return read;
@@ -398,7 +392,7 @@ coro::Task<Result<Table::Settled>> Table::settle_slot(SlotNumber slot, Directory
   co_return Settled::not_now;  // a busy one
 }
 
-// A key found no room: the index begins to grow, and the key's own rows are split first.
+// A key found no room: the index begins to grow, and the key's own slots are split first.
 coro::Task<Result<void>> Table::make_room_by_growth(const KeyCollect* full) {
   if (auto started = co_await start_growth(); !started) co_return started;
   const auto read = co_await read_directory();

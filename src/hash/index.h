@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "base/hash.h"
 #include "base/narrowing.h"
@@ -44,10 +45,11 @@ struct IndexRoot {
   // of the home that the shard had first.
   std::uint64_t time_ahead_ns;
 };
-static_assert(sizeof(IndexRoot) == 168 &&
+static_assert(sizeof(IndexRoot) == 168 && std::has_unique_object_representations_v<IndexRoot>);
+static_assert(offsetof(IndexRoot, directory) == 0 && offsetof(IndexRoot, split_cursor) == 64 &&
+              offsetof(IndexRoot, reached_at_ns) == 128 && offsetof(IndexRoot, time_ahead_ns) == 160);
+static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes &&
               memory::index_root_offset + sizeof(IndexRoot) <= memory::totals_offset);
-
-static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes);
 
 // Of a shard that moves to another host, at its one home and its other (handover.h). Where it is not `open`,
 // nothing is changed and nothing taken for absent.

@@ -119,25 +119,28 @@ INSTANTIATE_TEST_SUITE_P(Steps, HalfMoved, testing::Values(2, 3, 4, 5));
 // Receive: the item goes to and fro between two slots while a get collects. Expect: found, never "not found"
 // (the paper's form misses it: EMPTY, K, EMPTY).
 TEST(Move, AReaderNeverMissesAKeyThatIsMovedToAndFro) {
-  for (int every = 1; every <= 3; ++every) {
-    const auto store = make_store();
-    Client mover(*store);
-    ASSERT_TRUE(mover.put("k", "value").has_value());
-    Stepper reader(*store);
-    for (int at = 0; at < 8; ++at) {
-      const auto got = reader.run(Client::get_task(&reader.client(), "k"), at, [&] {
-        const Locations where = locations(mover, "k");
-        for (int i = 0; i < every; ++i) {
-          const bool home = slot(*store, where.slot[0]).is(SlotType::committed);
-          const SlotNumber from = where.slot[home ? 0 : 1];
-          const auto moved = mover.run(mover.table().move(slot(*store, from).item(), mover.key_of("k").hash,
-                                                          from, where.slot[home ? 1 : 0]));
-          ASSERT_TRUE(moved.has_value() && *moved);
-        }
-      });
-      EXPECT_EQ(answer(*got), "value");
-    }
+  const auto store = make_store();
+  Client mover(*store);
+  constexpr unsigned reads_max = 9;  // of slots: three collects
+  std::uint64_t looked_again = 0;
+  // Bit i of `when`: a move comes before the reading of the i-th slot.
+  for (unsigned when = 0; when < 1U << reads_max; ++when) {
+    SCOPED_TRACE(when);
+    ASSERT_TRUE(mover.put("k", "value").has_value());  // whose tags are not used up
+    const Locations where = locations(mover, "k");
+    unsigned reads = 0;
+    Client reader = fake::watched_client(*store, [&] {
+      if ((when >> std::min(reads++, reads_max) & 1) == 0) return;
+      const bool home = slot(*store, where.slot[0]).is(SlotType::committed);
+      const SlotNumber from = where.slot[home ? 0 : 1];
+      const auto moved = mover.run(mover.table().move(slot(*store, from).item(), mover.key_of("k").hash, from,
+                                                      where.slot[home ? 1 : 0]));
+      ASSERT_TRUE(moved.has_value() && *moved);
+    });
+    ASSERT_EQ(answer(reader.get("k")), "value");
+    looked_again += reader.counted(Counter::second_collects);
   }
+  EXPECT_GT(looked_again, 0U);
 }
 
 // Receive: a move that the dead left at its destination, and a helper that dies at any step. Expect: while
@@ -166,7 +169,7 @@ TEST(Move, WhoeverMarksASourceAccountsForIt) {
                                         store->at({memory::control_region, memory::registry_offset}))[number]
                                         .unfinished_moves;
     helper.look_at({where.slot[0], where.slot[2]});
-    helper.run(helper.client().shards().collect(), at, [&] { reached = true; }, true);
+    helper.run(helper.client().shards().collect_garbage(), at, [&] { reached = true; }, true);
     if (!slot(*store, where.slot[0]).is(SlotType::moved)) continue;
     was_marked = true;
     EXPECT_EQ(*account, 1U);

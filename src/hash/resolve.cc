@@ -77,10 +77,8 @@ coro::Task<Result<std::optional<Table::KeyedItem>>> Table::key_of_item(memory::I
   const auto header = co_await read_header(item);
   if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(header.error());
   if (!header) co_return std::nullopt;
-  const std::uint64_t room =
-      item.size_class < memory::size_class_count ? memory::class_bytes[item.size_class] : memory::block_bytes;
   const std::uint64_t length = item_bytes(header->key_bytes, 0);
-  if (header->key_bytes == 0 || length > room) co_return std::nullopt;
+  if (header->key_bytes == 0 || length > room_of(item)) co_return std::nullopt;
   auto head = co_await endpoint_.fetch_settled(item.address(), length);
   if (!head && head.error().code != Errc::corrupt) co_return std::unexpected(std::move(head.error()));
   if (!head) co_return std::nullopt;
@@ -96,7 +94,7 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
   if (!*of) co_return false;
   const Key key = (*of)->key();
   KeyCollect snapshot;
-  snapshot.known = (*of)->known();
+  snapshot.already_read = (*of)->view();
   if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
   auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
@@ -114,7 +112,7 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
 
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
-  seen.known = (*of)->known();
+  seen.already_read = (*of)->view();
   if (auto read = co_await collect_words(key_hash, &seen); !read)
     co_return std::unexpected(std::move(read.error()));
   if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));
@@ -188,14 +186,15 @@ coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, 
   // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
   // source is not cleared while the destination is in doubt: that P would be dead.
   bool has_committed = false;
-  for (;;) {
-    auto won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}));
+  SlotWord before = placed;
+  constexpr int tries_max = 16;
+  for (int tries = 0; !has_committed && before == placed; ++tries) {
+    if (tries == tries_max)
+      co_return fail(Errc::timed_out, "move",
+                     "the session is held up again and again; others finish the move");
+    auto won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}), &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     has_committed = *won;
-    if (has_committed) break;
-    auto there = co_await read_slot(to);
-    if (!there) co_return std::unexpected(std::move(there.error()));
-    if (*there != placed.raw) break;
   }
   LOCH_FAULT_POINT("move.after_commit");
   const auto cleared = co_await swap_slot(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
@@ -221,18 +220,15 @@ coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_has
   for (int round = 0; round < rounds_max; ++round) {
     Collect seen;
     if (!co_await collect_words(key_hash, &seen)) co_return false;
-    int stale = -1;
-    for (unsigned j = 0; j < seen.at.count && stale < 0; ++j) {
-      const SlotWord word = seen.word[j];
-      if (word.names_item() && word.item() == item) stale = static_cast<int>(j);
-    }
-    if (stale < 0) co_return true;
-    const SlotWord word = seen.word[static_cast<unsigned>(stale)];
+    const int named = location_naming(seen, item);
+    if (named < 0) co_return true;
+    const auto stale = static_cast<unsigned>(named);
+    const SlotWord word = seen.word[stale];
     // Only what a move left may still name it; anything else says that the item is in use.
     if (!word.is(SlotType::placed) && !word.is(SlotType::moved)) co_return false;
-    const SlotNumber number = seen.at.slot[static_cast<unsigned>(stale)];
-    const SlotWord cleared = cleared_word(word, number, seen.at.directory, home_.next_nonce());
-    if (!co_await swap_slot(seen.at.slot[static_cast<unsigned>(stale)], word, cleared)) co_return false;
+    const SlotNumber slot = seen.at.slot[stale];
+    const SlotWord cleared = cleared_word(word, slot, seen.at.directory, home_.next_nonce());
+    if (!co_await swap_slot(slot, word, cleared)) co_return false;
   }
   co_return false;
 }

@@ -78,6 +78,13 @@ int committed_location(const Collect& c) {
   return -1;
 }
 
+int location_naming(const Collect& c, memory::ItemRef item) {
+  for (unsigned j = 0; j < c.at.count; ++j) {
+    if (c.word[j].names_item() && c.word[j].item() == item) return static_cast<int>(j);
+  }
+  return -1;
+}
+
 int paired_destination(const Collect& c, unsigned j) {
   const SlotWord source = c.word[j];
   if (!source.is(SlotType::moved)) return -1;

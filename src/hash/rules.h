@@ -31,11 +31,11 @@ bool is_outdated(const Collect& c);
 // A word that no client writes: the slot was damaged.
 bool is_damaged(const Collect& c);
 
-// Where candidate `i` of the key may be placed now: its low slot until its row is split, then where its mix
+// Where a candidate of the key may be placed now: in its low slot until that is split, then where its mix
 // says.
 unsigned open_location(const Collect& c, unsigned candidate);
-// Whether the key's item may go from `source` to `destination`: where it may be placed now, or up before its
-// row is split.
+// Whether the key's item may go from `source` to `destination`: where it may be placed now, or to the item's
+// slot in the upper row before the lower one is split.
 bool may_be_moved(const Collect& c, unsigned source, unsigned destination);
 inline unsigned home_location(const Collect& c) { return open_location(c, 0); }
 // Whether an insert into the home slot is possible; then none off home may be committed.
@@ -46,6 +46,8 @@ std::optional<unsigned> empty_alternate(const Collect& c);
 
 // The location whose item is committed as the key's, or -1.
 int committed_location(const Collect& c);
+// The first location whose word names the item, whoever's it is and in whatever state, or -1.
+int location_naming(const Collect& c, memory::ItemRef item);
 // M at `j` and its destination hold the two halves of one move: the index of the destination, or -1.
 int paired_destination(const Collect& c, unsigned j);
 // The location of the key's current item, by commit or by a paired move, or -1. Of a snapshot.

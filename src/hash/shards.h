@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hash/table.h"
@@ -49,11 +50,12 @@ class Shards final : public memory::ReuseGuard {
   // Several at once (get_together.cc), of a remote session, in one operation.
   coro::Task<void> get_together(std::span<GroupedGet> gets);
 
-  // ---- everything (walk.cc, collect.cc). Of a store with nodes that can not be reached: unavailable.
+  // ---- everything (walk.cc, check.cc, reclaim.cc). Of a store with nodes that can not be reached:
+  // unavailable.
   using Visit = std::function<bool(const ItemView&)>;
   coro::Task<Result<void>> for_each(const Visit* visit);
   coro::Task<Result<std::uint64_t>> count();
-  coro::Task<Result<Collected>> collect();
+  coro::Task<Result<Collected>> collect_garbage();
   coro::Task<Result<Report>> check();
 
   // Whether all operations that began on the node until `since`, by its clock, are over.
@@ -85,6 +87,14 @@ class Shards final : public memory::ReuseGuard {
                      std::optional<std::uint64_t> length = {});
   coro::Task<Result<void>> read_together(std::span<Candidate> candidates);
   coro::Task<void> get_alone(Getting* one);
+  // A walk: when it began on each node, by its clock, and which blocks of the node it walks; and all of these
+  // in the order of their numbers, each with its node, since the regions of the nodes may alternate.
+  struct Walk {
+    std::vector<base::Nanos> starts;
+    std::vector<memory::BlockList> blocks;
+    std::vector<std::pair<memory::BlockNumber, std::size_t>> order;
+  };
+  coro::Task<Result<Walk>> begin_walk();
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
   // An item that a walk comes to, and the one that its key has.
   struct Walked {
@@ -93,24 +103,23 @@ class Shards final : public memory::ReuseGuard {
     Result<Found> found{};
     Result<Found> current{};
   };
+  [[nodiscard]] bool is_visited_now(const Walk& walk, const Walked& x) const;
   coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks);
   coro::Task<void> find_item(Walked* walked);
   coro::Task<void> find_current(Walked* walked);
+  coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
   coro::Task<Result<void>> check_node(const memory::Attachment::Node* node, const memory::ItemSet* linked,
                                       Report* report);
   coro::Task<Result<bool>> is_orphan(memory::Session* session, memory::BlockNumber block,
                                      memory::LeaseWord lease, std::uint32_t index, memory::ItemState state);
-  // The same of items of a block that are asked about together.
-  struct Suspect {
-    std::uint32_t index = 0;
-    memory::ItemState state;
-    Result<bool> is_orphan{};
-  };
-  coro::Task<void> find_out(memory::Session* session, memory::BlockNumber block, memory::LeaseWord lease,
-                            Suspect* suspect);
-  coro::Task<void> find_orphans(memory::Session* session, memory::BlockNumber block, memory::LeaseWord lease,
-                                std::vector<Suspect>* suspects);
+  coro::Task<Result<bool>> reclaim(memory::Session* session, memory::BlockNumber block, memory::ItemRef item,
+                                   memory::ItemState state);
+  // What a block's items say, and its lease; no items if that changed meanwhile, for what was read may be
+  // bytes of values.
+  static coro::Task<Result<memory::LeaseWord>> look_at_block(
+      memory::Allocator* allocator, memory::BlockNumber block,
+      std::vector<memory::Allocator::ItemWords>* items);
   // How many items of a block a client looks at together: elsewhere some, so that their round trips overlap.
   [[nodiscard]] std::size_t at_once(memory::LeaseWord lease) const;
   // Whether a slot of its key names the item.

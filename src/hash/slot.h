@@ -4,14 +4,14 @@
 //   [type ][level  ][filter ][ref  ][class ][region ][unit  ][tag  ]
 //   [type ][level  ][nonce                                         ]    empty
 //
-// level                 the index level modulo 4 at which this row was last split (docs/hash.md, "Growth")
+// level                 the index level modulo 4 at which this slot was last split (docs/hash.md, "Growth")
 // filter                8 bits of the key's hash, so that most foreign items need not be read
 // ref                   P and M: where the other end of the move is
 // class, region, unit   the item (memory::ItemRef)
 // tag                   rises with every pending link and every move of an item
 //
-// The committed word of a key differs from what is known of it before it is read, which is the upper 13 bits,
-// by less than any other word does; and the unit stands where it is the item's offset in its region.
+// A get knows the upper 13 bits of its key's committed word; XORed with them, no other word is as small
+// (here.h). `unit` starts at bit 6, so the word masked to it is the item's byte offset.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ struct SlotWord {
   }
   [[nodiscard]] constexpr memory::ItemRef item() const {
     return {.region = static_cast<fabric::RegionId>(raw >> region_at & 0x7f),
-            .unit = static_cast<std::uint32_t>(raw >> unit_at & unit_mask),
-            .size_class = static_cast<std::uint8_t>(raw >> class_at & 31)};
+            .size_class = static_cast<std::uint8_t>(raw >> class_at & 31),
+            .unit = static_cast<std::uint32_t>(raw >> unit_at & unit_mask)};
   }
   [[nodiscard]] constexpr bool is(SlotType t) const { return type() == t; }
   // C, I, A, P or M.

@@ -76,9 +76,9 @@ coro::Task<Result<void>> Table::Attempts::again() {
 
 coro::Task<Result<Directory>> Table::read_directory() {
   if (home_.remote()) {
-    const fabric::Address at = index_.directory();
-    if (auto read = co_await endpoint_.read_words({&at, 1}, &directory_copy_); !read)
-      co_return std::unexpected(std::move(read.error()));
+    const auto read = co_await endpoint_.read_word(index_.directory());
+    if (!read) co_return std::unexpected(read.error());
+    directory_copy_ = *read;
   }
   const Directory now = directory();
   if (!now.is_open()) co_return not_open();
@@ -86,8 +86,9 @@ coro::Task<Result<Directory>> Table::read_directory() {
 }
 
 coro::Task<Result<void>> Table::open() {
-  const fabric::Address at = index_.time_ahead();
-  if (auto read = co_await endpoint_.read_words({&at, 1}, &time_ahead_ns_); !read) co_return read;
+  const auto ahead = co_await endpoint_.read_word(index_.time_ahead());
+  if (!ahead) co_return std::unexpected(ahead.error());
+  time_ahead_ns_ = *ahead;
   // A shard that moves is known as one when it is needed.
   if (auto read = co_await read_directory(); !read && read.error().code != Errc::moved)
     co_return std::unexpected(std::move(read.error()));
@@ -112,14 +113,11 @@ coro::Task<Result<void>> Table::keep_fresh() {
 }
 
 coro::Task<Result<std::uint64_t>> Table::read_slot(SlotNumber slot) {
-  const fabric::Address at = index_.slot(slot);
-  std::uint64_t word = 0;
-  auto read = co_await endpoint_.read_words({&at, 1}, &word);
-  if (!read) co_return std::unexpected(std::move(read.error()));
-  co_return word;
+  co_return co_await endpoint_.read_word(index_.slot(slot));
 }
 
 coro::Task<Result<void>> Table::read_group(SlotNumber first, SlotNumber end, SlotGroup* into) {
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
   constexpr std::size_t most_if_mapped = fabric::cache_line_bytes / sizeof(std::uint64_t);
   into->count_ = 0;
   into->first_ = first;
@@ -131,6 +129,15 @@ coro::Task<Result<void>> Table::read_group(SlotNumber first, SlotNumber end, Slo
   auto read = co_await endpoint_.perform({&operation, 1});
   if (read) into->count_ = count;
   co_return read;
+}
+
+void Table::fetch_header(SlotNumber slot) const {
+  const std::byte* word = endpoint_.mapped(index_.slot(slot), sizeof(std::uint64_t));
+  if (word == nullptr) return;
+  const SlotWord there{fabric::load_word(word)};
+  if (!there.is(SlotType::committed)) return;
+  const std::byte* item = endpoint_.mapped(there.item().address(), sizeof(memory::ItemHeader));
+  if (item != nullptr) __builtin_prefetch(item);
 }
 
 coro::Task<Result<void>> Table::read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into) {
@@ -150,10 +157,10 @@ coro::Task<Result<void>> Table::read_group_and_headers(SlotNumber first, SlotNum
 
 coro::Task<Result<memory::ItemHeader>> Table::header_of(const SlotGroup* group, SlotNumber slot) {
   if (group->headers_.empty()) return read_header(group->word(slot).item());
-  return known_header(group, slot);
+  return header_in(group, slot);
 }
 
-coro::Task<Result<memory::ItemHeader>> Table::known_header(const SlotGroup* group, SlotNumber slot) {
+coro::Task<Result<memory::ItemHeader>> Table::header_in(const SlotGroup* group, SlotNumber slot) {
   co_return group->headers_[slot - group->first_];
 }
 

@@ -2,11 +2,9 @@
 // docs/hash.md; each operation is a coroutine whose steps carry the names used there.
 //
 // I1 Every change of a key's state is one compare-swap on one slot; an item is written whole before it is
-// linked and
-//    never changes while it is.
+// linked and never changes while it is.
 // I2 A slot word never repeats while an operation that saw it runs: items rest (memory::Session, "Reuse"),
-// tags rise,
-//    nonces and levels are not used twice.
+// tags rise, nonces and levels are not used twice.
 // I3 So a stale read is harmless: it sees old bytes, never foreign ones, and a compare-swap that follows it
 // fails.
 //
@@ -87,7 +85,7 @@ class Table final {
   // initial_index_bytes long or longer.
   static void initialize(std::byte* root, const fabric::Mapping& index);
 
-  // ---- one key (reader.cc, get_far.cc, snapshot.cc, writer.cc)
+  // ---- one key (reader.cc, get_far.cc, known.cc, writer.cc, put_far.cc)
   coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
   // By what is known of the key, whether or not that was asked for during this operation; it is used up.
   coro::Task<Result<Found>> get(Known* known) {
@@ -100,19 +98,19 @@ class Table final {
   void fetch_known(Key key) const {
     if (goes_by_locations_) options_.locations->fetch(key.hash);
   }
-  // Asks for it: operations of one batch, the slot before the item (location_of), and the time if that is
-  // mortal. The item not if there is a copy; and if it comes after, in a later batch, or `after_previous`.
-  // The key's item, if that is what was read, and has time left.
-  [[nodiscard]] fabric::Operation read_slot(Known& known) const {
+  // What asks for it, as operations of one batch: the slot before the item (location_of); the item unless
+  // there is a copy, and if it comes after, in a later batch, or `after_previous`; the time if it is mortal.
+  [[nodiscard]] fabric::Operation slot_reading(Known& known) const {
     return fabric::Operation::read(index_.slot(known.pointer.slot), &known.word.raw, sizeof known.word.raw);
   }
-  [[nodiscard]] static fabric::Operation read_item(const Known& known) {
+  [[nodiscard]] static fabric::Operation item_reading(const Known& known) {
     return fabric::Operation::read_settled(known.pointer.item().address(), known.item,
                                            known.pointer.length_bytes);
   }
-  [[nodiscard]] fabric::Operation read_time(base::Nanos* into) const {
+  [[nodiscard]] fabric::Operation time_reading(base::Nanos* into) const {
     return home_.control().time_reading(into);
   }
+  // The key's item, if that is what was read, and has time left.
   std::optional<ItemView> answer(const Known& known);
   // A copy of what is known already when it is read, since that is read often: made of its parts, one behind
   // the other. Null if none is to be kept.
@@ -124,9 +122,9 @@ class Table final {
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
-  // Several at once (put_together.cc), in one operation: whether this is the session and the time for that,
-  // those for which there is memory at hand, and doing all of these.
+  // Several at once (put_together.cc), in one operation: whether this is the session and the time for that.
   [[nodiscard]] bool puts_together();
+  // One of them; nothing if there is no memory for it at hand.
   std::optional<GroupedPut> grouped_put(const WriteRequest& request);
   coro::Task<void> put_together(std::span<GroupedPut> puts);
   coro::Task<Result<void>> remove(Key key);
@@ -209,8 +207,8 @@ class Table final {
 
   struct KeyCollect : Collect {
     std::array<memory::ItemHeader, locations_max> header;  // of the words that are mine
-    bool headers_wanted = true;       // else one whose item is known to be the key's is not read, and zero
-    const ItemView* known = nullptr;  // of the key; this operation has read it, so it is not read again
+    bool headers_wanted = true;  // else one whose item is known to be the key's is not read, and zero
+    const ItemView* already_read = nullptr;  // of the key, by this operation; it is not read again
   };
 
   // An item that this operation wrote and has not linked for good.
@@ -218,16 +216,17 @@ class Table final {
     memory::ItemRef ref;
     std::uint64_t version = 0;
     std::uint8_t tag = 0;
-    bool seen = false;      // a slot has named it: it must rest before it is used otherwise
-    bool in_doubt = false;  // a slot may name it: the answer to a compare-swap did not come
-    int pending_at = -1;    // location of I(y, tag), by slot number below
-    SlotNumber slot = 0;    // that names it, or is about to
-    SlotWord word{};        // by this
+    bool seen = false;        // a slot has named it: it must rest before it is used otherwise
+    bool in_doubt = false;    // a slot may name it: the answer to a compare-swap did not come
+    bool is_pending = false;  // it is I(y, tag) in the slot below
+    SlotNumber slot = 0;      // that names it, or is about to
+    SlotWord word{};          // by this
   };
-  enum class Outcome : std::uint8_t { again, done, not_applied };
+  enum class Outcome : std::uint8_t { again, done };
 
-  // ---- reader.cc, snapshot.cc
-  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect first);
+  // ---- reader.cc
+  coro::Task<Result<Found>> get_near(Key key);
+  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect seen);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
@@ -235,8 +234,17 @@ class Table final {
   };
   coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Doubt* doubt);
   Result<Found> miss(Key key, Doubt doubt);
+  // The item that lies there, whether a slot names it or not.
+  coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
+  // What was read of it, in place or into a copy.
+  static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
+  coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
+  // Whether this client is attached to the item's node. Errors: unavailable, corrupt.
+  [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
 
-  coro::Task<Result<Found>> get_near(Key key);
+  // Remote items longer than this are read in two steps: what tells whether the value is wanted, then the
+  // value.
+  static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
 
   // ---- get_far.cc
   struct HomeRow;
@@ -244,8 +252,7 @@ class Table final {
   coro::Task<Result<Found>> get_anew(Key key);
   void ask_for_home(Key key, HomeRow* home);
   [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {
-    return ref.size_class < memory::size_class_count && attachment_.find_node_of(ref) != nullptr &&
-           memory::class_bytes[ref.size_class] <= one_step_bytes_max;
+    return room_of(ref) <= one_step_bytes_max && attachment_.find_node_of(ref) != nullptr;
   }
   // How many of the gets of late find their key in its home row.
   class HomeShare {
@@ -257,6 +264,8 @@ class Table final {
    private:
     float share_ = 1;
   };
+
+  // ---- snapshot.cc
   // Takes over what an item says of itself, if its key is `key`.
   bool take_if_mine(Key key, unsigned j, std::span<const std::byte> item, KeyCollect& into);
   // Reads a key's slots where the directory says they are. False if a remote session learns of a newer
@@ -292,22 +301,13 @@ class Table final {
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
   coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
-  // The item that lies there, whether a slot names it or not.
-  coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
-  // What was read of it, in place or into a copy.
-  static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
-  static Result<Found> take_item(const memory::ItemRef& ref, std::unique_ptr<std::byte[]> copy,
-                                 std::uint64_t length);
-  coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
-  // Whether this client is attached to the item's node. Errors: unavailable, corrupt.
-  [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
-
+  // Whether an item that is found in slots that were read after `asked_at` has time left. A remote session
+  // may have to look at the store's clock for that; if the time turns out to be over, the slots are to be
+  // read again, since another item may have taken the place of this one before.
+  enum class TimeLeft : std::uint8_t { some, none, look_again };
+  coro::Task<Result<TimeLeft>> time_left(base::Nanos expires_at_ns, base::Nanos asked_at);
   // Whether the time of any item of the key ran out while it was collected (time_left).
   coro::Task<Result<bool>> outlived(const KeyCollect* seen);
-
-  // Remote items longer than this are read in two steps: what tells whether the value is wanted, then the
-  // value.
-  static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
 
   // ---- known.cc
   // What was read where a slot named an item by the word: if it is the key's, and has time left at `time`,
@@ -323,60 +323,7 @@ class Table final {
     return expires_at_ns == 0 || (time != 0 && !expired(expires_at_ns, time + time_ahead_ns_));
   }
 
-  // ---- put_together.cc
-  struct Writing;
-  coro::Task<Result<void>> write_together(std::span<Writing> all);
-  coro::Task<Result<void>> look_together(std::span<Writing> all);
-  coro::Task<Result<void>> link_together(std::span<Writing> all);
-  coro::Task<Result<void>> commit_together(std::span<Writing> all);
-  coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
-  coro::Task<void> put_alone(Writing* one);
-  void end_linked(Writing* one);
-  void choose_step(Writing* one);
-  void look_elsewhere(Writing* one);
-  void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
-  bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
-  bool has_linked(Writing* one, const fabric::Operation& swap);
-  std::optional<SlotNumber> choose_way(Writing* one, bool in_time);
-  static std::uint64_t head_bytes(const Writing& one);
-  static void ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
-                           std::vector<fabric::Operation>* operations);
-  void take_items(Writing* one, const fabric::Operation*& next);
-  [[nodiscard]] std::optional<std::uint8_t> plain_matches(const Collect& seen) const;
-
-  // ---- writer.cc
-  static std::uint64_t length_of(const WriteRequest& request) {
-    return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
-  }
-  coro::Task<Result<NewItem>> compose(WriteRequest request);
-  // The same of a remote session, which does more while the item is on its way: it looks for the key, of
-  // which one slot is enough where the key's item is known; or, if it knows the word there, too, it has the
-  // item linked as soon as it is written.
-  enum class Begun : std::uint8_t { written, collected, linked };  // collected: `seen`, for the first step
-  coro::Task<Result<NewItem>> compose_and_begin(const WriteRequest* request, KeyCollect* seen, Begun* begun);
-  // `expected`: what goes without saying of a word that is known; null then.
-  coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write, SlotNumber slot, SlotWord old,
-                                          const Expectation* expected, KeyCollect* seen, NewItem* item,
-                                          Begun* begun);
-  // The item as it is to be, to `copy`, which is length_of(request) long.
-  void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
-  // What step 2 leaves to be done when it has put another item in the place of what `old` names.
-  coro::Task<void> let_go_of(SlotWord old, Counter how);
-  // Has the slot name the item instead of what `old` says.
-  fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
-                         SlotWord old) const;
-  // The rest of PUT, once the item is written.
-  coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
-                                                Begun begun);
-  // Whether the one slot that was read names the item that is known to be the key's.
-  bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
-  // Whether it names the item of which `head` was read after it, and that is the key's, and may be replaced
-  // without a look at the time.
-  bool names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
-                           std::span<const std::byte> head, KeyCollect* seen);
-  // The end of a collect whose words were read once: false if it takes another one.
-  coro::Task<bool> identify_first(Key key, const Reading* reading, KeyCollect* seen);
-  // What a remote session knows of where a key's item is.
+  // What a remote session remembers of where a key's item is.
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!home_.remote()) return std::nullopt;
     auto found = pointers_.find(key.bytes, key.hash);
@@ -405,10 +352,7 @@ class Table final {
                                  .length_bytes = found->length_bytes,
                                  .is_mortal = found->is_mortal};
   }
-  // The same for a batch that says nothing of its order.
-  [[nodiscard]] std::optional<PointerCache::Pointer> location_in_order(Key key) const {
-    return endpoint_.keeps_order() ? location_of(key) : std::nullopt;
-  }
+  // By that, if the batch is done in its order.
   [[nodiscard]] std::optional<Expectation> expectation_of(Key key) const;
   void note_item(Key key, SlotWord word, SlotNumber slot, const ItemView& item,
                  PointerCache::Copy copy = {}) {
@@ -436,8 +380,66 @@ class Table final {
     pointer.seen_at = attachment_.session_of(pointer.item()).oldest_operation();
     pointers_.note(key.bytes, key.hash, std::move(pointer));
   }
+
+  // ---- put_far.cc
+  // `compose` of a remote session, which does more while the item is on its way: it looks for the key, of
+  // which one slot is enough where the key's item is known; or, if it knows the word there, too, it has the
+  // item linked as soon as it is written.
+  enum class Begun : std::uint8_t { written, collected, linked };  // collected: `seen`, for the first step
+  coro::Task<Result<NewItem>> compose_and_begin(const WriteRequest* request, KeyCollect* seen, Begun* begun);
+  // `expected`: what goes without saying of a word that is known; null then.
+  coro::Task<Result<void>> write_and_link(Key key, fabric::Operation write, SlotNumber slot, SlotWord old,
+                                          const Expectation* expected, KeyCollect* seen, NewItem* item,
+                                          Begun* begun);
+  // Whether the one slot that was read names the item that is known to be the key's.
+  bool names_what_is_known(Key key, const Reading& reading, KeyCollect* seen);
+  // Whether it names the item of which `head` was read after it, and that is the key's, and may be replaced
+  // without a look at the time.
+  bool names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
+                           std::span<const std::byte> head, KeyCollect* seen);
+  // The end of a collect whose words were read once: false if it takes another one.
+  coro::Task<bool> identify_first(Key key, const Reading* reading, KeyCollect* seen);
+
+  // ---- put_together.cc
+  struct Writing;
+  coro::Task<Result<void>> write_together(std::span<Writing> all);
+  coro::Task<Result<void>> look_together(std::span<Writing> all);
+  coro::Task<Result<void>> link_together(std::span<Writing> all);
+  coro::Task<Result<void>> commit_together(std::span<Writing> all);
+  coro::Task<void> take_outcome(Writing* one, const fabric::Operation* swap);
+  coro::Task<void> put_alone(Writing* one);
+  void end_linked(Writing* one);
+  void choose_step(Writing* one);
+  void look_elsewhere(Writing* one);
+  void ask_again(Writing* one, std::vector<fabric::Operation>* operations);
+  bool is_as_expected(const Writing& one, const Collect& expected, const fabric::Operation*& next);
+  bool has_linked(Writing* one, const fabric::Operation& swap);
+  std::optional<SlotNumber> choose_way(Writing* one);
+  static std::uint64_t head_bytes(const Writing& one);
+  static void ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
+                           std::vector<fabric::Operation>* operations);
+  void take_items(Writing* one, const fabric::Operation*& next);
+  [[nodiscard]] std::optional<std::uint8_t> plain_matches(const Collect& seen) const;
+
+  // ---- writer.cc
+  static std::uint64_t length_of(const WriteRequest& request) {
+    return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
+  }
+  coro::Task<Result<NewItem>> compose(WriteRequest request);
+  // The item as it is to be, to `copy`, which is length_of(request) long.
+  void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
+  // What step 2 leaves to be done when it has put another item in the place of what `old` names.
+  coro::Task<void> let_go_of(SlotWord old, Counter how);
+  // Has the slot name the item instead of what `old` says.
+  fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
+                         SlotWord old) const;
+  // What a step comes to whose compare-swap did not do that.
+  static Result<Outcome> not_linked(NewItem* item, Result<bool> swapped);
+  // The rest of PUT, once the item is written.
+  coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
+                                                Begun begun);
   // Of an item that is to lie there.
-  memory::ItemHeader header_of(const WriteRequest& request, const memory::ItemRef& item);
+  memory::ItemHeader header_for(const WriteRequest& request, const memory::ItemRef& item);
   // Whether the item that is committed at location `j` lets the request be.
   static Result<void> check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j);
   // `is_collected`: `seen` is of this operation.
@@ -452,7 +454,9 @@ class Table final {
   coro::Task<Result<Outcome>> put_step6_make_room(KeyCollect* seen);
   coro::Task<Result<Outcome>> pending_outcome(SlotWord now_there, NewItem* item);
   coro::Task<void> abandon(NewItem* item);
+  coro::Task<Result<Outcome>> try_withdraw(NewItem* item);
   coro::Task<Result<Outcome>> withdraw(NewItem* item);
+  Result<Outcome> has_withdrawn(NewItem* item);
   void note_insert(bool displaced);
 
   // ---- resolve.cc
@@ -468,7 +472,7 @@ class Table final {
     std::optional<Found> whole;  // if it is not damaged
 
     [[nodiscard]] Key key() const { return {.bytes = bytes, .hash = hash}; }
-    [[nodiscard]] const ItemView* known() const { return whole ? &whole->view : nullptr; }
+    [[nodiscard]] const ItemView* view() const { return whole ? &whole->view : nullptr; }
   };
   coro::Task<Result<std::optional<KeyedItem>>> key_of_item(memory::ItemRef item);
 
@@ -490,10 +494,14 @@ class Table final {
   };
   coro::Task<Result<void>> look_around(Victim* victim);
   coro::Task<Result<void>> look_around(std::span<Victim> victims);
+  coro::Task<Result<bool>> carry_out(std::span<const Victim> all, int last, SlotNumber to);
+  coro::Task<Result<bool>> split_around(std::span<const Victim> victims);
   coro::Task<Result<bool>> displace(const KeyCollect* full);
 
   // ---- grow.cc
   coro::Task<Result<void>> start_growth();
+  coro::Task<Result<bool>> may_reuse_level(Directory before);
+  [[nodiscard]] Result<void> has_room_for(std::uint64_t index_bytes) const;
   coro::Task<Result<void>> help_growth();
   coro::Task<Result<void>> split_slots(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<void>> make_room_by_growth(const KeyCollect* full);
@@ -515,19 +523,17 @@ class Table final {
   coro::Task<Result<std::uint64_t>> clear_words(std::uint32_t node);
   coro::Task<Result<bool>> evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash);
 
-  // ---- collect.cc
+  // ---- check.cc
   coro::Task<Result<void>> mark_linked(memory::ItemSet* linked, Report* report);
+
+  // ---- reclaim.cc
   coro::Task<Result<bool>> repair_slots(Collected* collected);
   coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
 
+  // ---- table.cc
   // Before an operation goes on: a remote session refreshes when it is due.
   coro::Task<Result<void>> keep_fresh();
-  // Whether an item that is found in slots that were read after `asked_at` has time left. A remote session
-  // may have to look at the store's clock for that; if the time turns out to be over, the slots are to be
-  // read again, since another item may have taken the place of this one before.
-  enum class TimeLeft : std::uint8_t { some, none, look_again };
-  coro::Task<Result<TimeLeft>> time_left(base::Nanos expires_at_ns, base::Nanos asked_at);
   coro::Task<Result<std::uint64_t>> read_slot(SlotNumber slot);
   // Some slots in a row that were read at once, by who looks at all of them: of a remote session more.
   class SlotGroup {
@@ -543,12 +549,15 @@ class Table final {
     SlotNumber first_ = 0;
     std::size_t count_ = 0;
   };
+  // Keeps the session fresh, too.
   coro::Task<Result<void>> read_group(SlotNumber first, SlotNumber end, SlotGroup* into);
+  // Of slots that are mapped: asks for the memory of the header of the item that is committed there.
+  void fetch_header(SlotNumber slot) const;
   // Of a remote session also the headers of the items that the slots name.
   coro::Task<Result<void>> read_group_and_headers(SlotNumber first, SlotNumber end, SlotGroup* into);
   // The header that was read with the group, or is read now.
   coro::Task<Result<memory::ItemHeader>> header_of(const SlotGroup* group, SlotNumber slot);
-  static coro::Task<Result<memory::ItemHeader>> known_header(const SlotGroup* group, SlotNumber slot);
+  static coro::Task<Result<memory::ItemHeader>> header_in(const SlotGroup* group, SlotNumber slot);
   // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
   // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
   coro::Task<Result<bool>> swap_slot(SlotNumber slot, SlotWord expected, SlotWord desired,

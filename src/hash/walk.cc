@@ -50,47 +50,57 @@ coro::Task<Result<base::Nanos>> Shards::begin_walk(memory::Session* session) {
   co_return start;
 }
 
+coro::Task<Result<Shards::Walk>> Shards::begin_walk() {
+  const auto& nodes = attachment_.nodes();
+  std::vector<coro::Task<Result<base::Nanos>>> beginning;
+  for (const auto& node : nodes) beginning.push_back(begin_walk(node.session.get()));
+  co_await coro::run_together(&attachment_.endpoint().queue(), std::span(beginning));
+  Walk walk;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const auto start = beginning[n].take();
+    if (!start) co_return std::unexpected(start.error());
+    walk.starts.push_back(*start);
+    auto blocks = nodes[n].allocator->blocks();
+    if (!blocks) co_return std::unexpected(std::move(blocks.error()));
+    for (const BlockNumber block : *blocks) walk.order.emplace_back(block, n);
+    walk.blocks.push_back(std::move(*blocks));
+  }
+  std::ranges::sort(walk.order);
+  co_return walk;
+}
+
+// Whether the item that the key has, y, is visited when the walk comes to x: by the cases above.
+bool Shards::is_visited_now(const Walk& walk, const Walked& x) const {
+  const ItemView& current = x.current->view;
+  const ItemRef y = current.ref();
+  if (y == x.ref) return true;
+  const auto n = static_cast<std::size_t>(&attachment_.node_of(y) - attachment_.nodes().data());
+  const bool was_written_before = current.written_at_ns() < walk.starts[n];
+  const bool is_ahead = walk.blocks[n].contains(block_of(y)) &&
+                        std::pair(y.region, y.unit) > std::pair(x.ref.region, x.ref.unit);
+  return x.written_before && !(was_written_before && is_ahead);
+}
+
 coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
   if (auto reached = all_reached("walk"); !reached) co_return reached;
   if (auto fresh = co_await some().keep_fresh(); !fresh) co_return fresh;
-  const auto& nodes = attachment_.nodes();
   const memory::Attachment::Pin pin(attachment_);
-  std::vector<base::Nanos> starts;  // of the nodes, by their clocks
-  std::vector<memory::BlockList> blocks;
-  for (const auto& node : nodes) {
-    const auto start = co_await begin_walk(node.session.get());
-    if (!start) co_return std::unexpected(start.error());
-    starts.push_back(*start);
-  }
-  for (const auto& node : nodes) {
-    const auto of_node = node.allocator->blocks();
-    if (!of_node) co_return std::unexpected(of_node.error());
-    blocks.push_back(*of_node);
-  }
-  const auto is_later = [](const ItemRef& a, const ItemRef& b) {
-    return std::pair(a.region, a.unit) > std::pair(b.region, b.unit);
-  };
+  const auto walk = co_await begin_walk();
+  if (!walk) co_return std::unexpected(walk.error());
 
   memory::ItemSet visited;
   std::vector<memory::Allocator::ItemWords> items;
   std::vector<Walked> walked;
   std::vector<coro::Task<void>> tasks;
-  // The regions of the nodes may alternate, and all blocks are walked in the order of their numbers.
-  std::vector<std::pair<BlockNumber, std::size_t>> order;
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    for (const BlockNumber block : blocks[n]) order.emplace_back(block, n);
-  }
-  std::ranges::sort(order);
-  for (const auto& [block, n] : order) {
-    memory::Allocator& allocator = *nodes[n].allocator;
-    const base::Nanos start = starts[n];
+  for (const auto& [block, n] : walk->order) {
+    memory::Allocator& allocator = *attachment_.nodes()[n].allocator;
     auto lease = co_await allocator.lease_of(block);
     if (!lease) co_return std::unexpected(std::move(lease.error()));
     if (auto looked = co_await allocator.look_at_items(block, *lease, &items); !looked) co_return looked;
     walked.clear();
     for (std::uint32_t i = 0; i < items.size(); ++i) {
       const auto& [state, written_at_ns] = items[i];
-      const bool written_before = written_at_ns < start;
+      const bool written_before = written_at_ns < walk->starts[n];
       const bool unlinked_since =
           state.kind == ItemKind::retired && state.value >= pin.start(n) && written_before;
       if (state.kind == ItemKind::in_use || unlinked_since)
@@ -101,16 +111,10 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
       const auto some_of_them = std::span(walked).subspan(first, std::min(together, walked.size() - first));
       const memory::Attachment::Operation during(attachment_);
       if (auto looked = co_await look_up(some_of_them, &tasks); !looked) co_return looked;
-      for (const Walked& item : some_of_them) {
-        if (!item.found || !item.current) continue;
-        const ItemRef y = item.current->view.ref();
-        const auto& y_node = attachment_.node_of(y);
-        const auto y_number = static_cast<std::size_t>(&y_node - nodes.data());
-        const bool comes_later = item.current->view.written_at_ns() < starts[y_number] &&
-                                 blocks[y_number].contains(block_of(y)) && is_later(y, item.ref);
-        if (y != item.ref && (!item.written_before || comes_later)) continue;
-        if (!visited.insert(y)) continue;
-        if (!(*visit)(item.current->view)) co_return Result<void>{};
+      for (const Walked& x : some_of_them) {
+        if (!x.found || !x.current || !is_visited_now(*walk, x)) continue;
+        const ItemView& y = x.current->view;
+        if (visited.insert(y.ref()) && !(*visit)(y)) co_return Result<void>{};
       }
     }
   }
@@ -166,14 +170,7 @@ coro::Task<Result<std::uint64_t>> Table::count() {
   constexpr SlotNumber ahead = 32;
   SlotGroup group;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    if (const std::byte* soon = endpoint_.mapped(index_.slot(slot + ahead), sizeof(std::uint64_t));
-        soon != nullptr) {
-      const SlotWord word{fabric::load_word(soon)};
-      const std::byte* item = word.is(SlotType::committed)
-                                  ? endpoint_.mapped(word.item().address(), sizeof(memory::ItemHeader))
-                                  : nullptr;
-      if (item != nullptr) __builtin_prefetch(item);
-    }
+    fetch_header(slot + ahead);
     if (!group.has(slot)) {
       if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
         co_return std::unexpected(std::move(read.error()));

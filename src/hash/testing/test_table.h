@@ -36,14 +36,16 @@ inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.has
                              limits);
 }
 
-// One process with one session.
+// One process with one session on each node.
 class Client {
  public:
   explicit Client(MemoryStore& store, TableOptions options = {}) : Client(store, store.attach(), options) {}
-  Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options) : store_(store) {
-    auto attached = memory::StoreMemory::attach(std::move(fabric));
+  Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options,
+         const memory::RegionMap& map = memory::RegionMap::of_one_host(), memory::Placement placement = {})
+      : store_(store) {
+    auto attached = memory::StoreMemory::attach(std::move(fabric), map);
     LOCH_CHECK(attached.has_value());
-    auto opened = memory::Attachment::open(*attached);
+    auto opened = memory::Attachment::open(*attached, placement);
     LOCH_CHECK(opened.has_value());
     attachment_ = std::move(*opened);
     shards_ = std::make_unique<Shards>(*attachment_, options);
@@ -62,7 +64,8 @@ class Client {
   Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0) {
     return run(put_task(this, std::string(k), std::string(v), Condition::none, 0, expires_at));
   }
-  // In a batch, of a remote session.
+  // In a batch, of a remote session. Errors: besides those of a put, unavailable, if it can not be in one
+  // now.
   Result<std::uint64_t> put_in_batch(std::string_view k, std::string_view v) {
     return run(put_in_batch_task(this, std::string(k), std::string(v)));
   }
@@ -85,7 +88,7 @@ class Client {
     return items;
   }
   Result<std::uint64_t> count() { return run(shards_->count()); }
-  Result<Collected> collect() { return run(shards_->collect()); }
+  Result<Collected> collect() { return run(shards_->collect_garbage()); }
   Result<Report> check() { return run(shards_->check()); }
 
   template <class T>
@@ -121,9 +124,8 @@ class Client {
   static coro::Task<Result<std::uint64_t>> put_in_batch_task(Client* self, std::string k, std::string v) {
     const During during(*self->attachment_);
     Table& table = self->table(k);
-    LOCH_CHECK(table.puts_together());
-    auto put = table.grouped_put({.key = self->key_of(k), .value = v});
-    LOCH_CHECK(put.has_value());
+    auto put = table.puts_together() ? table.grouped_put({.key = self->key_of(k), .value = v}) : std::nullopt;
+    if (!put) co_return fail(Errc::unavailable, "put", "not in a batch now");
     co_await table.put_together({&*put, 1});
     co_return put->outcome;
   }
@@ -139,6 +141,7 @@ class Client {
   [[nodiscard]] Shards& shards() { return *shards_; }
   // Of a key's shard.
   [[nodiscard]] Table& table(std::string_view k) { return **shards_->table_of(key_of(k).hash); }
+  [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
   [[nodiscard]] MemoryStore& store() { return store_; }
   [[nodiscard]] std::uint64_t counted(Counter counter) const { return attachment_->stats()[counter]; }
   void die() { store_.kill(session().client()); }
@@ -151,6 +154,21 @@ class Client {
   std::unique_ptr<Shards> shards_;
 };
 
+// A client that touches the index by posted operations, and `before` is called before each operation on a
+// slot.
+inline Client watched_client(MemoryStore& store, std::function<void()> before) {
+  const auto tell = [before = std::move(before)](const fabric::Operation& operation) {
+    if (operation.at.region == memory::index_region) before();
+  };
+  return Client(store,
+                std::make_shared<fabric::fake::PostingFabric>(
+                    store.shared_from_this(),
+                    fabric::fake::PostingOptions{
+                        .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
+                        .before = tell}),
+                {});
+}
+
 // ---- the index, seen and touched from outside
 
 inline Directory directory_of(const MemoryStore& store) {
@@ -162,8 +180,8 @@ inline SlotWord slot(const MemoryStore& store, SlotNumber number) {
 inline void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word) {
   fabric::store_word(store.at(index_of_one_host.slot(number)), word.raw);
 }
-// The index begins to grow, and no row is split yet. The next helper splits `chunk`; one that is past the end
-// leaves the rows as they are to whoever needs them split.
+// The index begins to grow, and no slot is split yet. The next helper splits `chunk`; one that is past the
+// end leaves the slots as they are to whoever needs them split.
 inline constexpr std::uint64_t no_chunk = 0xffff;
 inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk) {
   const Directory before = directory_of(store);
@@ -202,21 +220,25 @@ inline std::string occupy(Client& client, SlotNumber number, const std::string& 
 
 // ---- steps
 
+// Where a client is: on the store's host, but for the index, which it does not map; or on another one, by a
+// network that keeps the order of a batch.
+enum class Place : std::uint8_t { here, elsewhere };
+
 // A client that touches the index by posted operations, one batch a step; only those that touch slots of
 // interest count, if there are any. Before step `at` of the task that `run` runs, `then` is called; with
 // `dies` the client is gone after that, in the midst of its operation.
 class Stepper {
  public:
-  explicit Stepper(MemoryStore& store, TableOptions options = {})
-      : fabric_(std::make_shared<fabric::fake::PostingFabric>(
-            store.shared_from_this(),
-            fabric::fake::PostingOptions{
-                .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
-                .before = {},
-                .held = [this](auto batch) { return step(batch); }})),
-        client_(store, fabric_, options) {}
+  explicit Stepper(MemoryStore& store, TableOptions options = {}, Place place = Place::here)
+      : client_(store, posting(store, place, [this](auto batch) { return step(batch); }),
+                with_locations(options)) {}
 
   [[nodiscard]] Client& client() { return client_; }
+  // Another client elsewhere finds the item of a key; if this one is there, it knows where that was.
+  void learn_location(std::string_view k) {
+    Client scout(client_.store(), posting(client_.store(), Place::elsewhere, {}), with_locations({}));
+    LOCH_CHECK(scout.get(k).has_value());
+  }
   void look_at(std::vector<SlotNumber> slots) { interesting_ = std::move(slots); }
 
   // What the task returned; nothing if the client died before its end.
@@ -236,17 +258,27 @@ class Stepper {
     buried_.push_back(std::make_shared<coro::Task<T>>(std::move(task)));
     return std::nullopt;
   }
-  // How many steps the last task made.
-  [[nodiscard]] int steps() const { return steps_; }
 
  private:
+  static std::shared_ptr<fabric::Fabric> posting(
+      MemoryStore& store, Place place, std::function<bool(std::span<const fabric::Operation>)> held) {
+    fabric::fake::PostingOptions options{.keeps_order = place == Place::elsewhere, .held = std::move(held)};
+    if (place == Place::here)
+      options.mapped = [](fabric::RegionId region) { return region != memory::index_region; };
+    return std::make_shared<fabric::fake::PostingFabric>(store.shared_from_this(), std::move(options));
+  }
+  TableOptions with_locations(TableOptions options) {
+    options.locations = &locations_;
+    return options;
+  }
   // Told before each posted batch is carried out; true: not now.
   bool step(std::span<const fabric::Operation> batch) {
     if (dead_) return true;
-    const bool counts =
-        interesting_.empty() || std::ranges::any_of(batch, [this](const fabric::Operation& operation) {
-          return std::ranges::find(interesting_, operation.at.offset_bytes / 8) != interesting_.end();
-        });
+    const bool counts = std::ranges::any_of(batch, [this](const fabric::Operation& operation) {
+      return operation.at.region == memory::index_region &&
+             (interesting_.empty() ||
+              std::ranges::find(interesting_, operation.at.offset_bytes / 8) != interesting_.end());
+    });
     if (!counts) return false;
     if (steps_++ != at_ || !then_) return false;
     const auto act = std::exchange(then_, nullptr);
@@ -261,7 +293,7 @@ class Stepper {
   bool dead_ = false;
   std::function<void()> then_;
   std::vector<SlotNumber> interesting_;
-  std::shared_ptr<fabric::fake::PostingFabric> fabric_;
+  LocationCache locations_{std::size_t{1} << 12};
   Client client_;
   std::vector<std::shared_ptr<void>> buried_;
 };

@@ -1,0 +1,220 @@
+// Clearing up after the dead, and of what has expired.
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "coro/scope.h"
+#include "hash/shards.h"
+
+namespace loch::hash {
+
+using memory::BlockNumber;
+using memory::BlockState;
+using memory::ItemKind;
+using memory::ItemRef;
+using memory::ItemState;
+using memory::LeaseWord;
+
+coro::Task<Result<LeaseWord>> Shards::look_at_block(memory::Allocator* allocator, BlockNumber block,
+                                                    std::vector<memory::Allocator::ItemWords>* items) {
+  const auto lease = co_await allocator->lease_of(block);
+  if (!lease) co_return lease;
+  if (auto looked = co_await allocator->look_at_items(block, *lease, items); !looked)
+    co_return std::unexpected(std::move(looked.error()));
+  auto after = co_await allocator->lease_of(block);
+  if (after && after->encode() != lease->encode()) items->clear();
+  co_return after;
+}
+
+coro::Task<Result<bool>> Table::is_named(ItemRef item, std::uint64_t key_hash) {
+  Collect first;
+  Collect second;
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    if (auto read = co_await collect_words(key_hash, &first); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (location_naming(first, item) >= 0) co_return true;
+    if (auto read = co_await collect_words(key_hash, &second); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (second.same_words(first)) co_return false;
+  }
+  co_return true;  // too busy to be sure
+}
+
+// Whether item `index` of a block belongs to nobody: a client that is gone, or whose operation is over, cut,
+// claimed or wrote it and it is not linked.
+coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber block, LeaseWord lease,
+                                           std::uint32_t index, ItemState state) {
+  const ItemRef item = memory::item_of(block, lease, index);
+  if (state.kind == ItemKind::fresh) {
+    co_return lease.state == BlockState::full || (lease.state == BlockState::open && index < lease.cut());
+  }
+  if (state.kind == ItemKind::retired) co_return false;
+  const bool client_gone = session->is_gone(state.client(), state.since_at_latest());
+  // Claimed ones wait in their session's lists for as long as it lives.
+  if (state.kind == ItemKind::claimed) co_return client_gone;
+  // Its header may be that of the item before it, which it is still being written over. Within its
+  // millisecond its client may write it once more, by the same word.
+  const bool may_be_written = session->now() <= state.since_at_latest() ||
+                              session->may_still_run(state.client(), state.since_at_latest());
+  if (!client_gone && may_be_written) co_return false;
+  auto named = co_await is_named(item);
+  if (!named) {
+    // Its hash leads to a damaged slot; nobody can say whether it is linked there.
+    if (named.error().code == Errc::corrupt) co_return false;
+    co_return named;
+  }
+  co_return !*named;
+}
+
+// Brings on the key of an item that a slot was seen to name, until there is nothing left to do. False if
+// there may be.
+coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Collected* collected) {
+  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  constexpr int steps_max = 8;
+  Result<bool> goes_on = true;
+  int steps = 0;
+  while (*goes_on && steps < steps_max) {
+    goes_on = co_await resolve_item(word.item());
+    // The item is on a host that is away, or a slot of its key is damaged: that of no other is the worse for
+    // it.
+    if (!goes_on && is_out_of_reach(goes_on.error())) co_return false;
+    if (!goes_on) co_return goes_on;
+    if (*goes_on) ++steps;
+  }
+  bool repairs = steps != 0;
+  if (!*goes_on && (word.is(SlotType::placed) || word.is(SlotType::moved))) {
+    // If it is there still, its item tells of no such move: the word means nothing.
+    auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, directory(), home_.next_nonce()));
+    if (!cleared) co_return cleared;
+    repairs = repairs || *cleared;
+  }
+  if (repairs) ++collected->slots_repaired;
+  co_return !*goes_on;
+}
+
+// False if moves may have been left half done.
+coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
+  const Directory d = directory();
+  const SlotNumber slots = d.slots();
+  bool all_done = true;
+  SlotGroup group;
+  for (SlotNumber slot = 0; slot < slots; ++slot) {
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    const SlotWord word = group.word(slot);
+    if (!word.names_item()) continue;
+    if (word.is(SlotType::committed)) {
+      auto header = co_await header_of(&group, slot);
+      if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) continue;
+      // A damaged word may point at anything that looks like this; nothing is to be written there.
+      if (!co_await fetch_item(word.item())) continue;
+      auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+      if (!gone) co_return std::unexpected(std::move(gone.error()));
+      if (!*gone) continue;
+      co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
+      ++collected->items_expired;
+      continue;
+    }
+    const auto done = co_await repair_slot(slot, word, collected);
+    if (!done) co_return done;
+    all_done = all_done && *done;
+  }
+  co_return all_done;
+}
+
+// Retires an item that belongs to nobody, as if it had been unlinked just now: somebody who is late may still
+// know it. False if it is another one by now, or was looked at too long ago: left to the next collection.
+coro::Task<Result<bool>> Shards::reclaim(memory::Session* session, BlockNumber block, ItemRef item,
+                                         ItemState state) {
+  const auto now = co_await session->control().read_time();
+  if (!now) co_return std::unexpected(now.error());
+  if (!attachment_.may_act()) co_return false;
+  fabric::Endpoint& endpoint = attachment_.endpoint();
+  const std::uint64_t word = state.encode();
+  const ItemState retired{.kind = ItemKind::retired, .moved = true, .value = *now};
+  const auto before = co_await endpoint.compare_swap(item.address(), word, retired.encode());
+  if (!before) co_return std::unexpected(before.error());
+  if (*before != word) co_return false;
+  co_await endpoint.fetch_add(memory::released_address(block), 1);
+  session->count(Counter::items_reclaimed);
+  co_return true;
+}
+
+coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
+  memory::Session* const session = node->session.get();
+  const auto blocks = node->allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
+  std::vector<memory::Allocator::ItemWords> items;
+  std::vector<coro::Task<Result<bool>>> asking;
+  for (const BlockNumber block : *blocks) {
+    const auto lease = co_await look_at_block(node->allocator.get(), block, &items);
+    if (!lease) co_return std::unexpected(lease.error());
+    const auto together = static_cast<std::uint32_t>(at_once(*lease));
+    const auto count = static_cast<std::uint32_t>(items.size());
+    for (std::uint32_t first = 0; first < count; first += together) {
+      const std::uint32_t end = std::min(count, first + together);
+      asking.clear();
+      for (std::uint32_t i = first; i < end; ++i)
+        asking.push_back(is_orphan(session, block, *lease, i, items[i].state));
+      co_await coro::run_together(&attachment_.endpoint().queue(), std::span(asking));
+      for (std::uint32_t i = first; i < end; ++i) {
+        const auto orphan = asking[i - first].take();
+        if (!orphan) co_return std::unexpected(orphan.error());
+        if (!*orphan) continue;
+        const auto reclaimed =
+            co_await reclaim(session, block, memory::item_of(block, *lease, i), items[i].state);
+        if (!reclaimed) co_return std::unexpected(reclaimed.error());
+        if (*reclaimed) ++collected->items_reclaimed;
+      }
+    }
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<Collected>> Shards::collect_garbage() {
+  if (auto reached = all_reached("collect"); !reached) co_return std::unexpected(std::move(reached.error()));
+  Collected collected;
+  const Stats before = attachment_.stats();
+  for (const auto& node : attachment_.nodes()) {
+    if (auto swept = co_await node.allocator->sweep_all(); !swept)
+      co_return std::unexpected(std::move(swept.error()));
+  }
+  for (const auto& table : tables_) {
+    const auto directory = co_await table->read_directory();
+    if (!directory) co_return std::unexpected(directory.error());
+    if (!directory->growing) continue;
+    if (auto finished = co_await table->finish_growth(*directory); !finished)
+      co_return std::unexpected(std::move(finished.error()));
+  }
+  // What was unfinished before all slots are looked at is not any more afterwards.
+  std::vector<std::uint64_t> unfinished;
+  for (const auto& node : attachment_.nodes()) {
+    const auto moves = co_await node.session->unfinished_moves_of_the_gone();
+    if (!moves) co_return std::unexpected(moves.error());
+    unfinished.push_back(*moves);
+  }
+  bool all_done = true;
+  for (const auto& table : tables_) {
+    const auto repaired = co_await table->repair_slots(&collected);
+    if (!repaired) co_return std::unexpected(repaired.error());
+    all_done = all_done && *repaired;
+  }
+  for (std::size_t n = 0; n < unfinished.size(); ++n) {
+    const auto& node = attachment_.nodes()[n];
+    if (all_done) {
+      if (auto forgotten = co_await node.session->forget_unfinished_moves(unfinished[n]); !forgotten)
+        co_return std::unexpected(std::move(forgotten.error()));
+    }
+    if (auto reclaimed = co_await reclaim_orphans(&node, &collected); !reclaimed)
+      co_return std::unexpected(std::move(reclaimed.error()));
+  }
+  const Stats after = attachment_.stats();
+  collected.sessions_reaped = after[Counter::sessions_reaped] - before[Counter::sessions_reaped];
+  collected.blocks_freed = after[Counter::blocks_freed] - before[Counter::blocks_freed];
+  co_return collected;
+}
+
+}  // namespace loch::hash

@@ -175,6 +175,26 @@ TEST(Cluster, ANodeThatIsAnotherThanItWasIsLeftOut) {
   EXPECT_EQ(client.put("key").region, 2);
 }
 
+// Each node has a clock of its own, by which the walk begins there.
+TEST(Cluster, AWalkVisitsTheItemsOfAllNodes) {
+  const auto store = make_store();
+  let_pass(*store, base::second_ns);
+  Client client(*store, {.policy = memory::Placement::Policy::spread}, two_nodes(),
+                {.before = [&](const auto&) { let_pass(*store, 100 * base::microsecond_ns); }});
+  std::set<std::string> keys;
+  std::set<fabric::RegionId> regions;
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = fmt::format("key{}", i);
+    keys.insert(key);
+    regions.insert(client.put(key).region);
+  }
+  EXPECT_EQ(regions.size(), 2U);
+  const auto walked = client.walk();
+  ASSERT_TRUE(walked.has_value()) << walked.error().message();
+  EXPECT_EQ(walked->size(), keys.size());
+  for (const auto& [key, value] : *walked) EXPECT_EQ(keys.erase(key), 1U) << key;
+}
+
 // Receive: new items are to be put on a node that is left out. Expect: on none, if it was named; where the
 // key's index is, if it is the client's own.
 TEST(Cluster, WhatIsToBePutOnANodeThatIsLeftOut) {

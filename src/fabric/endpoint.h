@@ -109,6 +109,8 @@ class Endpoint {
   // All of these at once, in any order; what was read or was there before stands in them afterwards. The
   // caller keeps them until then.
   auto perform(std::span<Operation> operations, Urgency urgency = Urgency::awaited);
+  // The same for who looks at each of them (Operation::did_nothing). Errors: those of the whole batch.
+  auto perform_each(std::span<Operation> operations);
 
   // Lets the pending coroutines run until `task` has finished. What a blocking call does.
   template <class T>
@@ -390,6 +392,11 @@ struct Several : Awaiting {
   }
 };
 
+struct SeveralEach : Several {
+  using Several::Several;
+  Result<void> await_resume() { return posted ? std::move(posted->outcome) : Several::await_resume(); }
+};
+
 inline auto Endpoint::read_words(std::span<const Address> at, std::uint64_t* into) {
   return ReadWords(*this, at, into);
 }
@@ -410,6 +417,9 @@ inline auto Endpoint::fetch_settled(Address at, std::size_t length_bytes) {
 }
 inline auto Endpoint::perform(std::span<Operation> operations, Urgency urgency) {
   return Several(*this, operations, urgency);
+}
+inline auto Endpoint::perform_each(std::span<Operation> operations) {
+  return SeveralEach(*this, operations, Urgency::awaited);
 }
 
 }  // namespace loch::fabric

@@ -85,6 +85,7 @@ struct Operation {
   bool bad_address = false;
   bool unreachable = false;  // on a host that this session does not reach: likewise
 
+  [[nodiscard]] bool did_nothing() const { return bad_address || unreachable; }
   [[nodiscard]] bool is_atomic() const { return kind == Kind::compare_swap || kind == Kind::fetch_add; }
 
   static Operation read(Address at, void* into, std::size_t length_bytes) {

@@ -55,18 +55,20 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
   // Where it was: one round trip, if the slot still names the item; two if the item comes after.
   if (!known.is_nothing() && !known.was_asked) {
     PointerCache::Copy copy = known.pointer.copy;
-    std::array<fabric::Operation, 3> operations = {read_slot(known)};
+    std::array<fabric::Operation, 3> operations = {slot_reading(known)};
     std::size_t count = 1;
     if (!known.has_copy()) {
       auto read = std::make_shared_for_overwrite<std::byte[]>(known.pointer.length_bytes);
       known.item = read.get();
       copy = std::move(read);
-      operations[count++] = read_item(known);
+      operations[count++] = item_reading(known);
       operations[1].after_previous = known.item_comes_after;
     }
-    if (known.pointer.is_mortal) operations[count++] = read_time(&known.time);
-    if (auto read = co_await endpoint_.perform(std::span(operations).first(count)); !read) {
-      if (endpoint_.has_failed()) co_return std::unexpected(std::move(read.error()));
+    if (known.pointer.is_mortal) operations[count++] = time_reading(&known.time);
+    const std::span asked(operations.data(), count);
+    if (auto read = co_await endpoint_.perform_each(asked); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (std::ranges::any_of(asked, &fabric::Operation::did_nothing)) {
       known.word = {};
     } else if (const auto item = answer(known)) {
       co_return Found{.view = *item, .copy = std::move(copy)};

@@ -35,10 +35,6 @@ struct Shards::Getting {
     get->into->assign(item.value());
     end({});
   }
-  void begin_again() {
-    is_over = is_over && !get->outcome;
-    has_looked = false;
-  }
 };
 
 // An item that a slot was seen to name, and that may be the key's.
@@ -66,8 +62,6 @@ coro::Task<void> Shards::get_together(std::span<GroupedGet> gets) {
   candidates.reserve(gets.size());
   Result<void> done = co_await ask_together(all, looked, &candidates);
   if (done && !candidates.empty()) done = co_await read_together(candidates);
-  // Else the memory of what was found may have been used again by the time it was read.
-  if (done && !attachment_.may_act()) std::ranges::for_each(all, &Getting::begin_again);
   std::vector<coro::Task<void>> rest;
   for (Getting& one : all) {
     if (one.is_over) continue;
@@ -106,7 +100,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   for (const Getting& one : all) {
     if (one.is_over) continue;
     if (!one.get->known.is_nothing()) {
-      operations.push_back(one.table->read_slot(one.get->known));
+      operations.push_back(one.table->slot_reading(one.get->known));
       continue;
     }
     one.looked->reading.ask(one.looked->words.word.data(), &operations);
@@ -117,25 +111,24 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
     Known& known = one.get->known;
     if (known.asks_for_item()) {
       known.item = std::exchange(into, into + known.pointer.length_bytes);
-      operations.push_back(Table::read_item(known));
+      operations.push_back(Table::item_reading(known));
     }
-    if (known.pointer.is_mortal) operations.push_back(one.table->read_time(&known.time));
+    if (known.pointer.is_mortal) operations.push_back(one.table->time_reading(&known.time));
   }
-  const auto done = co_await attachment_.endpoint().perform(operations);
-  if (!done && attachment_.endpoint().has_failed()) co_return done;
+  if (auto done = co_await attachment_.endpoint().perform_each(operations); !done) co_return done;
 
   const Operation* word = operations.data();
   const Operation* item = operations.data() + words;
   for (Getting& one : all) {
     if (one.is_over) continue;
     if (const Known& known = one.get->known; !known.is_nothing()) {
-      const bool has_item = known.has_copy() || (known.asks_for_item() && !(item++)->bad_address);
+      const bool has_item = known.has_copy() || (known.asks_for_item() && !(item++)->did_nothing());
       if (known.pointer.is_mortal) ++item;
-      if (!(word++)->bad_address) take_known(&one, has_item, candidates);
+      if (!(word++)->did_nothing()) take_known(&one, has_item, candidates);
     } else {
       const std::span slots(word, one.looked->reading.count);
       word += slots.size();
-      if (std::ranges::none_of(slots, &Operation::bad_address)) take_slots(&one, candidates);
+      if (std::ranges::none_of(slots, &Operation::did_nothing)) take_slots(&one, candidates);
     }
   }
   co_return Result<void>{};
@@ -189,11 +182,10 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
     one.item = std::exchange(into, into + one.length);
     operations.push_back(Operation::read_settled(one.word.item().address(), one.item, one.length));
   }
-  const auto done = co_await attachment_.endpoint().perform(operations);
-  if (!done && attachment_.endpoint().has_failed()) co_return done;
+  if (auto done = co_await attachment_.endpoint().perform_each(operations); !done) co_return done;
   const Operation* operation = operations.data();
   for (const Candidate& one : candidates) {
-    const bool was_read = !(operation++)->bad_address;
+    const bool was_read = !(operation++)->did_nothing();
     const GroupedGet& get = *one.of->get;
     const auto found = was_read ? one.of->table->item_of(get.known.key, one.word, one.slot, one.item,
                                                          one.length, get.known.time)
@@ -205,13 +197,9 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
 
 coro::Task<void> Shards::get_alone(Getting* one) {
   const Key key = one->get->known.key;
-  Result<Found> found;
-  do {
-    Known nothing{.key = key};
-    found = std::exchange(one->has_looked, false)
-                ? co_await one->table->get_by_snapshot(key, one->looked->words)
-                : co_await one->table->get(&nothing);
-  } while (found && !attachment_.may_act());
+  Known nothing{.key = key};
+  auto found = one->has_looked ? co_await one->table->get_by_snapshot(key, one->looked->words)
+                               : co_await one->table->get(&nothing);
   if (found) {
     one->take(found->view);
   } else {

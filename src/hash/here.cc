@@ -22,10 +22,7 @@ bool Here::take_directory(std::uint64_t word) {
 
 bool Table::parse_here(ItemView& item) {
   const memory::ItemRef& ref = item.ref();
-  const bool large = ref.size_class >= memory::size_class_count;
-  const std::uint64_t room =
-      large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
-  return item.take_lengths(room) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
+  return item.take_lengths(room_of(ref)) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
 }
 
 memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-#include <loch/error.h>
+#include <loch/loch.h>
 
 #include "base/hash.h"
 #include "base/planted.h"
@@ -20,6 +20,12 @@ namespace loch::hash {
 
 constexpr std::uint64_t item_bytes(std::uint64_t key_bytes, std::uint64_t value_bytes) {
   return sizeof(memory::ItemHeader) + key_bytes + value_bytes;
+}
+
+// How long an item of that class may be.
+constexpr std::uint64_t room_of(const memory::ItemRef& ref) {
+  return ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class]
+                                                   : item_bytes(key_bytes_max, value_bytes_max);
 }
 
 // The sums of an item; see memory::ItemHeader. An item that is read at another place than it was written to

@@ -21,18 +21,14 @@ bool Table::counts_still(const PointerCache::Pointer& pointer) const {
 }
 
 std::optional<Expectation> Table::expectation_of(Key key) const {
-  const auto location = location_in_order(key);
-  if (!location || location->is_mortal || !location->word.is(SlotType::committed)) return std::nullopt;
-  const std::uint64_t before_value = item_bytes(key.bytes.size(), 0) + tail_bytes();
-  const std::uint64_t length = location->length_bytes;
-  if (location->word.filter() != key.filter() || length < before_value) return std::nullopt;
-  Expectation expected{.key = key,
-                       .slot = location->slot,
-                       .slot_address = index_.slot(location->slot),
-                       .word = location->word};
-  expected.header.value_bytes = static_cast<std::uint32_t>(length - before_value);
-  expected.header.key_bytes = static_cast<std::uint16_t>(key.bytes.size());
-  return expected;
+  const auto location = endpoint_.keeps_order() ? location_of(key) : std::nullopt;
+  if (!location || !location->word.is(SlotType::committed) || location->word.filter() != key.filter())
+    return std::nullopt;
+  return Expectation{.key = key,
+                     .key_bytes = static_cast<std::uint16_t>(key.bytes.size()),
+                     .slot = location->slot,
+                     .slot_address = index_.slot(location->slot),
+                     .word = location->word};
 }
 
 // The item's memory has not been reused since it was known, or since the slot was read; so if that names it,
@@ -93,9 +89,9 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   const auto head = std::make_unique_for_overwrite<std::byte[]>(before_value);
   into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
   std::array operations = {
-      read_slot(*known), fabric::Operation::read_settled(ref.address(), head.get(), before_value),
+      slot_reading(*known), fabric::Operation::read_settled(ref.address(), head.get(), before_value),
       fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),
-      read_time(&known->time)};
+      time_reading(&known->time)};
   const std::size_t count = operations.size() - (known->pointer.is_mortal ? 0 : 1);
   if (!co_await endpoint_.perform(std::span(operations).first(count))) {
     known->word = {};

@@ -48,31 +48,32 @@ struct Known {
     return word.is(SlotType::committed) && word.filter() == key.filter();
   }
 };
-// What a put expects of a key of which it knows a location: that the slot holds the word; and then that the
-// item is the key's, and never expires. In this order: what the slot names while the put runs is not used
+
+// What a put with no condition expects of a key of which it knows a location: that the slot holds the word;
+// and then that the item is the key's. In this order: what the slot names while the put runs is not used
 // again before that is over (Table::location_of).
 struct Expectation {
   static constexpr std::size_t operations = 3;
 
   Key key;
+  std::uint16_t key_bytes = 0;
   SlotNumber slot = 0;
   fabric::Address slot_address;
   SlotWord word{};
-  memory::ItemHeader header{};  // of which the lengths and the time are known
 
   // Adds operations of which each goes by the one before it, as what comes behind them is to. They go by this
   // for as long.
   void ask(std::vector<fabric::Operation>* into) const {
-    constexpr std::size_t from = offsetof(memory::ItemHeader, expires_at_ns);
-    constexpr std::size_t end = offsetof(memory::ItemHeader, key_bytes) + sizeof header.key_bytes;
     const fabric::Address item = word.item().address();
     using fabric::Operation;
-    for (Operation expect : {Operation::expect(slot_address, &word.raw, sizeof word.raw),
-                             Operation::expect(item + from, &header.expires_at_ns, end - from),
-                             Operation::expect(item + sizeof header, key.bytes.data(), key.bytes.size())}) {
+    for (Operation expect :
+         {Operation::expect(slot_address, &word.raw, sizeof word.raw),
+          Operation::expect(item + offsetof(memory::ItemHeader, key_bytes), &key_bytes, sizeof key_bytes),
+          Operation::expect(item + sizeof(memory::ItemHeader), key.bytes.data(), key.bytes.size())}) {
       expect.after_previous = true;
       into->push_back(expect);
     }
   }
 };
+
 }  // namespace loch::hash

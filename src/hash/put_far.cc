@@ -25,7 +25,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   const Key key = request->key;
   const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(key);
   // Of a cluster the directory has to be looked at before anything changes (Handover).
-  if (!attachment_.is_of_cluster() && attachment_.may_act()) {
+  if (!attachment_.is_of_cluster()) {
     const auto expected = pointer || seen->headers_wanted ? std::nullopt : expectation_of(key);
     if (pointer || expected) {
       const SlotNumber slot = pointer ? pointer->slot : expected->slot;
@@ -53,7 +53,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   }
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
-  if (!done && (endpoint_.has_failed() || writing.bad_address || writing.unreachable))
+  if (!done && (endpoint_.has_failed() || writing.did_nothing()))
     co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put.item_written");
   bool is_collected = false;

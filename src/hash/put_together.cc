@@ -102,16 +102,15 @@ coro::Task<void> Table::put_alone(Writing* one) {
 
 // How the put of a key begins, by what is known of it. The one of the key's slots that is looked at, unless
 // that is each of them.
-std::optional<SlotNumber> Table::choose_way(Writing* one, bool in_time) {
+std::optional<SlotNumber> Table::choose_way(Writing* one) {
   using Stage = Writing::Stage;
   const Key key = one->key();
   if (const auto pointer = pointer_of(key)) {
-    begin_collect(key.hash, &one->seen, DirectoryToo::no, pointer->slot);
     one->old = pointer->word;
-    one->stage = in_time ? Stage::links : Stage::written;
+    one->stage = Stage::links;
     return pointer->slot;
   }
-  one->lately = in_time ? expectation_of(key) : std::nullopt;
+  one->lately = expectation_of(key);
   if (one->lately) {
     one->old = one->lately->word;
     one->stage = Stage::follows;
@@ -127,15 +126,14 @@ std::optional<SlotNumber> Table::choose_way(Writing* one, bool in_time) {
 // read.
 coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
-  const bool in_time = attachment_.may_act();  // else what is known of the words may be void
   std::size_t length = 0;
   std::vector<Operation> operations;
   operations.reserve(all.size() * (3 + Expectation::operations));
   for (Writing& one : all) {
     length += in_whole_words(length_of(one.put->request));
-    const auto only = choose_way(&one, in_time);
-    if (one.stage != Stage::looks && one.stage != Stage::follows) continue;
-    begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only).ask(one.seen.word.data(), &operations);
+    const auto only = choose_way(&one);
+    const Reading reading = begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only);
+    if (one.stage != Stage::links) reading.ask(one.seen.word.data(), &operations);
   }
   const std::size_t slots_end = operations.size();
   const auto copies = std::make_unique_for_overwrite<std::byte[]>(length);
@@ -145,7 +143,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
     write_copy(request, &one.item, copy);
     operations.push_back(Operation::write(one.item.ref.address(), copy, length_of(request)));
     copy += in_whole_words(length_of(request));
-    if (one.stage != Stage::links && one.stage != Stage::follows) continue;
+    if (one.stage == Stage::looks) continue;
     if (one.lately) one.lately->ask(&operations);
     operations.push_back(
         link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
@@ -159,12 +157,11 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   const Operation* slot = operations.data();
   const Operation* next = operations.data() + slots_end;
   for (Writing& one : all) {
-    const bool has_slots = one.stage == Stage::looks || one.stage == Stage::follows;
-    const std::span slots(slot, has_slots ? one.seen.at.count : 0);
+    const std::span slots(slot, one.stage == Stage::links ? 0 : one.seen.at.count);
     slot += slots.size();
     const Operation& write = *next++;
     if (one.stage == Stage::follows) next += Expectation::operations;
-    const Operation* swap = one.stage == Stage::links || one.stage == Stage::follows ? next++ : nullptr;
+    const Operation* swap = one.stage == Stage::looks ? nullptr : next++;
     if (write.bad_address) {
       one.end(std::unexpected(done.error()));
       continue;
@@ -251,7 +248,6 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
     length += static_cast<std::size_t>(std::popcount(one.asked)) * head_bytes(one);
   }
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
-  const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
   operations.reserve(all.size());
   std::byte* into = items.get();
@@ -262,18 +258,15 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
                      &operations);
     } else if (one.stage == Stage::fills_home) {
       ask_again(&one, &operations);
-    } else if (one.stage == Stage::offers && in_time) {
+    } else if (one.stage == Stage::offers) {
       one.old = one.seen.word[one.location];
       one.item.seen = true;
       operations.push_back(
           link(&one.item, SlotType::pending, one.key().filter(), one.seen.at.slot[one.location], one.old));
-    } else if (one.stage == Stage::offers) {
-      one.stage = Stage::written;
     }
   }
   if (operations.empty()) co_return Result<void>{};
-  if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
-    co_return done;
+  if (auto done = co_await endpoint_.perform_each(operations); !done) co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
     if (one.stage == Stage::matches) {
@@ -284,7 +277,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
       if (!has_linked(&one, *next++)) continue;
       LOCH_FAULT_POINT("put.after_pending");
       home_.count(Counter::pending_inserts);
-      one.item.pending_at = static_cast<int>(one.location);
+      one.item.is_pending = true;
       one.stage = Stage::pends;
     }
   }
@@ -312,16 +305,13 @@ void Table::ask_for_head(const Writing& one, memory::ItemRef item, std::byte** i
 // Takes the items that were asked for, of those that are left.
 void Table::take_items(Writing* one, const Operation*& next) {
   using Stage = Writing::Stage;
-  bool is_plain = true;
   for (std::uint8_t left = one->asked; left != 0; left &= left - 1) {
     const auto j = static_cast<unsigned>(std::countr_zero(left));
     const Operation& read = *next++;
-    const bool is_mine =
-        !read.bad_address && take_if_mine(one->key(), j, {read.local, read.length_bytes}, one->seen);
-    is_plain = is_plain && !read.bad_address && (!is_mine || one->seen.header[j].expires_at_ns == 0);
-    if (is_mine) one->location = j;
+    if (!read.bad_address && take_if_mine(one->key(), j, {read.local, read.length_bytes}, one->seen))
+      one->location = j;
   }
-  if (is_plain && std::popcount(one->seen.mine) == 1) {
+  if (std::popcount(one->seen.mine) == 1) {
     one->stage = Stage::found;
   } else {
     look_elsewhere(one);
@@ -341,10 +331,8 @@ std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
     if (!word.names_item() || word.filter() != filter_of(seen.key_hash)) continue;
-    const memory::ItemRef ref = word.item();
-    const bool is_plain = word.is(SlotType::committed) && ref.size_class < memory::size_class_count &&
-                          attachment_.find_node_of(ref) != nullptr;
-    if (!is_plain) return std::nullopt;
+    if (!word.is(SlotType::committed) || attachment_.find_node_of(word.item()) == nullptr)
+      return std::nullopt;
     matches |= static_cast<std::uint8_t>(1U << j);
   }
   return matches;
@@ -354,17 +342,12 @@ std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
 // pending.
 coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
-  const bool in_time = attachment_.may_act();
   std::vector<Operation> operations;
   operations.reserve(all.size());
   for (Writing& one : all) {
     if (one.stage == Stage::pends) ask_again(&one, &operations);
     const bool is_found = one.stage == Stage::found;
     if (!is_found && one.stage != Stage::fills_home) continue;
-    if (!in_time) {
-      one.stage = Stage::written;
-      continue;
-    }
     if (is_found) LOCH_FAULT_POINT("put.before_update");
     if (!is_found) LOCH_FAULT_POINT("put.before_home");
     const unsigned at = is_found ? one.location : home_location(one.seen);
@@ -373,8 +356,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
         link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
   }
   if (operations.empty()) co_return Result<void>{};
-  if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
-    co_return done;
+  if (auto done = co_await endpoint_.perform_each(operations); !done) co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
     if (one.stage == Stage::found) {
@@ -397,7 +379,6 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
 // Step 5 (b) of those that stand as pending: nobody else can have inserted their keys.
 coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
-  if (!attachment_.may_act()) co_return Result<void>{};
   std::vector<Operation> operations;
   for (const Writing& one : all) {
     if (one.stage != Stage::pends) continue;
@@ -407,8 +388,7 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
                                                  pending.with_type(SlotType::committed).raw));
   }
   if (operations.empty()) co_return Result<void>{};
-  if (const auto done = co_await endpoint_.perform(operations); !done && endpoint_.has_failed())
-    co_return done;
+  if (auto done = co_await endpoint_.perform_each(operations); !done) co_return done;
   const Operation* next = operations.data();
   for (Writing& one : all) {
     if (one.stage != Stage::pends) continue;
@@ -417,7 +397,7 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
     if (swap.bad_address) continue;
     if (swap.result == swap.compare) {
       LOCH_FAULT_POINT("put.after_commit");
-      one.item.pending_at = -1;
+      one.item.is_pending = false;
       note_insert(false);
     } else if (const auto outcome = co_await pending_outcome({swap.result}, &one.item);
                !outcome || *outcome != Outcome::done) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <optional>
+#include <utility>
 
 #include "base/planted.h"
 #include "hash/table.h"
@@ -25,11 +27,6 @@ bool is_whole(const ItemView& item, std::uint64_t available) {
 }  // namespace
 
 coro::Task<Result<Found>> Table::get_near(Key key) {
-  // Its items may be on other nodes.
-  if (attachment_.refresh_due()) [[unlikely]] {
-    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
-      co_return std::unexpected(std::move(fresh.error()));
-  }
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
   if (auto read = co_await read_slots(key.hash, &seen, DirectoryToo::no); !read) [[unlikely]]
@@ -52,48 +49,43 @@ coro::Task<Result<Found>> Table::get_near(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-// The rest of GET: what is not a plain hit.
-coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect first) {
+// The rest of GET: what is not a plain hit. `seen`: a first collect.
+coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
   Attempts attempts(*this, "get", key.hash);
-  Collect second = first;
-  bool have_first = false;
+  std::optional<Collect> before;  // the collect before `seen`, if they make a snapshot when they are equal
   for (;;) {
     Doubt doubt;
-    if (auto answer = co_await look_for(key, &second, Words::committed, &doubt); answer)
+    if (auto answer = co_await look_for(key, &seen, Words::committed, &doubt); answer)
       co_return std::move(*answer);
+    bool counts = false;  // `seen`, as the first of two
     if (doubt.time_ran_out) {
-      have_first = false;
-      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
-    } else if (is_outdated(second) || is_damaged(second)) {
+      // Another item may have taken the place of the one whose time it was.
+    } else if (is_outdated(seen) || is_damaged(seen)) {
       const auto now = co_await read_directory();
       if (!now) co_return std::unexpected(now.error());
-      if (attempts.retries() > outdated_retries_max || *now == second.at.directory) {
+      if (attempts.retries() > outdated_retries_max || *now == seen.at.directory) {
         home_.count(Counter::corrupt_slots);
         co_return damaged_slot(key.hash);
       }
-      have_first = false;
-      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
-    } else if ((have_first && second.same_words(first) && attachment_.may_act()) ||
+    } else if ((before && seen.same_words(*before) && attachment_.may_act()) ||
                base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
-      if (auto answer = co_await look_for(key, &second, Words::paired, &doubt); answer)
+      if (auto answer = co_await look_for(key, &seen, Words::paired, &doubt); answer)
         co_return std::move(*answer);
       if (!doubt.time_ran_out) co_return miss(key, doubt);
-      have_first = false;
-      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
     } else {
-      if (have_first) {
-        if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
-      }
-      have_first = true;
-      first = second;
+      counts = true;
     }
+    if (before || !counts) {
+      if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
+    }
+    before = counts ? std::optional(seen) : std::nullopt;
     home_.count(Counter::second_collects);
-    const auto read = co_await read_slots(key.hash, &second);
+    const auto read = co_await read_slots(key.hash, &seen);
     if (!read) co_return std::unexpected(read.error());
     if (*read) continue;
-    have_first = false;
+    before.reset();
     if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
   }
 }
@@ -159,31 +151,23 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
   if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
   const bool large = ref.size_class == memory::large_class;
   const bool here = endpoint_.mapped(ref.address(), sizeof(memory::ItemHeader)) != nullptr;
-  std::uint64_t length = large ? 0 : memory::class_bytes[ref.size_class];
+  std::uint64_t length = room_of(ref);
   if (large || (!here && length > one_step_bytes_max)) {
     auto header = co_await read_header(ref);
     if (!header) co_return std::unexpected(std::move(header.error()));
     length = item_bytes(header->key_bytes, header->value_bytes) + tail_bytes();
-    const std::uint64_t room =
-        large ? item_bytes(key_bytes_max, value_bytes_max) : memory::class_bytes[ref.size_class];
-    if (length > room) co_return damaged_item(ref);
+    if (length > room_of(ref)) co_return damaged_item(ref);
   }
   auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
-  if (bytes->in_place()) co_return take_apart(ref, bytes->data(), length);
-  co_return take_item(ref, std::move(*bytes).take_copy(), length);
+  auto found = take_apart(ref, bytes->data(), length);
+  if (found) found->copy = std::move(*bytes).take_copy();
+  co_return found;
 }
 
 Result<Found> Table::take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length) {
   Found found;
   if (!found.view.parse(bytes, length, ref) || !is_whole(found.view, length)) return damaged_item(ref);
-  return found;
-}
-
-Result<Found> Table::take_item(const memory::ItemRef& ref, std::unique_ptr<std::byte[]> copy,
-                               std::uint64_t length) {
-  auto found = take_apart(ref, copy.get(), length);
-  if (found) found->copy = std::move(copy);
   return found;
 }
 

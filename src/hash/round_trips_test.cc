@@ -132,6 +132,14 @@ TEST_F(RoundTrips, WhereAnItemWasIsKnownForAsLongAsItIsThere) {
     EXPECT_EQ(put.round_trips, 1U) << i;
     EXPECT_EQ(put.slots_read, 1U) << i;
   }
+  // It does not matter to a put whether an item has a time to live.
+  ASSERT_TRUE(first.put("mortal", value, store_->now() + 3'600 * base::second_ns).has_value());
+  ASSERT_TRUE(first.put("mortal too", value, store_->now() + 3'600 * base::second_ns).has_value());
+  pass_a_minute(second);
+  EXPECT_EQ(cost([&] { return second.put("mortal", value).has_value(); }).round_trips, 1U);
+  EXPECT_EQ(cost([&] { return second.put_in_batch("mortal too", value).has_value(); }).round_trips, 1U);
+  ASSERT_TRUE(near_.put("mortal", value, store_->now() + 3'600 * base::second_ns).has_value());
+  EXPECT_EQ(cost([&] { return second.put_in_batch("mortal", value).has_value(); }).round_trips, 3U);
   pass_a_minute(second);
   EXPECT_EQ(second.insert(key(4), value).error().code, Errc::exists);
   EXPECT_EQ(second.replace(key(4), value, 1).error().code, Errc::changed);

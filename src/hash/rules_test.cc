@@ -43,7 +43,7 @@ Collect receive(const std::string& situation, std::uint8_t owner_gone = 0) {
                           : kind == 'A' ? SlotType::aborted
                           : kind == 'P' ? SlotType::placed
                                         : SlotType::moved;
-    memory::ItemRef item{.region = 2, .unit = 100, .size_class = 1};
+    memory::ItemRef item{.region = 2, .size_class = 1, .unit = 100};
     const bool other_key = word[0] != kind;
     if (other_key) item.unit = 7'000 + j;
     if (std::isalpha(static_cast<unsigned char>(word.back())) != 0)
@@ -264,19 +264,19 @@ TEST(Levels, AWordOfAnotherLevelSaysLookAgain) {
 }
 
 TEST(Levels, WhileItGrowsBothLevelsAreRight) {
-  Collect c = growing(key_hash);
+  constexpr std::uint64_t moves_up = std::uint64_t{1} << first_level;
+  Collect c = growing(moves_up);
+  ASSERT_GT(c.at.count, 3U) << "it has slots in upper rows, too";
   EXPECT_FALSE(is_outdated(c)) << "high slots are not born yet";
   c.word[0] = c.word[0].with_level(first_level + 1);
   EXPECT_FALSE(is_outdated(c));
   c.word[0] = c.word[0].with_level(first_level + 2);
   EXPECT_TRUE(is_outdated(c));
-  if (c.at.count > 3) {
-    c.word[0] = c.word[0].with_level(first_level);
-    c.word[3] = SlotWord::empty(9, first_level);
-    EXPECT_TRUE(is_outdated(c)) << "a high slot is of the next level alone";
-    c.word[3] = SlotWord::empty(9, first_level + 1);
-    EXPECT_FALSE(is_outdated(c));
-  }
+  c.word[0] = c.word[0].with_level(first_level);
+  c.word[3] = SlotWord::empty(9, first_level);
+  EXPECT_TRUE(is_outdated(c)) << "a high slot is of the next level alone";
+  c.word[3] = SlotWord::empty(9, first_level + 1);
+  EXPECT_FALSE(is_outdated(c));
 }
 
 TEST(Levels, TheOpenPlaceIsLowUntilTheRowIsSplit) {
@@ -291,6 +291,36 @@ TEST(Levels, TheOpenPlaceIsLowUntilTheRowIsSplit) {
   c.word[0] = c.word[0].with_level(first_level + 1);
   EXPECT_EQ(home_location(c), high);
   EXPECT_TRUE(home_is_claimable(c));
+}
+
+// Receive: a key all of whose slots have upper ones. Expect: its item may move up while its slot is not
+// split, and else to where its candidates stand now.
+TEST(Levels, AnItemMovesUpOrToWhereACandidateStands) {
+  Collect c = growing(std::uint64_t{1} << first_level);
+  ASSERT_EQ(c.at.count, 6U);
+  const auto high = [&](unsigned i) { return static_cast<unsigned>(c.at.high[i]); };
+  EXPECT_TRUE(may_be_moved(c, 0, high(0)));
+  EXPECT_TRUE(may_be_moved(c, 0, 1));
+  EXPECT_FALSE(may_be_moved(c, 0, high(1))) << "slot 1 is not split";
+  c.word[1] = c.word[1].with_level(first_level + 1);
+  EXPECT_TRUE(may_be_moved(c, 0, high(1)));
+  EXPECT_FALSE(may_be_moved(c, 0, 1)) << "it is split";
+}
+
+// Receive: an M of a move to the other half of its row, and one of a move elsewhere. Expect: only the former
+// leaves a slot that is split; and so does none once the index does not grow.
+TEST(Levels, AnItemThatWentUpLeavesASlotThatIsSplit) {
+  const Collect c = growing(std::uint64_t{1} << first_level);
+  const SlotNumber slot = c.at.slot[0];
+  const auto high = static_cast<unsigned>(c.at.high[0]);
+  const SlotWord moved =
+      SlotWord::link(SlotType::moved, {.region = 2, .size_class = 1, .unit = 100}, 0, 2, first_level);
+  const SlotWord up = moved.with_ref(c.at.ref_of(high, 0));
+  const SlotWord aside = moved.with_ref(c.at.ref_of(1, 0));
+  const Directory d = c.at.directory;
+  EXPECT_EQ(cleared_word(up, slot, d, nonce), SlotWord::empty(nonce, first_level + 1));
+  EXPECT_EQ(cleared_word(aside, slot, d, nonce), SlotWord::empty(nonce, first_level));
+  EXPECT_EQ(cleared_word(up, slot, {.level = first_level}, nonce), SlotWord::empty(nonce, first_level));
 }
 
 TEST(Levels, WordsThatNoClientWritesAreDamage) {

@@ -104,18 +104,16 @@ coro::Task<Result<void>> Table::identify(Key key, KeyCollect* into) {
       into->header[j] = {};
       continue;
     }
-    if (into->known != nullptr && into->known->ref() == ref) {
-      take_if_mine(key, j, {into->known->bytes(), into->known->length_bytes()}, *into);
+    if (into->already_read != nullptr && into->already_read->ref() == ref) {
+      take_if_mine(key, j, {into->already_read->bytes(), into->already_read->length_bytes()}, *into);
       continue;
     }
     if (auto reached = reaches(ref); !reached) {
       if (reached.error().code != Errc::corrupt) unread = std::move(reached.error());
       continue;
     }
-    const std::uint64_t room =
-        ref.size_class < memory::size_class_count ? memory::class_bytes[ref.size_class] : memory::block_bytes;
-    auto item =
-        co_await endpoint_.fetch_settled(ref.address(), std::min(room, item_bytes(key.bytes.size(), 0)));
+    auto item = co_await endpoint_.fetch_settled(ref.address(),
+                                                 std::min(room_of(ref), item_bytes(key.bytes.size(), 0)));
     if (item) take_if_mine(key, j, {item->data(), item->size()}, *into);
     // What can not be there is not the key's; what can not be read now may be.
     if (!item && item.error().code != Errc::corrupt) unread = std::move(item.error());

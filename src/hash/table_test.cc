@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "hash/testing/scenes.h"
 
@@ -23,6 +25,7 @@ using fake::Op;
 using fake::ops;
 using fake::padded;
 using fake::perform;
+using fake::Place;
 using fake::Scene;
 using fake::scenes;
 using fake::Setting;
@@ -32,17 +35,21 @@ struct Case {
   Scene scene;
   bool present;
   bool growing;
+  Place place = Place::here;
 };
-std::vector<Case> all_cases() {
+std::vector<Case> cases_of(Place place, std::span<const Scene> of = scenes) {
   std::vector<Case> cases;
-  for (const Scene scene : scenes) {
+  for (const Scene scene : of) {
     for (const bool present : {false, true}) {
-      for (const bool growing : {false, true}) cases.push_back({scene, present, growing});
+      for (const bool growing : {false, true})
+        cases.push_back({.scene = scene, .present = present, .growing = growing, .place = place});
     }
   }
   return cases;
 }
 class Interleaved : public testing::TestWithParam<Case> {};
+class Late : public testing::TestWithParam<Case> {};
+class Dying : public testing::TestWithParam<Case> {};
 
 std::uint64_t version_of(Client& client, const std::string& key) {
   const base::Nanos start = client.session().begin_operation();
@@ -55,7 +62,7 @@ std::uint64_t version_of(Client& client, const std::string& key) {
 // `pause_ns` passes and a third client writes something else. Expect: the answers, and the value at the end,
 // are those of one order of the two.
 void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
-  const auto [scene, present, growing] = of;
+  const auto [scene, present, growing, place] = of;
   const TableOptions patient{.timeout_ns = 3'600 * base::second_ns};
   for (const Op first : ops) {
     for (const Op second : ops) {
@@ -64,7 +71,8 @@ void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
         SCOPED_TRACE(fmt::format("{} with {} before its step {}", name_of(first), name_of(second), at));
         Setting setting(scene, present, growing);
         const std::uint64_t version = version_of(setting.helper, setting.key);
-        Stepper a(*setting.store, patient);
+        Stepper a(*setting.store, patient, place);
+        if (present) a.learn_location(setting.key);
         Client b(*setting.store);
         std::string b_says;
         bool b_acted = false;
@@ -102,20 +110,21 @@ void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
 TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) { expect_one_came_first(GetParam(), 0); }
 
 // Receive: a client that is stopped at any step for longer than it may act. Expect: it looks again.
-TEST_P(Interleaved, AClientThatComesTooLateActsAsIfItCameFirstOrLast) {
+TEST_P(Late, AClientThatComesTooLateActsAsIfItCameFirstOrLast) {
   expect_one_came_first(GetParam(), memory::Session::act_window_ns + base::second_ns);
 }
 
 // A dies before each of its steps. Expect: what it had not been told about is there whole or not at all, the
 // key can be read and changed at once, and the memory is accounted for.
-TEST_P(Interleaved, ADeathAtAnyStepHurtsNobody) {
-  const auto [scene, present, growing] = GetParam();
+TEST_P(Dying, ADeathAtAnyStepHurtsNobody) {
+  const auto [scene, present, growing, place] = GetParam();
   for (const Op op : ops) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("{} dies before its step {}", name_of(op), at));
       Setting setting(scene, present, growing);
       const std::uint64_t version = version_of(setting.helper, setting.key);
-      Stepper a(*setting.store);
+      Stepper a(*setting.store, {}, place);
+      if (present) a.learn_location(setting.key);
       const auto said = a.run(perform(&a.client(), op, setting.key, "from a", version), at, [] {}, true);
       if (said) break;
       Client b(*setting.store);
@@ -140,13 +149,14 @@ TEST_P(Interleaved, ADeathAtAnyStepHurtsNobody) {
 }
 
 // A dies, and before anybody touches the key everything is collected. Expect: as if it had happened or not.
-TEST_P(Interleaved, CollectingAfterADeathLeavesNothingHalfDone) {
-  const auto [scene, present, growing] = GetParam();
+TEST_P(Dying, CollectingAfterADeathLeavesNothingHalfDone) {
+  const auto [scene, present, growing, place] = GetParam();
   for (const Op op : {Op::put, Op::insert, Op::remove}) {
     for (int at = 0;; ++at) {
       SCOPED_TRACE(fmt::format("{} dies before its step {}", name_of(op), at));
       Setting setting(scene, present, growing);
-      Stepper a(*setting.store);
+      Stepper a(*setting.store, {}, place);
+      if (present) a.learn_location(setting.key);
       if (a.run(perform(&a.client(), op, setting.key, "from a", 0), at, [] {}, true)) break;
       Client b(*setting.store);
       std::optional<std::string> before;
@@ -265,7 +275,15 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
   return fmt::format("{}{}{}", names[static_cast<std::size_t>(info.param.scene)],
                      info.param.present ? "Present" : "Absent", info.param.growing ? "Growing" : "");
 }
-INSTANTIATE_TEST_SUITE_P(Scenes, Interleaved, testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Scenes, Interleaved, testing::ValuesIn(cases_of(Place::here)), case_name);
+INSTANTIATE_TEST_SUITE_P(Far, Interleaved, testing::ValuesIn(cases_of(Place::elsewhere)), case_name);
+// One that is elsewhere may act for as long as its session lives.
+INSTANTIATE_TEST_SUITE_P(Scenes, Late, testing::ValuesIn(cases_of(Place::here)), case_name);
+INSTANTIATE_TEST_SUITE_P(Scenes, Dying, testing::ValuesIn(cases_of(Place::here)), case_name);
+// Where it makes room it does several things at once, which no test can leave half done.
+INSTANTIATE_TEST_SUITE_P(Far, Dying,
+                         testing::ValuesIn(cases_of(Place::elsewhere, std::span(scenes).first(3))),
+                         case_name);
 
 }  // namespace
 }  // namespace loch::hash

@@ -22,7 +22,7 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
-    item.version = write_item(at, *ref, header_of(request, *ref), request.key.bytes, request.value);
+    item.version = write_item(at, *ref, header_for(request, *ref), request.key.bytes, request.value);
     write_tail(at, length);
   } else {
     const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
@@ -36,7 +36,7 @@ coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
 
 void Table::write_copy(const WriteRequest& request, NewItem* item, std::byte* copy) {
   item->version =
-      write_item(copy, item->ref, header_of(request, item->ref), request.key.bytes, request.value);
+      write_item(copy, item->ref, header_for(request, item->ref), request.key.bytes, request.value);
   write_tail(copy, length_of(request));
 }
 
@@ -47,7 +47,7 @@ fabric::Operation Table::link(NewItem* item, SlotType as, std::uint8_t filter, S
   return fabric::Operation::compare_swap(index_.slot(slot), old.raw, item->word.raw);
 }
 
-memory::ItemHeader Table::header_of(const WriteRequest& request, const memory::ItemRef& item) {
+memory::ItemHeader Table::header_for(const WriteRequest& request, const memory::ItemRef& item) {
   memory::Session& session = attachment_.session_of(item);
   memory::ItemHeader header{};
   header.key_hash = request.key.hash;
@@ -55,6 +55,12 @@ memory::ItemHeader Table::header_of(const WriteRequest& request, const memory::I
   header.expires_at_ns = request.expires_at_ns;
   header.client = session.client();
   return header;
+}
+
+Result<Table::Outcome> Table::not_linked(NewItem* item, Result<bool> swapped) {
+  if (swapped) return Outcome::again;
+  item->in_doubt = true;
+  return std::unexpected(std::move(swapped.error()));
 }
 
 coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
@@ -80,7 +86,7 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
   Attempts attempts(*this, "put", key.hash);
   for (;;) {
     Result<Outcome> step = Outcome::done;
-    if (item.pending_at >= 0) {
+    if (item.is_pending) {
       step = co_await put_step5_settle(key, &item);
     } else if (begun != Begun::linked) {
       step = co_await put_step(request, seen, &item, begun == Begun::collected);
@@ -95,7 +101,7 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
     if (step) more = co_await attempts.again();
     if (step && more) continue;
     Error error = step ? std::move(more.error()) : std::move(step.error());
-    if (error.code == Errc::moved && item.pending_at >= 0) {
+    if (error.code == Errc::moved && item.is_pending) {
       // This operation is one of those that the move waits for.
       auto settled = co_await withdraw(&item);
       if (settled && *settled == Outcome::done) co_return item.version;
@@ -128,14 +134,9 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   }
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
-  item->slot = seen->at.slot[j];
-  item->word = SlotWord::link(SlotType::committed, item->ref, request->key.filter(), item->tag, old.level());
+  link(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
   auto won = co_await swap_slot(item->slot, old, item->word);
-  if (!won) {
-    item->in_doubt = true;
-    co_return std::unexpected(std::move(won.error()));
-  }
-  if (!*won) co_return Outcome::again;
+  if (!won || !*won) co_return not_linked(item, std::move(won));
   co_await let_go_of(old,
                      request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
   co_return Outcome::done;
@@ -203,7 +204,7 @@ void Table::note_insert(bool displaced) {
 // What becomes of an item that was not linked. One that still stands as a pending insert may yet be committed
 // by somebody, so it is left to them; one that may be linked is left to a collection.
 coro::Task<void> Table::abandon(NewItem* item) {
-  if (item->pending_at >= 0 || item->in_doubt) co_return;
+  if (item->is_pending || item->in_doubt) co_return;
   if (!item->seen) {
     co_await attachment_.allocator_of(item->ref).discard(item->ref);
     co_return;
@@ -217,15 +218,9 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   const SlotWord empty = snapshot->word[home];
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
   LOCH_FAULT_POINT("put.before_home");
-  item->slot = snapshot->at.slot[home];
-  item->word =
-      SlotWord::link(SlotType::committed, item->ref, filter_of(snapshot->key_hash), item->tag, empty.level());
+  link(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home], empty);
   auto won = co_await swap_slot(item->slot, empty, item->word);
-  if (!won) {
-    item->in_doubt = true;
-    co_return std::unexpected(std::move(won.error()));
-  }
-  if (!*won) co_return Outcome::again;
+  if (!won || !*won) co_return not_linked(item, std::move(won));
   LOCH_FAULT_POINT("put.after_home");
   note_insert(false);
   co_return Outcome::done;
@@ -239,20 +234,14 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
 
   const unsigned a = *alternate;
   const SlotWord empty = seen->word[a];
-  const SlotWord pending =
-      SlotWord::link(SlotType::pending, item->ref, key.filter(), item->tag, empty.level());
+  link(item, SlotType::pending, key.filter(), seen->at.slot[a], empty);
+  const SlotWord pending = item->word;
   item->seen = true;
-  auto placed = co_await swap_slot(seen->at.slot[a], empty, pending);
-  if (!placed) {
-    item->in_doubt = true;
-    co_return std::unexpected(std::move(placed.error()));
-  }
-  if (!*placed) co_return Outcome::again;
+  auto placed = co_await swap_slot(item->slot, empty, pending);
+  if (!placed || !*placed) co_return not_linked(item, std::move(placed));
   LOCH_FAULT_POINT("put.after_pending");
   home_.count(Counter::pending_inserts);
-  item->pending_at = static_cast<int>(a);
-  item->slot = seen->at.slot[a];
-  item->word = pending;
+  item->is_pending = true;
 
   // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
   // K.
@@ -269,7 +258,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   if (!won) co_return std::unexpected(std::move(won.error()));
   if (!*won) co_return co_await pending_outcome(before, item);
   LOCH_FAULT_POINT("put.after_commit");
-  item->pending_at = -1;
+  item->is_pending = false;
   note_insert(false);
   co_return Outcome::done;
 }
@@ -280,10 +269,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
   auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return std::unexpected(std::move(equal.error()));
-  int mine = -1;
-  for (unsigned j = 0; j < snapshot.at.count; ++j) {
-    if (snapshot.at.slot[j] == item->slot) mine = static_cast<int>(j);
-  }
+  const int mine = snapshot.at.index_of(item->slot);
   // A slot that is no candidate any more was split while the word stood there, so it does no longer.
   if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->word) {
     auto there = co_await read_slot(item->slot);
@@ -293,22 +279,9 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   }
   if (!*equal) co_return Outcome::again;
 
-  const bool withdraw =
+  const bool is_hopeless =
       committed_location(snapshot) >= 0 || home_is_claimable(snapshot) || lowest_pending(snapshot) != mine;
-  if (withdraw) {
-    LOCH_FAULT_POINT("put.before_withdraw");
-    SlotWord before;
-    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
-    auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
-    if (!won) co_return std::unexpected(std::move(won.error()));
-    if (!*won) co_return co_await pending_outcome(before, item);
-    LOCH_FAULT_POINT("put.after_withdraw");
-    home_.count(Counter::pending_withdrawn);
-    item->pending_at = -1;
-    if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "withdrawn too often");
-    ++item->tag;
-    co_return Outcome::again;
-  }
+  if (is_hopeless) co_return co_await try_withdraw(item);
   const auto repair = resolve(snapshot, home_.next_nonce());
   if (!repair) co_return Outcome::again;
   SlotWord before;
@@ -318,21 +291,32 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   co_return co_await pending_outcome(*applied ? repair->desired : before, item);
 }
 
-// Takes the pending word back without a look at the key's other slots. If it can not, somebody has decided.
+// Takes the pending word back. If it can not, somebody has decided.
+coro::Task<Result<Table::Outcome>> Table::try_withdraw(NewItem* item) {
+  LOCH_FAULT_POINT("put.before_withdraw");
+  SlotWord before;
+  const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
+  auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
+  if (!won) co_return std::unexpected(std::move(won.error()));
+  if (!*won) co_return co_await pending_outcome(before, item);
+  LOCH_FAULT_POINT("put.after_withdraw");
+  co_return has_withdrawn(item);
+}
+
+Result<Table::Outcome> Table::has_withdrawn(NewItem* item) {
+  home_.count(Counter::pending_withdrawn);
+  item->is_pending = false;
+  if (item->tag == tag_max) return fail(Errc::timed_out, "put", "withdrawn too often");
+  ++item->tag;
+  return Outcome::again;
+}
+
+// The same without a look at the key's other slots, until it is over.
 coro::Task<Result<Table::Outcome>> Table::withdraw(NewItem* item) {
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
-    SlotWord before;
-    const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
-    auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
-    if (!won) co_return std::unexpected(std::move(won.error()));
-    if (*won) {
-      home_.count(Counter::pending_withdrawn);
-      item->pending_at = -1;
-      co_return Outcome::again;
-    }
-    auto outcome = co_await pending_outcome(before, item);
-    if (!outcome || item->pending_at < 0) co_return outcome;
+    auto outcome = co_await try_withdraw(item);
+    if (!outcome || !item->is_pending) co_return outcome;
   }
   co_return fail(Errc::timed_out, "put",
                  "the key's part of the index moves; it may or may not have happened");
@@ -343,7 +327,7 @@ coro::Task<Result<Table::Outcome>> Table::withdraw(NewItem* item) {
 coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewItem* item) {
   if (there == item->word) co_return Outcome::again;
   if (there != item->word.with_type(SlotType::aborted) && !base::planted(base::Planted::wrong_roll_back)) {
-    item->pending_at = -1;
+    item->is_pending = false;
     note_insert(false);
     co_return Outcome::done;
   }
@@ -351,11 +335,7 @@ coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewIte
   if (!cleared) co_return std::unexpected(std::move(cleared.error()));
   // An A that stayed would be cleared by others later, and its item retired.
   if (!*cleared) co_return Outcome::again;
-  home_.count(Counter::pending_withdrawn);
-  item->pending_at = -1;
-  if (item->tag == tag_max) co_return fail(Errc::timed_out, "put", "aborted too often");
-  ++item->tag;
-  co_return Outcome::again;
+  co_return has_withdrawn(item);
 }
 
 // Step 6: all candidates are taken.

@@ -28,6 +28,8 @@ Result<std::unique_ptr<Attachment>> Attachment::open(std::shared_ptr<StoreMemory
     auto allocator = std::make_unique<Allocator>(**session);
     attachment->nodes_.push_back({std::move(*session), std::move(allocator)});
   }
+  for (const Node& node : attachment->nodes_)
+    LOCH_CHECK(node.session->remote() == attachment->remote());  // a client maps all of a store, or nothing
   attachment->by_number_.resize(attachment->region_map().nodes.size());
   for (const Node& node : attachment->nodes_) {
     attachment->by_number_[node.session->node()] = &node;

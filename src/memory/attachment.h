@@ -136,6 +136,7 @@ class Attachment {
   }
   // ... or would go by a later map: the latest epoch that a node told this one of.
   [[nodiscard]] std::uint64_t newest_epoch() const;
+  // Whether the nodes' memory is elsewhere: of all, or of none.
   [[nodiscard]] bool remote() const { return nodes_.front().session->remote(); }
   [[nodiscard]] Stats stats() const;
 

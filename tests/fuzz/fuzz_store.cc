@@ -2,6 +2,7 @@
 // answers or errors, no crash, no hang.
 //
 // The input is a row of commands of one byte each, with operands behind it; what is missing is zero.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -43,8 +44,8 @@ SlotWord near_word(const fake::MemoryStore& store, Input& input, fake::Client& c
   const std::uint64_t how = input.take(1);
   const std::string key = key_number(input.take(1));
   const memory::ItemRef item{.region = static_cast<fabric::RegionId>(how & 3),
-                             .unit = static_cast<std::uint32_t>(input.take(2)),
-                             .size_class = static_cast<std::uint8_t>(input.take(1) & 31)};
+                             .size_class = static_cast<std::uint8_t>(input.take(1) & 31),
+                             .unit = static_cast<std::uint32_t>(input.take(2))};
   const Locations at = fake::locations(client, key);
   const SlotWord there = fake::slot(store, at.slot[how >> 2 & 1]);
   const auto type = static_cast<SlotType>(how >> 3 & 7);
@@ -90,18 +91,37 @@ void damage(fake::MemoryStore& store, Input& input, fake::Client& client) {
   }
 }
 
-void call(fake::MemoryStore& store, Input& input, fake::Client& client, std::uint64_t command) {
-  const std::string key = key_number(input.take(1));
-  switch (command) {
+struct Caller {
+  fake::Client& client;
+  // Of its last put that was done.
+  std::string key{};
+  std::uint64_t version = 0;
+};
+
+std::string value_of_any_length(Input& input) {
+  static constexpr std::array<std::size_t, 8> lengths = {0, 10, 100, 700, 3'000, 60'000, 400'000, 1'500'000};
+  return std::string(lengths[input.take(1) & 7], 'y');
+}
+
+constexpr std::uint64_t call_count = 9;
+
+void call(fake::MemoryStore& store, Input& input, Caller& caller, std::uint64_t what) {
+  fake::Client& client = caller.client;
+  const std::uint64_t operand = input.take(1);
+  const std::string key = key_number(operand);
+  const bool in_batch = client.session().remote() && operand >= 128;
+  switch (what) {
     case 0: {
-      [[maybe_unused]] const auto got = client.get(key);
+      [[maybe_unused]] const auto got = in_batch ? client.get_in_batch(key) : client.get(key);
       break;
     }
     case 1:
     case 2: {
-      static constexpr std::array<std::size_t, 8> lengths = {0,     10,     100,     700,
-                                                             3'000, 60'000, 400'000, 1'500'000};
-      [[maybe_unused]] const auto put = client.put(key, std::string(lengths[input.take(1) & 7], 'y'));
+      const std::string value = value_of_any_length(input);
+      const auto put = in_batch ? client.put_in_batch(key, value) : client.put(key, value);
+      if (!put) break;
+      caller.key = key;
+      caller.version = *put;
       break;
     }
     case 3: {
@@ -113,22 +133,21 @@ void call(fake::MemoryStore& store, Input& input, fake::Client& client, std::uin
       break;
     }
     case 5: {
-      [[maybe_unused]] const auto replaced = client.replace(key, "replaced", input.take(8));
+      const bool is_known = operand >= 128 && !caller.key.empty();
+      [[maybe_unused]] const auto replaced = is_known ? client.replace(caller.key, "replaced", caller.version)
+                                                      : client.replace(key, "replaced", input.take(8));
       break;
     }
     case 6:
-      store.advance(input.take(1) * 20 * base::millisecond_ns);
+      store.advance(operand * 20 * base::millisecond_ns);
       break;
     case 7: {
       [[maybe_unused]] const auto swept = client.run(client.allocator().sweep_all());
       break;
     }
-    case 8:
-      if (!fake::directory_of(store).growing && fake::directory_of(store).level < first_level + 2) {
-        fake::begin_growth(store, 0);
-      }
-      break;
     default:
+      if (!fake::directory_of(store).growing && fake::directory_of(store).level < first_level + 2)
+        fake::begin_growth(store, 0);
       break;
   }
 }
@@ -152,12 +171,13 @@ void run(Input input) {
     LOCH_CHECK(first.put(key_number(i), std::string(i * i * 20, 'x'), i % 5 == 0 ? store->now() + 1 : 0)
                    .has_value());
   }
+  std::array callers = {Caller{second}, Caller{first}};
   for (int commands = 0; !input.empty() && commands < 64; ++commands) {
     const std::uint64_t command = input.take(1);
     if ((command & 1) != 0) {
       damage(*store, input, first);
     } else {
-      call(*store, input, (command & 2) != 0 ? first : second, command >> 2 & 15);
+      call(*store, input, callers[command >> 1 & 1], (command >> 2) % call_count);
     }
   }
   for (fake::Client* client : {&first, &second}) {

@@ -25,10 +25,10 @@ std::string own_folder() {
   return std::string(own.substr(0, own.rfind('/') + 1));
 }
 
-// Beside this program, in the bench folder of the build tree, or by PATH.
+// Beside this program, in the bench folder of a build tree, or by PATH.
 std::string bench_program() {
   const std::string folder = own_folder();
-  for (const char* place : {"", "../bench/", "../../bench/"}) {
+  for (const char* place : {"", "../../bench/"}) {
     std::string candidate = folder + place + bench_name;
     if (!folder.empty() && ::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
@@ -62,13 +62,9 @@ Exit run_bench(Context& context, std::vector<std::string> arguments) {
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("bench", "Run loch-bench with the arguments that follow");
-  // Everything after "bench" belongs to loch-bench, --help and --json among it.
-  command->fallthrough(false)->prefix_command()->set_help_flag();
-  command->footer("Example:\n  loch bench --help");
-  command->callback([command, &context] {
-    context.run = [command, &context] { return run_bench(context, command->remaining()); };
-  });
+  CLI::App& command =
+      add_foreign_command(app, context, "bench", "Run loch-bench with the arguments that follow", run_bench);
+  add_footer(command, "Example:\n  loch bench --help");
 }
 
 }  // namespace loch::cmd

@@ -18,10 +18,8 @@ namespace {
 using cluster::ClusterMap;
 using cluster::Coordinator;
 using cluster::Present;
-using cluster::Versioned;
 using NodeState = ClusterMap::NodeState;
 
-constexpr int tries_max = 10;  // while others change the map too
 constexpr std::chrono::milliseconds usual_wait = std::chrono::hours(1);
 
 struct Arguments {
@@ -63,26 +61,25 @@ std::expected<std::unique_ptr<Coordinator>, Exit> open_to_change(const Context& 
                                                                  const Arguments& arguments) {
   auto coordinator = open(context, arguments);
   if (!coordinator || (*coordinator)->may_change()) return coordinator;
-  return std::unexpected(refused(context, (*coordinator)->write_map({}, 0).error()));
+  return std::unexpected(context.complain(
+      Exit::failed,
+      fmt::format("the list of hosts in {} is fixed; a cluster that changes is kept by ZooKeeper",
+                  arguments.coordinator)));
 }
 
-// Changes the map, on the newest one, and says what it is then. Nothing is written if nothing is to change.
-Result<Versioned> change(Coordinator& coordinator,
-                         const std::function<Result<ClusterMap>(const ClusterMap&)>& how) {
-  for (int tries = 1;; ++tries) {
-    auto read = coordinator.read_map();
-    if (!read) return read;
-    auto changed = how(read->map);
-    if (!changed) return std::unexpected(std::move(changed.error()));
-    if (*changed == read->map) return read;
-    const auto written = coordinator.write_map(*changed, read->version);
-    if (written) return Versioned{.map = std::move(*changed), .version = read->version + 1};
-    if (written.error().code != Errc::changed || tries == tries_max) return std::unexpected(written.error());
-  }
-}
-
-std::string how_many(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+// Changes the map, or says why not.
+std::expected<ClusterMap, Exit> change(const Context& context, Coordinator& coordinator,
+                                       const std::function<Result<ClusterMap>(const ClusterMap&)>& how) {
+  bool map_forbids = false;
+  auto changed = cluster::change_map(coordinator, [&](const ClusterMap& map) {
+    auto result = how(map);
+    map_forbids = !result;
+    return result;
+  });
+  if (changed) return std::move(changed->map);
+  const bool is_refusal = map_forbids || changed.error().code == Errc::changed;
+  return std::unexpected(is_refusal ? refused(context, changed.error())
+                                    : can_not_open(context, changed.error()));
 }
 
 bool is_among(const std::vector<Present>& present, std::string_view name) {
@@ -223,17 +220,17 @@ Result<ClusterMap> with_all(ClusterMap map, const std::vector<cluster::NewNode>&
 }
 
 // Makes the cluster, or adds to one that another process has made meanwhile.
-Result<Versioned> add(Coordinator& coordinator, const std::vector<cluster::NewNode>& hosts,
-                      const Arguments& arguments) {
+Result<ClusterMap> add(Coordinator& coordinator, const std::vector<cluster::NewNode>& hosts,
+                       const Arguments& arguments) {
   const auto read = coordinator.read_map();
   if (!read && read.error().code == Errc::not_found) {
     auto map = cluster::first_map(hosts, arguments.shards.value_or(fabric::shard_count_max));
     if (!map) return std::unexpected(std::move(map.error()));
     const auto written = coordinator.write_map(*map, 0);
-    if (written) return Versioned{.map = std::move(*map), .version = 1};
+    if (written) return map;
     if (written.error().code != Errc::changed) return std::unexpected(written.error());
   }
-  return change(coordinator, [&](const ClusterMap& map) -> Result<ClusterMap> {
+  auto changed = cluster::change_map(coordinator, [&](const ClusterMap& map) -> Result<ClusterMap> {
     if (arguments.shards) {
       return fail(Errc::invalid_argument, "cluster",
                   fmt::format("the cluster is there, with {}; --shards is for the first hosts alone",
@@ -241,6 +238,8 @@ Result<Versioned> add(Coordinator& coordinator, const std::vector<cluster::NewNo
     }
     return with_all(map, hosts);
   });
+  if (!changed) return std::unexpected(std::move(changed.error()));
+  return std::move(changed->map);
 }
 
 Exit run_add(Context& context, const Arguments& arguments) {
@@ -254,7 +253,7 @@ Exit run_add(Context& context, const Arguments& arguments) {
     const bool is_refusal = code == Errc::exists || code == Errc::no_space || code == Errc::changed;
     return is_refusal ? refused(context, added.error()) : can_not_open(context, added.error());
   }
-  if (context.globals.json) context.print_json({{"epoch", added->map.epoch}});
+  if (context.globals.json) context.print_json({{"epoch", added->epoch}});
   const auto present = (*coordinator)->present();
   for (const cluster::NewNode& host : *hosts) {
     if (present && !is_among(*present, host.name))
@@ -266,70 +265,72 @@ Exit run_add(Context& context, const Arguments& arguments) {
 
 // ---- drain
 
-// Errors of a change to a node that is named: not_found is about the node, or about the whole cluster.
-Exit explain(const Context& context, Coordinator& coordinator, const Error& error) {
-  const auto about_the_node = error.code == Errc::not_found && coordinator.read_map().has_value();
-  const bool is_refusal =
-      about_the_node || error.code == Errc::invalid_argument || error.code == Errc::changed;
-  return is_refusal ? refused(context, error) : can_not_open(context, error);
-}
-
-Exit wait_until_drained(Context& context, Coordinator& coordinator, const Arguments& arguments,
-                        Versioned seen) {
+Exit wait_until_drained(Context& context, Coordinator& coordinator, const Arguments& arguments) {
   watch_for_interrupts();
   constexpr std::chrono::milliseconds look_at_signals{500};
   const auto at_most = arguments.at_most.value_or(usual_wait);
   const auto deadline = std::chrono::steady_clock::now() + at_most;
-  std::optional<std::size_t> told;
+  std::optional<std::size_t> left;
+  std::uint64_t version = 0;
   while (true) {
-    const auto node = seen.map.find(arguments.name);
-    if (!node) return Exit::ok;  // somebody has removed it since
-    const NodeState state = seen.map.nodes[*node].state;
-    if (state == NodeState::drained) return Exit::ok;
-    if (state == NodeState::serves)
-      return context.complain(Exit::failed,
-                              fmt::format("node '{}' serves again: somebody has added it", arguments.name));
-    const std::size_t left = shards_of(seen.map, *node).here;
-    if (told != left) context.note(fmt::format("{}: {} left", arguments.name, how_many(left, "shard")));
-    told = left;
-    if (interrupted()) end_by_interrupt();
-    if (std::chrono::steady_clock::now() >= deadline)
-      return context.complain(
-          Exit::failed, fmt::format("node '{}' is not drained after {}, and goes on: {} left", arguments.name,
-                                    human_duration(at_most), how_many(left, "shard")));
-    const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(look_at_signals).count();
-    coordinator.wait_for_change(seen.version, static_cast<base::Nanos>(nanos));
-    auto read = coordinator.read_map();
+    const auto read = coordinator.read_map();
     // A coordinator that is away for a while may be back in time.
     if (!read && read.error().code != Errc::unavailable) return can_not_open(context, read.error());
-    if (read) seen = std::move(*read);
+    if (read) {
+      const auto node = read->map.find(arguments.name);
+      if (!node) return Exit::ok;  // somebody has removed it since
+      const NodeState state = read->map.nodes[*node].state;
+      if (state == NodeState::drained) return Exit::ok;
+      if (state == NodeState::serves)
+        return context.complain(Exit::failed,
+                                fmt::format("node '{}' serves again: somebody has added it", arguments.name));
+      const std::size_t here = shards_of(read->map, *node).here;
+      if (left != here) context.note(fmt::format("{}: {} left", arguments.name, how_many(here, "shard")));
+      left = here;
+      version = read->version;
+    }
+    if (interrupted()) return Exit::failed;
+    if (std::chrono::steady_clock::now() >= deadline)
+      return context.complain(
+          Exit::failed,
+          fmt::format("node '{}' is not drained after {}, and goes on{}", arguments.name,
+                      human_duration(at_most), left ? ": " + how_many(*left, "shard") + " left" : ""));
+    const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(look_at_signals).count();
+    coordinator.wait_for_change(version, static_cast<base::Nanos>(nanos));
   }
+}
+
+bool is_drained(const ClusterMap& map, std::string_view name) {
+  const auto node = map.find(name);
+  return node && map.nodes[*node].state == NodeState::drained;
 }
 
 Exit run_drain(Context& context, const Arguments& arguments) {
   const auto coordinator = open_to_change(context, arguments);
   if (!coordinator) return coordinator.error();
-  auto changed =
-      change(**coordinator, [&](const ClusterMap& map) { return cluster::draining(map, arguments.name); });
-  if (!changed) return explain(context, **coordinator, changed.error());
-  if (arguments.wait) {
-    const Exit exit = wait_until_drained(context, **coordinator, arguments, std::move(*changed));
+  const auto changed = change(context, **coordinator,
+                              [&](const ClusterMap& map) { return cluster::draining(map, arguments.name); });
+  if (!changed) return changed.error();
+  bool drained = is_drained(*changed, arguments.name);
+  if (arguments.wait && !drained) {
+    const Exit exit = wait_until_drained(context, **coordinator, arguments);
     if (exit != Exit::ok) return exit;
+    drained = true;
   }
-  if (context.globals.json) context.print_json({{"node", arguments.name}, {"drained", arguments.wait}});
+  if (context.globals.json) context.print_json({{"node", arguments.name}, {"drained", drained}});
   return Exit::ok;
 }
 
 // ---- remove
 
-std::string question_about(const Versioned& read, std::uint32_t number,
+std::string question_about(const ClusterMap& map, std::uint32_t number,
                            const Result<std::vector<Present>>& present) {
-  const ClusterMap::Node& node = read.map.nodes[number];
+  const ClusterMap::Node& node = map.nodes[number];
   const bool runs = present && is_among(*present, node.name);
   return fmt::format(
       "Give up node '{}' at {}{}: all items there, and the keys of {} of {}, which begin anew, empty?",
-      node.name, node.at.text(), runs ? ", whose lochd runs" : "", shards_of(read.map, number).here,
-      how_many(read.map.shards.size(), "shard"));
+      node.name, node.at.text(), runs ? ", whose lochd runs" : "", shards_of(map, number).here,
+      how_many(map.shards.size(), "shard"));
 }
 
 Exit run_remove(Context& context, const Arguments& arguments) {
@@ -340,110 +341,89 @@ Exit run_remove(Context& context, const Arguments& arguments) {
     if (!read) return can_not_open(context, read.error());
     const auto node = read->map.find(arguments.name);
     if (node && read->map.nodes[*node].state != NodeState::drained) {
-      const Exit answer = context.confirm(question_about(*read, *node, (*coordinator)->present()));
+      const Exit answer =
+          context.confirm([&] { return question_about(read->map, *node, (*coordinator)->present()); });
       if (answer != Exit::ok) return answer;
     }
   }
-  const auto changed = change(**coordinator, [&](const ClusterMap& map) {
+  const auto changed = change(context, **coordinator, [&](const ClusterMap& map) {
     return cluster::without_node(map, arguments.name, arguments.lost);
   });
-  if (!changed) return explain(context, **coordinator, changed.error());
-  if (context.globals.json) context.print_json({{"epoch", changed->map.epoch}});
+  if (!changed) return changed.error();
+  if (context.globals.json) context.print_json({{"epoch", changed->epoch}});
   return Exit::ok;
 }
 
 // ---- the command line
 
-using Run = Exit (*)(Context&, const Arguments&);
-
-CLI::App* add_subcommand(CLI::App& cluster, Context& context, const std::shared_ptr<Arguments>& arguments,
-                         const std::string& name, const std::string& what, Run run) {
-  CLI::App* command = cluster.add_subcommand(name, what);
-  command->callback([arguments, run, name, &context] {
-    context.run = [arguments, run, name, &context] {
-      context.command = "cluster " + name;
-      return run(context, *arguments);
-    };
-  });
-  return command;
-}
-
 void add_node(CLI::App& command, Arguments& arguments) {
-  command.add_option("NAME", arguments.name, "The node")->required()->type_name("");
+  add_argument(command, "NAME", arguments.name, "The node");
 }
 
 }  // namespace
 
 void add_cluster(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* cluster =
-      app.add_subcommand("cluster", "Show which hosts a cluster has, add some, drain and remove one");
-  cluster->require_subcommand(1);
-  cluster
-      ->add_option(
-          "--coordinator", arguments->coordinator,
-          "Who keeps the list of hosts: zookeeper://[USER:PASSWORD@]HOST:PORT,.../PATH, or file:PATH")
-      ->type_name("WHERE")
-      ->envname("LOCH_COORDINATOR");
-  cluster->footer(
-      "A password is better in LOCH_COORDINATOR: others see a command line.\n"
+  CLI::App& group =
+      add_group(app, "cluster", "Show which hosts a cluster has, add some, drain and remove one");
+  add_text(group, "--coordinator", arguments->coordinator,
+           "Who keeps the list of hosts: zookeeper://[USER:PASSWORD@]HOST:PORT,.../PATH, or file:PATH",
+           "WHERE", "LOCH_COORDINATOR");
+  add_footer(group,
+             "A password is better in LOCH_COORDINATOR: others see a command line.\n"
+             "Examples:\n"
+             "  export LOCH_COORDINATOR=zookeeper://zk1,zk2,zk3/loch\n"
+             "  loch cluster add a=10.0.0.1 b=10.0.0.2 c=10.0.0.3\n"
+             "  loch cluster status\n"
+             "  loch cluster drain b --wait && loch cluster remove b");
+
+  CLI::App& status = add_command(group, context, "status",
+                                 "Show the nodes, and hosts that wait to become one", arguments, run_status);
+  add_footer(
+      status,
+      "LOCHD says whether a node's lochd is there. SHARDS are parts of the index, COMING and GOING those "
+      "on\n"
+      "their way; REGIONS are what it may keep items in, of 64 GiB each.\n"
       "Examples:\n"
-      "  export LOCH_COORDINATOR=zookeeper://zk1,zk2,zk3/loch\n"
-      "  loch cluster add a=10.0.0.1 b=10.0.0.2 c=10.0.0.3\n"
       "  loch cluster status\n"
-      "  loch cluster drain b --wait && loch cluster remove b");
+      "  loch --json cluster status | jq '.nodes[] | select(.present == false).name'");
 
-  add_subcommand(*cluster, context, arguments, "status", "Show the nodes, and hosts that wait to become one",
-                 run_status)
-      ->footer(
-          "LOCHD says whether a node's lochd is there. SHARDS are parts of the index, COMING and GOING those "
-          "on\n"
-          "their way; REGIONS are what it may keep items in, of 64 GiB each.\n"
-          "Examples:\n"
-          "  loch cluster status\n"
-          "  loch --json cluster status | jq '.nodes[] | select(.present == false).name'");
+  CLI::App& add =
+      add_command(group, context, "add", "Add hosts to the cluster, or make it of them if there is none",
+                  arguments, run_add);
+  add_arguments(add, "HOSTS", arguments->hosts,
+                "NAME=ADDRESS, the name in its lochd.toml and where its lochd listens");
+  add_number(add, "--regions", arguments->regions,
+             "How much each may hold, in regions of 64 GiB (2 unless told)", 1U,
+             fabric::data_regions_end - fabric::first_data_region);
+  add_number(add, "--shards", arguments->shards,
+             "Into how many parts the index is cut, 1, 2, 4 ... 32 (32 unless told); for the first hosts");
+  add_footer(add,
+             "One that leaves or is drained stays instead.\n"
+             "Examples:\n"
+             "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
+             "  loch cluster add d=10.0.0.4 --regions 4");
 
-  CLI::App* add = add_subcommand(*cluster, context, arguments, "add",
-                                 "Add hosts to the cluster, or make it of them if there is none", run_add);
-  add->add_option("HOSTS", arguments->hosts,
-                  "NAME=ADDRESS, the name in its lochd.toml and where its lochd listens")
-      ->required()
-      ->type_name("");
-  add->add_option("--regions", arguments->regions,
-                  "How much each may hold, in regions of 64 GiB (2 unless told)")
-      ->type_name("N")
-      ->check(CLI::Range(1U, fabric::data_regions_end - fabric::first_data_region));
-  add->add_option(
-         "--shards", arguments->shards,
-         "Into how many parts the index is cut, 1, 2, 4 ... 32 (32 unless told); for the first hosts")
-      ->type_name("N");
-  add->footer(
-      "One that leaves or is drained stays instead.\n"
-      "Examples:\n"
-      "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
-      "  loch cluster add d=10.0.0.4 --regions 4");
+  CLI::App& drain = add_command(group, context, "drain", "Have a node give all that it has to the others",
+                                arguments, run_drain);
+  add_node(drain, *arguments);
+  add_flag(drain, "--wait", arguments->wait, "Return when it has nothing any more");
+  add_duration(drain, "--at-most", arguments->at_most, "With --wait: for so long (1h unless told)");
+  let_need(drain, "--at-most", "--wait");
+  add_footer(drain,
+             "It goes on without --wait, and after it. `loch cluster add` has it stay.\n"
+             "Examples:\n"
+             "  loch cluster drain b --wait --at-most 10m");
 
-  CLI::App* drain = add_subcommand(*cluster, context, arguments, "drain",
-                                   "Have a node give all that it has to the others", run_drain);
-  add_node(*drain, *arguments);
-  CLI::Option* wait = drain->add_flag("--wait", arguments->wait, "Return when it has nothing any more");
-  add_duration(*drain, "--at-most", arguments->at_most, "With --wait: for so long (1h unless told)");
-  drain->get_option("--at-most")->needs(wait);
-  drain->footer(
-      "It goes on without --wait, and after it. `loch cluster add` has it stay.\n"
-      "Examples:\n"
-      "  loch cluster drain b --wait --at-most 10m");
-
-  CLI::App* remove = add_subcommand(*cluster, context, arguments, "remove",
-                                    "Remove a node that is drained, or lost", run_remove);
-  add_node(*remove, *arguments);
-  remove->add_flag(
-      "--lost", arguments->lost,
-      "It is not drained, and will not come back: give up what it has; asks first, or needs --yes");
-  remove->footer(
-      "Examples:\n"
-      "  loch cluster remove b\n"
-      "  loch cluster remove b --lost");
+  CLI::App& remove =
+      add_command(group, context, "remove", "Remove a node that is drained, or lost", arguments, run_remove);
+  add_node(remove, *arguments);
+  add_flag(remove, "--lost", arguments->lost,
+           "It is not drained, and will not come back: give up what it has; asks first, or needs --yes");
+  add_footer(remove,
+             "Examples:\n"
+             "  loch cluster remove b\n"
+             "  loch cluster remove b --lost");
 }
 
 }  // namespace loch::cmd

@@ -1,5 +1,6 @@
 #include "cmd/command.h"
 
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include "cmd/json.h"
@@ -118,12 +119,12 @@ void Context::note(std::string_view text) const {
   if (!globals.quiet) print_stderr(text);
 }
 
-Exit Context::confirm(std::string_view question) const {
+Exit Context::confirm(const std::function<std::string()>& question) const {
   if (globals.yes) return Exit::ok;
   if (::isatty(STDIN_FILENO) != 1) {
     return complain(Exit::usage, "this can not be undone; say --yes where there is no terminal to ask on");
   }
-  const auto answer = ask(question, answer_timeout);
+  const auto answer = ask(question(), answer_timeout);
   if (!answer) return complain(Exit::failed, answer.error() + "; nothing was changed");
   if (!*answer) return complain(Exit::failed, "nothing was changed");
   return Exit::ok;
@@ -134,25 +135,110 @@ void Context::print_json(const nlohmann::ordered_json& json) {
   out.write("\n");
 }
 
-void add_store(CLI::App& command, std::string& store_name) {
-  command.add_option("NAME", store_name, "The store: a name, shm://name, or shm:///folder/name")
-      ->required()
-      ->type_name("");
+CLI::App& add_command(CLI::App& app, Context& context, const char* name, const char* what,
+                      std::function<Exit()> run) {
+  CLI::App& command = *app.add_subcommand(name, what);
+  command.callback([run = std::move(run), &context] { context.run = run; });
+  return command;
 }
 
-void add_duration(CLI::App& command, const std::string& flags, std::optional<std::chrono::milliseconds>& into,
-                  const std::string& help) {
+CLI::App& add_foreign_command(CLI::App& app, Context& context, const char* name, const char* what,
+                              Exit (*run)(Context&, std::vector<std::string> arguments)) {
+  CLI::App& command = *app.add_subcommand(name, what);
+  command.fallthrough(false)->prefix_command()->set_help_flag();
+  command.callback([&command, run, &context] {
+    context.run = [&command, run, &context] { return run(context, command.remaining()); };
+  });
+  return command;
+}
+
+CLI::App& add_group(CLI::App& app, const char* name, const char* what) {
+  return *app.add_subcommand(name, what)->require_subcommand(1);
+}
+
+void add_footer(CLI::App& command, const char* text) { command.footer(text); }
+
+void add_argument(CLI::App& command, const char* name, std::string& into, const char* what) {
+  command.add_option(name, into, what)->required()->type_name("");
+}
+
+void add_arguments(CLI::App& command, const char* name, std::vector<std::string>& into, const char* what) {
+  command.add_option(name, into, what)->required()->type_name("");
+}
+
+void add_optional_argument(CLI::App& command, const char* name, std::string& into, const char* what) {
+  command.add_option(name, into, what)->type_name("");
+}
+
+void add_optional_argument(CLI::App& command, const char* name, std::optional<std::string>& into,
+                           const char* what) {
+  command.add_option(name, into, what)->type_name("");
+}
+
+void add_flag(CLI::App& command, const char* flags, bool& into, const char* what) {
+  command.add_flag(flags, into, what);
+}
+
+void add_text(CLI::App& command, const char* flags, std::optional<std::string>& into, const char* what,
+              const char* type_name) {
+  command.add_option(flags, into, what)->type_name(type_name);
+}
+
+void add_text(CLI::App& command, const char* flags, std::string& into, const char* what,
+              const char* type_name, const char* variable) {
+  command.add_option(flags, into, what)->type_name(type_name)->envname(variable);
+}
+
+template <class Number>
+void add_number(CLI::App& command, const char* flags, std::optional<Number>& into, const char* what,
+                Number least, Number most, const char* type_name) {
+  // Without the description of its own, which would stand in --help among the names.
+  command.add_option(flags, into, what)->type_name(type_name)->check(CLI::Range(least, most).description(""));
+}
+template void add_number(CLI::App&, const char*, std::optional<std::uint32_t>&, const char*, std::uint32_t,
+                         std::uint32_t, const char*);
+template void add_number(CLI::App&, const char*, std::optional<std::uint64_t>&, const char*, std::uint64_t,
+                         std::uint64_t, const char*);
+template void add_number(CLI::App&, const char*, std::optional<double>&, const char*, double, double,
+                         const char*);
+
+void add_parsed(CLI::App& command, const char* flags, const char* what, const char* type_name,
+                std::function<Parsed<void>(const std::string&)> parse) {
+  const auto read = [flags, parse = std::move(parse)](const CLI::results_t& arguments) {
+    const Parsed<void> parsed = parse(arguments.back());
+    if (!parsed) throw CLI::ValidationError(flags, parsed.error());
+    return true;
+  };
+  command.add_option(flags, read, what)->type_name(type_name);
+}
+
+void let_need(CLI::App& command, const char* option, const char* other) {
+  command.get_option(option)->needs(command.get_option(other));
+}
+
+void let_exclude(CLI::App& command, const char* option, const char* other) {
+  command.get_option(option)->excludes(command.get_option(other));
+}
+
+void add_store(CLI::App& command, std::string& store_name) {
+  add_argument(command, "NAME", store_name,
+               "The store: a name, or shm://, tcp:// or verbs:// and where it is; loch --help tells all");
+}
+
+void add_key(CLI::App& command, std::string& key) { add_argument(command, "KEY", key, "The key"); }
+
+void add_duration(CLI::App& command, const char* flags, std::optional<std::chrono::milliseconds>& into,
+                  const char* what) {
   const auto parse = [](const std::string& text) -> Parsed<std::chrono::milliseconds> {
     auto duration = parse_duration(text);
     if (duration && duration->count() <= 0) return std::unexpected(fmt::format("'{}' is not above 0", text));
     return duration;
   };
-  add_parsed(command, flags, into, help, "TIME", parse);
+  add_parsed(command, flags, into, what, "TIME", parse);
 }
 
-void add_bytes(CLI::App& command, const std::string& flags, std::optional<std::uint64_t>& into,
-               const std::string& help) {
-  add_parsed(command, flags, into, help, "BYTES", parse_bytes);
+void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t>& into, const char* what) {
+  add_parsed(command, flags, into, what, "BYTES", parse_bytes);
 }
 
 void add_format(CLI::App& command, std::optional<Format>& into) {
@@ -161,12 +247,12 @@ void add_format(CLI::App& command, std::optional<Format>& into) {
 
 void Encoding::add_to(CLI::App& command, bool with_value) {
   if (!with_value) {
-    command.add_flag("--hex,--hex-key", key_hex, "KEY is in hexadecimal");
+    add_flag(command, "--hex,--hex-key", key_hex, "KEY is in hexadecimal");
     return;
   }
-  command.add_flag("--hex", both_hex, "KEY and value are in hexadecimal");
-  command.add_flag("--hex-key", key_hex, "KEY is in hexadecimal");
-  command.add_flag("--hex-value", value_hex, "The value is in hexadecimal");
+  add_flag(command, "--hex", both_hex, "KEY and value are in hexadecimal");
+  add_flag(command, "--hex-key", key_hex, "KEY is in hexadecimal");
+  add_flag(command, "--hex-value", value_hex, "The value is in hexadecimal");
 }
 
 Parsed<std::string> Encoding::key(const std::string& argument) const {
@@ -177,7 +263,7 @@ Parsed<std::string> Encoding::key(const std::string& argument) const {
 }
 
 Parsed<std::string> Encoding::value(const std::string& argument) const {
-  if (!prints_hex()) return argument;
+  if (!value_is_hex()) return argument;
   auto bytes = from_hex(argument);
   if (!bytes) return std::unexpected("VALUE: " + bytes.error());
   return bytes;

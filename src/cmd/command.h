@@ -1,28 +1,35 @@
 // cmd/command: what the commands of `loch` share: exit codes, global options, opening a store, and how each
 // command joins the program.
 //
-// A command is a function `add_x(CLI::App&, Context&)`: it declares its options and leaves in `context.run`
-// what is to be done once the command line has been read. Everything a person reads goes to standard error,
-// everything a program reads to `context.out`. Threads: one.
+// A command is a function `add_x(CLI::App&, Context&)`: it declares its options, and what is to be done once
+// the command line has been read. Everything a person reads goes to standard error, everything a program
+// reads to `context.out`. Threads: one.
+//
+// The templates of CLI11 take the compiler longer than all the rest: command.cc and main.cc alone include it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <expected>
 #include <fmt/format.h>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <loch/loch.h>
 
 #include "cmd/encode.h"
 #include "cmd/output.h"
 #include "cmd/record.h"
+
+namespace CLI {
+class App;
+}
 
 namespace loch::cmd {
 
@@ -61,13 +68,13 @@ class Context {
  public:
   Globals globals;
   Output out{1};
-  std::string command;        // the name of the one that runs
-  std::function<Exit()> run;  // set by the command that was chosen
+  std::string command;        // the one that was chosen: "put", "cluster add"
+  std::function<Exit()> run;  // what it does
 
   [[nodiscard]] Options options(Work work) const;
 
-  // Opens "name", "shm://name", "shm:///folder/name", "verbs://host:port/name" or "tcp://host:port/name".
-  // Says what was wrong before it returns an Exit.
+  // Opens "name", "shm://name", "shm:///folder/name", "verbs://host:port/name", "tcp://host:port/name", or
+  // "tcp://host,host/name" on a cluster. Says what was wrong before it returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;
   // The same; creates the store if there is none on this host, and says so.
@@ -84,8 +91,8 @@ class Context {
   void note(std::string_view text) const;
 
   // Before something that can not be undone. Asks on a terminal; without one, --yes must have been given.
-  // Exit::ok to go on; everything else has been explained.
-  [[nodiscard]] Exit confirm(std::string_view question) const;
+  // Exit::ok to go on; everything else has been explained. `question` is called if it is to be asked.
+  [[nodiscard]] Exit confirm(const std::function<std::string()>& question) const;
 
   // Prints a JSON document and a newline.
   void print_json(const nlohmann::ordered_json& json);
@@ -97,29 +104,69 @@ std::string store_url(std::string_view store_name);
 // The exit code that stands for an error of an operation on an open store.
 Exit exit_of(Errc code);
 
-// Adds an option whose argument `parse` (text to Parsed<T>) reads into `into`, while the command line is
-// read.
-template <class T, class Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& flags, std::optional<T>& into,
-                        const std::string& help, const char* type_name, Parse parse) {
-  CLI::Option* option = command.add_option(
-      flags,
-      [&into, flags, parse](const CLI::results_t& arguments) {
-        const Parsed<T> parsed = parse(arguments.back());
-        if (!parsed) throw CLI::ValidationError(flags, parsed.error());
-        into = *parsed;
-        return true;
-      },
-      help);
-  return option->type_name(type_name);
+// A command of the program, or of one of its groups. `run` is called when the command line has been read.
+CLI::App& add_command(CLI::App& app, Context& context, const char* name, const char* what,
+                      std::function<Exit()> run);
+// The same, of one whose options are read into `arguments`.
+template <class A>
+CLI::App& add_command(CLI::App& app, Context& context, const char* name, const char* what,
+                      std::shared_ptr<A> arguments, Exit (*run)(Context&, const A&)) {
+  return add_command(app, context, name, what,
+                     [arguments, run, &context] { return run(context, *arguments); });
 }
+// One that hands all that follows it, --help too, to another program.
+CLI::App& add_foreign_command(CLI::App& app, Context& context, const char* name, const char* what,
+                              Exit (*run)(Context&, std::vector<std::string> arguments));
+// Of which one of several commands has to follow.
+CLI::App& add_group(CLI::App& app, const char* name, const char* what);
+// What `--help` ends with.
+void add_footer(CLI::App& command, const char* text);
+
+// What stands on the command line by its place: one that has to be there ...
+void add_argument(CLI::App& command, const char* name, std::string& into, const char* what);
+void add_arguments(CLI::App& command, const char* name, std::vector<std::string>& into, const char* what);
+// ... and one that may be left out.
+void add_optional_argument(CLI::App& command, const char* name, std::string& into, const char* what);
+void add_optional_argument(CLI::App& command, const char* name, std::optional<std::string>& into,
+                           const char* what);
+
+// Options. `flags` are its names, "-f,--file"; `type_name` is what --help calls its value.
+void add_flag(CLI::App& command, const char* flags, bool& into, const char* what);
+void add_text(CLI::App& command, const char* flags, std::optional<std::string>& into, const char* what,
+              const char* type_name);
+// `variable`: of the environment, where it may be set too.
+void add_text(CLI::App& command, const char* flags, std::string& into, const char* what,
+              const char* type_name, const char* variable = "");
+// Of std::uint32_t, std::uint64_t or double. CLI11 reads "-1" as the largest number: half of that is the
+// most.
+template <class Number>
+void add_number(CLI::App& command, const char* flags, std::optional<Number>& into, const char* what,
+                Number least = 0, Number most = std::numeric_limits<Number>::max() / 2,
+                const char* type_name = "N");
+// Whose value `parse` understands, or says what is wrong with it.
+void add_parsed(CLI::App& command, const char* flags, const char* what, const char* type_name,
+                std::function<Parsed<void>(const std::string&)> parse);
+// The same: `parse` makes a Parsed<T> of it.
+template <class T, class Parse>
+void add_parsed(CLI::App& command, const char* flags, std::optional<T>& into, const char* what,
+                const char* type_name, Parse parse) {
+  add_parsed(command, flags, what, type_name, [&into, parse](const std::string& text) -> Parsed<void> {
+    const Parsed<T> parsed = parse(text);
+    if (!parsed) return std::unexpected(parsed.error());
+    into = *parsed;
+    return {};
+  });
+}
+// Of two options of a command: the first only with the second, or never with it.
+void let_need(CLI::App& command, const char* option, const char* other);
+void let_exclude(CLI::App& command, const char* option, const char* other);
 
 // Options that several commands declare.
 void add_store(CLI::App& command, std::string& store_name);
-void add_duration(CLI::App& command, const std::string& flags, std::optional<std::chrono::milliseconds>& into,
-                  const std::string& help);
-void add_bytes(CLI::App& command, const std::string& flags, std::optional<std::uint64_t>& into,
-               const std::string& help);
+void add_key(CLI::App& command, std::string& key);
+void add_duration(CLI::App& command, const char* flags, std::optional<std::chrono::milliseconds>& into,
+                  const char* what);
+void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t>& into, const char* what);
 void add_format(CLI::App& command, std::optional<Format>& into);
 
 // How keys and values of the command line and of the output are written: raw, or in hexadecimal.
@@ -131,7 +178,7 @@ struct Encoding {
   void add_to(CLI::App& command, bool with_value);
   [[nodiscard]] Parsed<std::string> key(const std::string& argument) const;
   [[nodiscard]] Parsed<std::string> value(const std::string& argument) const;
-  [[nodiscard]] bool prints_hex() const { return both_hex || value_hex; }
+  [[nodiscard]] bool value_is_hex() const { return both_hex || value_hex; }
 };
 
 // The commands, one function each; called once by main.

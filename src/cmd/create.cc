@@ -42,38 +42,35 @@ Exit run_create(Context& context, const CreateArguments& arguments) {
 
 void add_create(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<CreateArguments>();
-  CLI::App* command = app.add_subcommand("create", "Make a store with options of its own");
-  add_store(*command, arguments->store);
-  command
-      ->add_option("--candidates", arguments->candidates,
-                   "Slots that a key may stand in, 2 to 4 (3 unless told)")
-      ->type_name("N");
-  add_bytes(*command, "--max-bytes", arguments->max_bytes,
+  CLI::App& command =
+      add_command(app, context, "create", "Make a store with options of its own", arguments, run_create);
+  add_store(command, arguments->store);
+  add_number(command, "--candidates", arguments->candidates,
+             "Slots that a key may stand in, 2 to 4 (3 unless told)");
+  add_bytes(command, "--max-bytes", arguments->max_bytes,
             "Limit of items and index together, such as 512M (unless told, what the file system gives)");
-  add_duration(*command, "--expiry", arguments->expiry,
+  add_duration(command, "--expiry", arguments->expiry,
                "How long unlinked memory rests, 50ms to 60s (1s unless told)");
-  add_parsed(*command, "--mode", arguments->mode,
+  add_parsed(command, "--mode", arguments->mode,
              "Mode of the store's files, 600 (unless told), 660 or 666: who may open them may use the store",
              "OCTAL", parse_mode);
-  command->add_option("--group", arguments->group, "Group of the store's files")->type_name("GROUP");
-  command->add_flag("--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
+  add_text(command, "--group", arguments->group, "Group of the store's files", "GROUP");
+  add_flag(command, "--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
   add_parsed(
-      *command, "--atomics", arguments->atomics,
+      command, "--atomics", arguments->atomics,
       "Whose atomics change its words: the processor's, for all processes of this host too, or those of an "
       "RDMA device, for clients that open it as verbs:// alone (processor unless told)",
       "WHOSE", [](std::string_view text) -> Parsed<Atomics> {
         if (const auto atomics = parse_atomics(text)) return *atomics;
         return std::unexpected(fmt::format("'{}' is neither processor nor device", escaped(text)));
       });
-  command->footer(
+  add_footer(
+      command,
       "put and load make a missing store by themselves, without these options. Fails (1) if it exists.\n"
       "Examples:\n"
       "  loch create sessions --max-bytes 2G\n"
       "  loch create shared --mode 660 --group www-data\n"
       "  loch --directory /mnt/huge create cache");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_create(context, *arguments); };
-  });
 }
 
 }  // namespace loch::cmd

@@ -101,11 +101,13 @@ std::optional<std::uint64_t> field_of(const std::string& path, const std::string
 }
 
 void add_doctor(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Look at this host: memory, huge pages, processor, limits, network devices");
   auto store = std::make_shared<std::string>();
-  command->add_option("STORE", *store, "A store on another host to look at too")->type_name("");
-  command->footer(
+  CLI::App& command = add_command(app, context, "doctor",
+                                  "Look at this host: memory, huge pages, processor, limits, network devices",
+                                  store, run_doctor);
+  add_optional_argument(command, "STORE", *store, "A store on another host to look at too");
+  add_footer(
+      command,
       "Each finding is OK, WARN (works, but not as well as it could) or FAIL, with a line on how to mend "
       "it.\n"
       "Exit code 1 if anything is FAIL.\n"
@@ -114,8 +116,6 @@ void add_doctor(CLI::App& app, Context& context) {
       "  loch --directory /mnt/huge doctor\n"
       "  loch doctor verbs://10.0.0.1/sessions\n"
       "  loch --json doctor | jq '.findings[] | select(.status != \"OK\")'");
-  command->callback(
-      [store, &context] { context.run = [store, &context] { return run_doctor(context, *store); }; });
 }
 
 }  // namespace loch::cmd

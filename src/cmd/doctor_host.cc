@@ -70,17 +70,17 @@ Finding probe_processor() {
     return finding;
   }
   std::string missing;
-  for (const char* flag : {"avx2", "constant_tsc", "nonstop_tsc"}) {
+  for (const char* flag : {"constant_tsc", "nonstop_tsc"}) {
     if (!flags.contains(flag)) missing += fmt::format("{}{}", missing.empty() ? "" : " ", flag);
   }
   if (missing.empty()) {
-    finding.found += "; SSE 4.2, AVX2 and a constant clock";
+    finding.found += "; SSE 4.2 and a constant clock";
   } else {
     finding.status = Status::warn;
     finding.found += fmt::format("; missing: {}", missing);
     finding.mend =
-        "in a virtual machine pass the host's processor through (-cpu host); else large values and time "
-        "readings are slower";
+        "in a virtual machine pass the host's processor through (-cpu host); else waiting for other hosts "
+        "costs more";
   }
   return finding;
 }
@@ -93,7 +93,7 @@ Finding probe_clock_source() {
   if (read_ns > 300) {
     finding.status = Status::warn;
     finding.mend =
-        "use tsc or the hypervisor's own clock: echo tsc > "
+        "waiting for other hosts costs more: use tsc or the hypervisor's own clock: echo tsc > "
         "/sys/devices/system/clocksource/clocksource0/current_clocksource";
   }
   return finding;

@@ -31,7 +31,7 @@ Exit run_get(Context& context, const GetArguments& arguments) {
   if (!item) return context.report(item.error());
   if (context.globals.json) {
     print_item(context, *key, *item);
-  } else if (arguments.encoding.prints_hex()) {
+  } else if (arguments.encoding.value_is_hex()) {
     context.out.write(to_hex(item->value));
     context.out.write("\n");
   } else {
@@ -60,35 +60,30 @@ Exit run_exists(Context& context, const GetArguments& arguments) {
 
 void add_get(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<GetArguments>();
-  CLI::App* command = app.add_subcommand("get", "Print the value of a key");
-  add_store(*command, arguments->store);
-  command->add_option("KEY", arguments->key, "The key")->required()->type_name("");
-  arguments->encoding.add_to(*command, true);
-  command->footer(
-      "The value goes to standard output byte for byte; a newline follows on a terminal only.\n"
-      "--json prints key, value (value_base64 if it is not UTF-8), ttl_ms and version.\n"
-      "Examples:\n"
-      "  loch get sessions user:17\n"
-      "  loch get builds src.tar | tar t\n"
-      "  loch get --json sessions user:17");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_get(context, *arguments); };
-  });
+  CLI::App& command = add_command(app, context, "get", "Print the value of a key", arguments, run_get);
+  add_store(command, arguments->store);
+  add_key(command, arguments->key);
+  arguments->encoding.add_to(command, true);
+  add_footer(command,
+             "The value goes to standard output byte for byte; a newline follows on a terminal only.\n"
+             "--json prints key, value (value_base64 if it is not UTF-8), ttl_ms and version.\n"
+             "Examples:\n"
+             "  loch get sessions user:17\n"
+             "  loch get builds src.tar | tar t\n"
+             "  loch get --json sessions user:17");
 }
 
 void add_exists(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<GetArguments>();
-  CLI::App* command = app.add_subcommand("exists", "Say whether a key is there (exit code 0 or 4)");
-  add_store(*command, arguments->store);
-  command->add_option("KEY", arguments->key, "The key")->required()->type_name("");
-  arguments->encoding.add_to(*command, false);
-  command->footer(
-      "Examples:\n"
-      "  loch exists sessions user:17\n"
-      "  if loch -q exists sessions user:17; then ...; fi");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_exists(context, *arguments); };
-  });
+  CLI::App& command = add_command(app, context, "exists", "Say whether a key is there (exit code 0 or 4)",
+                                  arguments, run_exists);
+  add_store(command, arguments->store);
+  add_key(command, arguments->key);
+  arguments->encoding.add_to(command, false);
+  add_footer(command,
+             "Examples:\n"
+             "  loch exists sessions user:17\n"
+             "  if loch -q exists sessions user:17; then ...; fi");
 }
 
 }  // namespace loch::cmd

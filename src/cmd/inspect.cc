@@ -70,19 +70,17 @@ Exit run_inspect(Context& context, const InspectArguments& arguments) {
 
 void add_inspect(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show a store's geometry, or one key's size, time and version");
-  add_store(*command, arguments->store);
-  command->add_option("KEY", arguments->key, "The key")->type_name("");
-  arguments->encoding.add_to(*command, false);
-  command->footer(
-      "Examples:\n"
-      "  loch inspect sessions\n"
-      "  loch inspect sessions user:17\n"
-      "  loch --json inspect sessions user:17 | jq .value_bytes");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_inspect(context, *arguments); };
-  });
+  CLI::App& command =
+      add_command(app, context, "inspect", "Show a store's geometry, or one key's size, time and version",
+                  arguments, run_inspect);
+  add_store(command, arguments->store);
+  add_optional_argument(command, "KEY", arguments->key, "The key");
+  arguments->encoding.add_to(command, false);
+  add_footer(command,
+             "Examples:\n"
+             "  loch inspect sessions\n"
+             "  loch inspect sessions user:17\n"
+             "  loch --json inspect sessions user:17 | jq .value_bytes");
 }
 
 }  // namespace loch::cmd

@@ -153,10 +153,10 @@ Exit Loader::finish() {
   if (context_.globals.json) {
     context_.print_json(Json{{"loaded", loaded_}, {"failed", failed_}, {"lines", lines_.line_number()}});
   } else if (failed_ > 0 || input_failed_) {
-    context_.note(fmt::format("{} items loaded, {} failed, {} lines read", human_count(loaded_),
-                              human_count(failed_), human_count(lines_.line_number())));
+    context_.note(fmt::format("{} loaded, {} failed, {} read", how_many(loaded_, "item"),
+                              human_count(failed_), how_many(lines_.line_number(), "line")));
   } else {
-    context_.note(fmt::format("{} items loaded", human_count(loaded_)));
+    context_.note(fmt::format("{} loaded", how_many(loaded_, "item")));
   }
   return failed_ > 0 || input_failed_ ? Exit::failed : Exit::ok;
 }
@@ -170,29 +170,26 @@ Exit run_load(Context& context, const LoadArguments& arguments) {
   if (!store) return store.error();
   watch_for_interrupts();
   Loader loader(context, arguments, *store, std::move(*file), format);
-  const Exit exit = loader.run();
-  if (interrupted()) {
-    context.out.flush();
-    end_by_interrupt();
-  }
-  return exit;
+  return loader.run();
 }
 
 }  // namespace
 
 void add_load(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<LoadArguments>();
-  CLI::App* command = app.add_subcommand("load", "Store the items of a TSV or JSON Lines file");
-  add_store(*command, arguments->store);
-  command->add_option("FILE", arguments->file, "Where from; standard input unless told")->type_name("");
-  add_format(*command, arguments->format);
-  add_duration(*command, "--ttl", arguments->ttl,
+  CLI::App& command =
+      add_command(app, context, "load", "Store the items of a TSV or JSON Lines file", arguments, run_load);
+  add_store(command, arguments->store);
+  add_optional_argument(command, "FILE", arguments->file, "Where from; standard input unless told");
+  add_format(command, arguments->format);
+  add_duration(command, "--ttl", arguments->ttl,
                "Time to live of items that bring none, such as 30s, 5m, 2h");
-  command->add_flag("--continue-on-error", arguments->continue_on_error,
-                    "Go on after a line that can not be read or stored; the exit code is still 1");
-  command->add_flag("--no-create", arguments->no_create,
-                    "Fail (3) if there is no such store, instead of creating it");
-  command->footer(
+  add_flag(command, "--continue-on-error", arguments->continue_on_error,
+           "Go on after a line that can not be read or stored; the exit code is still 1");
+  add_flag(command, "--no-create", arguments->no_create,
+           "Fail (3) if there is no such store, instead of creating it");
+  add_footer(
+      command,
       "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"
       "TSV: KEY<TAB>VALUE[<TAB>TTL_MS], with \\t \\n \\r \\\\ \\xHH for those bytes.\n"
       "JSON Lines: {\"key\":\"k\",\"value\":\"v\",\"ttl_ms\":5000}; key_base64 and value_base64 for other "
@@ -204,9 +201,6 @@ void add_load(CLI::App& app, Context& context) {
       "  loch load sessions sessions.tsv\n"
       "  zstdcat sessions.jsonl.zst | loch load --format jsonl sessions\n"
       "  loch load --ttl 1h --continue-on-error sessions today.tsv");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_load(context, *arguments); };
-  });
 }
 
 }  // namespace loch::cmd

@@ -1,5 +1,6 @@
 // loch: the command line of Loch. Reads the arguments, runs one command, and turns what happened into an exit
 // code.
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "cmd/command.h"
+#include "cmd/terminal.h"
 
 namespace loch::cmd {
 namespace {
@@ -43,41 +45,32 @@ void occupy_standard_descriptors() {
   }
 }
 
-void add_globals(CLI::App& app, Context& context) {
-  app.add_option("-d,--directory", context.globals.directory, "Where the stores are (/dev/shm unless told)")
-      ->type_name("DIR")
-      ->envname("LOCH_DIRECTORY");
-  app.add_option("--from", context.globals.source_address,
-                 "The address of this host to go to another from, which chooses the network device")
-      ->type_name("ADDRESS")
-      ->envname("LOCH_FROM");
-  app.add_option(
-         "--placement", context.globals.placement,
-         "In a cluster, where new items are put: local (unless told), spread, by-key, or a node's name")
-      ->type_name("WHERE")
-      ->envname("LOCH_PLACEMENT");
-  app.add_option("--key-file", context.globals.key_file, "The key of the other host's lochd")
-      ->type_name("FILE")
-      ->envname("LOCH_KEY_FILE");
-  app.add_flag("--read-only", context.globals.read_only,
+void add_globals(CLI::App& app, Globals& globals) {
+  add_text(app, "-d,--directory", globals.directory, "Where the stores are (/dev/shm unless told)", "DIR",
+           "LOCH_DIRECTORY");
+  add_text(app, "--from", globals.source_address,
+           "The address of this host to go to another from, which chooses the network device", "ADDRESS",
+           "LOCH_FROM");
+  add_text(app, "--placement", globals.placement,
+           "In a cluster, where new items are put: local (unless told), spread, by-key, or a node's name",
+           "WHERE", "LOCH_PLACEMENT");
+  add_text(app, "--key-file", globals.key_file, "The key of the other host's lochd", "FILE", "LOCH_KEY_FILE");
+  app.add_flag("--read-only", globals.read_only,
                "Change nothing; of a store on another host, lochd sees to it")
       ->envname("LOCH_READ_ONLY");
-  app.add_option("--tls-authority", context.globals.tls_authority,
-                 "Speak TLS with the other host, and trust whom this certificate vouches for")
-      ->type_name("FILE")
-      ->envname("LOCH_TLS_AUTHORITY");
-  app.add_option("--tls-certificate", context.globals.tls_certificate, "Ours, if the other host wants one")
-      ->type_name("FILE")
-      ->envname("LOCH_TLS_CERTIFICATE");
-  app.add_option("--tls-key", context.globals.tls_key, "The key of that certificate")
-      ->type_name("FILE")
-      ->envname("LOCH_TLS_KEY");
+  add_text(app, "--tls-authority", globals.tls_authority,
+           "Speak TLS with the other host, and trust whom this certificate vouches for", "FILE",
+           "LOCH_TLS_AUTHORITY");
+  add_text(app, "--tls-certificate", globals.tls_certificate, "Ours, if the other host wants one", "FILE",
+           "LOCH_TLS_CERTIFICATE");
+  add_text(app, "--tls-key", globals.tls_key, "The key of that certificate", "FILE", "LOCH_TLS_KEY");
   add_duration(
-      app, "--timeout", context.globals.timeout,
-      "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk)");
-  app.add_flag("-j,--json", context.globals.json, "Print JSON, for programs");
-  app.add_flag("-y,--yes", context.globals.yes, "Do not ask before something that can not be undone");
-  app.add_flag("-q,--quiet", context.globals.quiet, "No progress, no remarks, nothing about a missing key");
+      app, "--timeout", globals.timeout,
+      "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk); "
+      "to open a store of another host takes up to 5s besides");
+  add_flag(app, "-j,--json", globals.json, "Print JSON, for programs");
+  add_flag(app, "-y,--yes", globals.yes, "Do not ask before something that can not be undone");
+  add_flag(app, "-q,--quiet", globals.quiet, "No progress, no remarks, nothing about a missing key");
   app.set_version_flag("-V,--version", "loch " LOCH_VERSION, "Print the version");
 }
 
@@ -108,6 +101,15 @@ std::string complaint_about(const CLI::App& app, const CLI::ParseError& error) {
   return error.what();
 }
 
+// The words that name the command: "put", "cluster add"; empty if there was none.
+std::string chosen_command(const CLI::App& app) {
+  std::string words;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands()) {
+    words += (words.empty() ? "" : " ") + chosen.front()->get_name();
+  }
+  return words;
+}
+
 // What is left after the command line is read: an exit code if that was all.
 std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv) {
   try {
@@ -119,13 +121,12 @@ std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv
     context.out.write(std::string(version.what()) + "\n");
     return Exit::ok;
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    if (!chosen.empty()) context.command = chosen.front()->get_name();
-    const std::string of = chosen.empty() ? "" : " " + context.command;
+    context.command = chosen_command(app);
+    const std::string of = context.command.empty() ? "" : " " + context.command;
     return context.complain(Exit::usage,
                             fmt::format("{}\nSee: loch{} --help", complaint_about(app, error), of));
   }
-  context.command = app.get_subcommands().front()->get_name();
+  context.command = chosen_command(app);
   return std::nullopt;
 }
 
@@ -156,10 +157,12 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(36);
   app.require_subcommand(1);
   app.fallthrough();
-  add_globals(app, context);
+  add_globals(app, context.globals);
   add_commands(app, context);
   const auto early = parse(app, context, argc, argv);
-  return static_cast<int>(finish(context, early ? *early : run_command(context)));
+  const Exit exit = finish(context, early ? *early : run_command(context));
+  if (interrupted()) end_by_interrupt();
+  return static_cast<int>(exit);
 }
 
 }  // namespace

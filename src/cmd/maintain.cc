@@ -75,30 +75,27 @@ Exit run_check(Context& context, const std::string& store_name) {
   return Exit::ok;
 }
 
-void add_walk(CLI::App& app, Context& context, const char* command_name, const char* description,
-              const char* footer, Exit (*run)(Context&, const std::string&)) {
-  auto store = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(command_name, description);
-  add_store(*command, *store);
-  command->footer(footer);
-  command->callback(
-      [store, run, &context] { context.run = [store, run, &context] { return run(context, *store); }; });
-}
-
 }  // namespace
 
 void add_gc(CLI::App& app, Context& context) {
-  add_walk(app, context, "gc", "Clear up after dead clients, drop expired items, free empty blocks",
-           "Clients do this themselves in small steps when they need memory; this does all of it now.\n"
-           "Example:\n  loch gc sessions",
-           run_gc);
+  auto store = std::make_shared<std::string>();
+  CLI::App& command =
+      add_command(app, context, "gc", "Clear up after dead clients, drop expired items, free empty blocks",
+                  store, run_gc);
+  add_store(command, *store);
+  add_footer(command,
+             "Clients do this themselves in small steps when they need memory; this does all of it now.\n"
+             "Example:\n  loch gc sessions");
 }
 
 void add_check(CLI::App& app, Context& context) {
-  add_walk(
-      app, context, "check", "Account for every item, block and slot; changes nothing",
-      "Exit code 1 if anything is corrupt.\nExamples:\n  loch check sessions\n  loch --json check sessions",
-      run_check);
+  auto store = std::make_shared<std::string>();
+  CLI::App& command = add_command(
+      app, context, "check", "Account for every item, block and slot; changes nothing", store, run_check);
+  add_store(command, *store);
+  add_footer(command,
+             "Exit code 1 if anything is corrupt.\n"
+             "Examples:\n  loch check sessions\n  loch --json check sessions");
 }
 
 }  // namespace loch::cmd

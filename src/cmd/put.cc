@@ -37,7 +37,7 @@ Parsed<Version> parse_version(std::string_view text) {
 std::expected<std::string, Exit> value_of_file(Context& context, const PutArguments& arguments) {
   auto file = InputFile::open(arguments.file.value_or("-"));
   if (!file) return std::unexpected(context.complain(Exit::failed, file.error()));
-  const bool is_hex = arguments.encoding.prints_hex();
+  const bool is_hex = arguments.encoding.value_is_hex();
   auto content = file->read_all(is_hex ? 2 * value_bytes_max + 1 : value_bytes_max);
   if (!content) return std::unexpected(context.complain(Exit::failed, content.error()));
   if (!*content) {
@@ -106,34 +106,29 @@ Exit run_put(Context& context, const PutArguments& arguments) {
 
 void add_put(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<PutArguments>();
-  CLI::App* command = app.add_subcommand("put", "Store a value under a key");
-  add_store(*command, arguments->store);
-  command->add_option("KEY", arguments->key, "The key, 1 B to 4 KiB")->required()->type_name("");
-  command->add_option("VALUE", arguments->value, "The value, up to 128 MiB; '-' reads standard input")
-      ->type_name("");
-  command
-      ->add_option("-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex")
-      ->type_name("FILE");
-  add_duration(*command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
-  CLI::Option* absent =
-      command->add_flag("--if-absent", arguments->if_absent, "Fail (1) if the key is there already");
-  add_parsed(*command, "--if-version", arguments->if_version,
+  CLI::App& command = add_command(app, context, "put", "Store a value under a key", arguments, run_put);
+  add_store(command, arguments->store);
+  add_argument(command, "KEY", arguments->key, "The key, 1 B to 4 KiB");
+  add_optional_argument(command, "VALUE", arguments->value,
+                        "The value, up to 128 MiB; '-' reads standard input");
+  add_text(command, "-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex",
+           "FILE");
+  add_duration(command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
+  add_flag(command, "--if-absent", arguments->if_absent, "Fail (1) if the key is there already");
+  add_parsed(command, "--if-version", arguments->if_version,
              "Replace only this version, as `loch get --json` gave it; fail (1) if it changed", "VERSION",
-             parse_version)
-      ->excludes(absent);
-  command->add_flag("--no-create", arguments->no_create,
-                    "Fail (3) if there is no such store, instead of creating it");
-  arguments->encoding.add_to(*command, true);
-  command->footer(
-      "Examples:\n"
-      "  loch put sessions user:17 ada\n"
-      "  loch put sessions user:17 --ttl 30m --file session.bin\n"
-      "  tar c src | loch put builds src.tar -\n"
-      "  loch put --hex sessions 00ff 68656c6c6f\n"
-      "A key or value that starts with '-' goes after '--':  loch put sessions -- -key -value");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_put(context, *arguments); };
-  });
+             parse_version);
+  let_exclude(command, "--if-version", "--if-absent");
+  add_flag(command, "--no-create", arguments->no_create,
+           "Fail (3) if there is no such store, instead of creating it");
+  arguments->encoding.add_to(command, true);
+  add_footer(command,
+             "Examples:\n"
+             "  loch put sessions user:17 ada\n"
+             "  loch put sessions user:17 --ttl 30m --file session.bin\n"
+             "  tar c src | loch put builds src.tar -\n"
+             "  loch put --hex sessions 00ff 68656c6c6f\n"
+             "A key or value that starts with '-' goes after '--':  loch put sessions -- -key -value");
 }
 
 }  // namespace loch::cmd

@@ -64,9 +64,10 @@ Exit remove_all(Context& context, const RemoveArguments& arguments) {
   if (!store) return store.error();
   const auto count = store->count();
   if (!count) return context.report(count.error());
-  const std::string question =
-      fmt::format("Remove all {} items of store '{}'?", human_count(*count), escaped(arguments.store));
-  if (const Exit answer = context.confirm(question); answer != Exit::ok) return answer;
+  const Exit answer = context.confirm([&] {
+    return fmt::format("Remove all {} of store '{}'?", how_many(*count, "item"), escaped(arguments.store));
+  });
+  if (answer != Exit::ok) return answer;
   watch_for_interrupts();
   Progress progress("remove", *count, stderr_is_terminal() && !context.globals.quiet);
   const auto removed = remove_everything(*store, *count / keys_per_walk + 2, progress);
@@ -75,9 +76,8 @@ Exit remove_all(Context& context, const RemoveArguments& arguments) {
   if (context.globals.json) {
     context.print_json(Json{{"removed", *removed}});
   } else {
-    context.note(fmt::format("{} items removed", human_count(*removed)));
+    context.note(fmt::format("{} removed", how_many(*removed, "item")));
   }
-  if (interrupted()) end_by_interrupt();
   return Exit::ok;
 }
 
@@ -92,20 +92,17 @@ Exit run_remove(Context& context, const RemoveArguments& arguments) {
 
 void add_remove(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<RemoveArguments>();
-  CLI::App* command = app.add_subcommand("remove", "Remove a key, or all keys");
-  add_store(*command, arguments->store);
-  command->add_option("KEY", arguments->key, "The key")->type_name("");
-  command->add_flag("--all", arguments->all, "Remove every item; asks first, or needs --yes");
-  arguments->encoding.add_to(*command, false);
-  command->footer(
-      "Exit code 4 if there is no such key.\n"
-      "Examples:\n"
-      "  loch remove sessions user:17\n"
-      "  loch remove sessions --all --yes\n"
-      "To remove the store itself: loch rm sessions");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_remove(context, *arguments); };
-  });
+  CLI::App& command = add_command(app, context, "remove", "Remove a key, or all keys", arguments, run_remove);
+  add_store(command, arguments->store);
+  add_optional_argument(command, "KEY", arguments->key, "The key");
+  add_flag(command, "--all", arguments->all, "Remove every item; asks first, or needs --yes");
+  arguments->encoding.add_to(command, false);
+  add_footer(command,
+             "Exit code 4 if there is no such key.\n"
+             "Examples:\n"
+             "  loch remove sessions user:17\n"
+             "  loch remove sessions --all --yes\n"
+             "To remove the store itself: loch rm sessions");
 }
 
 }  // namespace loch::cmd

@@ -55,48 +55,43 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
 // How a walk that came to its end ended.
 Exit report_damage(const Context& context, const Walked& walked) {
   if (walked.damaged == 0) return Exit::ok;
-  return context.complain(
-      Exit::failed,
-      fmt::format("{} damaged items were left out; `loch check` tells which", human_count(walked.damaged)));
+  return context.complain(Exit::failed, fmt::format("{} left out; `loch check` tells which",
+                                                    how_many(walked.damaged, "damaged item")));
+}
+
+// Writes the items to standard output, or to a file that takes its name when it is whole.
+std::expected<Walked, Exit> write_items(Context& context, Store& store, const ScanArguments& arguments,
+                                        Format format, Progress& progress) {
+  std::optional<WholeFile> file;
+  if (arguments.file != "-") {
+    auto created = WholeFile::create(arguments.file);
+    if (!created) return std::unexpected(context.complain(Exit::failed, created.error()));
+    file.emplace(std::move(*created));
+  }
+  Output file_out(file ? file->descriptor() : -1);
+  Output& out = file ? file_out : context.out;
+  watch_for_interrupts();
+  const auto walked = walk(store, arguments, format, out, progress);
+  progress.erase();
+  if (!walked) return std::unexpected(context.report(walked.error()));
+  if (interrupted()) return std::unexpected(Exit::failed);
+  if (!file) return *walked;
+  if (!out.good()) {
+    return std::unexpected(context.complain(
+        Exit::failed, fmt::format("cannot write {}: {}", arguments.file, std::strerror(out.error()))));
+  }
+  const auto published = file->publish();
+  if (!published) return std::unexpected(context.complain(Exit::failed, published.error()));
+  return *walked;
 }
 
 Exit run_scan(Context& context, const ScanArguments& arguments) {
   auto store = context.open(arguments.store, Work::walk);
   if (!store) return store.error();
   const Format format = arguments.format.value_or(context.globals.json ? Format::jsonl : Format::tsv);
-  watch_for_interrupts();
   Progress progress("scan", std::nullopt, false);
-  const auto walked = walk(*store, arguments, format, context.out, progress);
-  if (!walked) return context.report(walked.error());
-  if (interrupted()) end_by_interrupt();
-  return report_damage(context, *walked);
-}
-
-void print_summary(Context& context, const Walked& walked, bool to_stdout) {
-  if (context.globals.json && !to_stdout) {
-    context.print_json(Json{{"items", walked.items}, {"bytes", walked.bytes}});
-  } else {
-    context.note(fmt::format("{} items, {}", human_count(walked.items), human_bytes(walked.bytes)));
-  }
-}
-
-Exit dump_to_file(Context& context, const ScanArguments& arguments, Store& store, Format format,
-                  Progress& progress) {
-  auto file = WholeFile::create(arguments.file);
-  if (!file) return context.complain(Exit::failed, file.error());
-  Output out(file->descriptor());
-  const auto walked = walk(store, arguments, format, out, progress);
-  progress.erase();
-  if (!walked) return context.report(walked.error());
-  if (!out.good()) {
-    return context.complain(Exit::failed,
-                            fmt::format("cannot write {}: {}", arguments.file, std::strerror(out.error())));
-  }
-  if (interrupted()) return Exit::failed;
-  const auto published = file->publish();
-  if (!published) return context.complain(Exit::failed, published.error());
-  print_summary(context, *walked, false);
-  return report_damage(context, *walked);
+  const auto walked = write_items(context, *store, arguments, format, progress);
+  return walked ? report_damage(context, *walked) : walked.error();
 }
 
 Exit run_dump(Context& context, const ScanArguments& arguments) {
@@ -104,7 +99,6 @@ Exit run_dump(Context& context, const ScanArguments& arguments) {
   if (!store) return store.error();
   const bool to_stdout = arguments.file == "-";
   const Format by_name = to_stdout && context.globals.json ? Format::jsonl : format_of_file(arguments.file);
-  const Format format = arguments.format.value_or(by_name);
   // On a terminal the items themselves show how far it is.
   const bool shown =
       stderr_is_terminal() && !context.globals.quiet && !(to_stdout && ::isatty(STDOUT_FILENO) == 1);
@@ -113,20 +107,15 @@ Exit run_dump(Context& context, const ScanArguments& arguments) {
     const auto count = store->count();
     if (count) total = *count;
   }
-  watch_for_interrupts();
   Progress progress("dump", total, shown);
-  Exit exit = Exit::ok;
-  if (to_stdout) {
-    const auto walked = walk(*store, arguments, format, context.out, progress);
-    progress.erase();
-    if (!walked) return context.report(walked.error());
-    if (context.out.good()) print_summary(context, *walked, true);
-    exit = report_damage(context, *walked);
-  } else {
-    exit = dump_to_file(context, arguments, *store, format, progress);
+  const auto walked = write_items(context, *store, arguments, arguments.format.value_or(by_name), progress);
+  if (!walked) return walked.error();
+  if (context.globals.json && !to_stdout) {
+    context.print_json(Json{{"items", walked->items}, {"bytes", walked->bytes}});
+  } else if (context.out.good()) {
+    context.note(fmt::format("{}, {}", how_many(walked->items, "item"), human_bytes(walked->bytes)));
   }
-  if (interrupted()) end_by_interrupt();
-  return exit;
+  return report_damage(context, *walked);
 }
 
 Exit run_count(Context& context, const std::string& store_name) {
@@ -146,14 +135,14 @@ Exit run_count(Context& context, const std::string& store_name) {
 
 void add_scan_all(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<ScanArguments>();
-  CLI::App* command = app.add_subcommand("scan-all", "Print all items, in no order");
-  add_store(*command, arguments->store);
-  command->add_flag("-k,--keys", arguments->keys_only, "Print the keys only");
-  command->add_option("-n,--limit", arguments->limit, "Stop after this many items")
-      ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 60));
-  add_format(*command, arguments->format);
-  command->footer(
+  CLI::App& command =
+      add_command(app, context, "scan-all", "Print all items, in no order", arguments, run_scan);
+  add_store(command, arguments->store);
+  add_flag(command, "-k,--keys", arguments->keys_only, "Print the keys only");
+  add_number(command, "-n,--limit", arguments->limit, "Stop after this many items");
+  add_format(command, arguments->format);
+  add_footer(
+      command,
       "A line an item: KEY<TAB>VALUE[<TAB>TTL_MS] with \\t \\n \\r \\\\ \\xHH for those bytes; with --json "
       "or\n"
       "--format jsonl {\"key\":...,\"value\":...,\"ttl_ms\":...}, where bytes that are not UTF-8 stand in\n"
@@ -162,36 +151,30 @@ void add_scan_all(CLI::App& app, Context& context) {
       "  loch scan-all sessions | head\n"
       "  loch scan-all --keys --limit 100 sessions\n"
       "  loch --json scan-all sessions | jq -r .key");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_scan(context, *arguments); };
-  });
 }
 
 void add_dump(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<ScanArguments>();
-  CLI::App* command = app.add_subcommand("dump", "Write all items to a file, as load reads them");
-  add_store(*command, arguments->store);
-  command->add_option("FILE", arguments->file, "Where to; standard output unless told")->type_name("");
-  add_format(*command, arguments->format);
-  command->footer(
+  CLI::App& command =
+      add_command(app, context, "dump", "Write all items to a file, as load reads them", arguments, run_dump);
+  add_store(command, arguments->store);
+  add_optional_argument(command, "FILE", arguments->file, "Where to; standard output unless told");
+  add_format(command, arguments->format);
+  add_footer(
+      command,
       "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"
       "The file takes its name only when it is whole.\n"
       "Examples:\n"
       "  loch dump sessions sessions.tsv\n"
       "  loch dump sessions | zstd > sessions.tsv.zst\n"
       "  loch dump --format jsonl sessions | loch load --format jsonl copy");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_dump(context, *arguments); };
-  });
 }
 
 void add_count(CLI::App& app, Context& context) {
   auto store = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("count", "Print how many items there are");
-  add_store(*command, *store);
-  command->footer("Exact while nobody writes.\nExample:\n  loch count sessions");
-  command->callback(
-      [store, &context] { context.run = [store, &context] { return run_count(context, *store); }; });
+  CLI::App& command = add_command(app, context, "count", "Print how many items there are", store, run_count);
+  add_store(command, *store);
+  add_footer(command, "Exact while nobody writes.\nExample:\n  loch count sessions");
 }
 
 }  // namespace loch::cmd

@@ -65,7 +65,7 @@ Exit run_stat(Context& context, const StatArguments& arguments) {
                std::chrono::duration<double>(now - before_time).count());
     const bool last = !arguments.watch_s || (arguments.times && round >= *arguments.times);
     if (last || !context.out.good()) return Exit::ok;
-    if (!wait_unless_interrupted(period)) end_by_interrupt();
+    if (!wait_unless_interrupted(period)) return Exit::ok;
     before = info->totals;
     before_time = now;
   }
@@ -75,26 +75,21 @@ Exit run_stat(Context& context, const StatArguments& arguments) {
 
 void add_stat(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<StatArguments>();
-  CLI::App* command = app.add_subcommand("stat", "Show a store's size, use and counters");
-  add_store(*command, arguments->store);
-  CLI::Option* watch =
-      command->add_option("-w,--watch", arguments->watch_s, "Show it again every so many seconds")
-          ->type_name("SECONDS")
-          ->check(CLI::Range(0.01, 86400.0));
-  command->add_option("--times", arguments->times, "With --watch: stop after so many times")
-      ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60))
-      ->needs(watch);
-  command->footer(
-      "Counters are those of all clients since the store was created; with --watch also their rates.\n"
-      "--json prints one object a line.\n"
-      "Examples:\n"
-      "  loch stat sessions\n"
-      "  loch stat --watch 2 sessions\n"
-      "  loch --json stat sessions | jq .totals.get_hit");
-  command->callback([arguments, &context] {
-    context.run = [arguments, &context] { return run_stat(context, *arguments); };
-  });
+  CLI::App& command =
+      add_command(app, context, "stat", "Show a store's size, use and counters", arguments, run_stat);
+  add_store(command, arguments->store);
+  add_number(command, "-w,--watch", arguments->watch_s, "Show it again every so many seconds", 0.01, 86400.0,
+             "SECONDS");
+  add_number(command, "--times", arguments->times, "With --watch: stop after so many times",
+             std::uint64_t{1});
+  let_need(command, "--times", "--watch");
+  add_footer(command,
+             "Counters are those of all clients since the store was created; with --watch also their rates.\n"
+             "--json prints one object a line.\n"
+             "Examples:\n"
+             "  loch stat sessions\n"
+             "  loch stat --watch 2 sessions\n"
+             "  loch --json stat sessions | jq .totals.get_hit");
 }
 
 }  // namespace loch::cmd

@@ -49,7 +49,7 @@ Json long_json(const Context& context, const std::vector<std::string>& names) {
   return all;
 }
 
-Exit run_ls(Context& context, bool with_details) {
+Exit run_ls(Context& context, const bool& with_details) {
   const auto names = Store::list(context.options(Work::point));
   if (!names) {
     return context.complain(
@@ -80,7 +80,7 @@ std::string rm_question(const Context& context, const std::string& store_name) {
 Exit run_rm(Context& context, const std::string& store_name) {
   if (context.globals.read_only)
     return context.complain(Exit::failed, "with --read-only nothing is destroyed");
-  const Exit answer = context.confirm(rm_question(context, store_name));
+  const Exit answer = context.confirm([&] { return rm_question(context, store_name); });
   if (answer != Exit::ok) return answer;
   const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));
   if (destroyed) {
@@ -98,31 +98,27 @@ Exit run_rm(Context& context, const std::string& store_name) {
 
 void add_ls(CLI::App& app, Context& context) {
   auto with_details = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("ls", "List the stores of a directory");
-  command->add_flag("-l,--long", *with_details, "With their sizes and clients");
-  command->footer(
-      "Examples:\n"
-      "  loch ls -l\n"
-      "  loch --directory /mnt/huge ls\n"
-      "  loch --json ls | jq -r '.[]'");
-  command->callback([with_details, &context] {
-    context.run = [with_details, &context] { return run_ls(context, *with_details); };
-  });
+  CLI::App& command = add_command(app, context, "ls", "List the stores of a directory", with_details, run_ls);
+  add_flag(command, "-l,--long", *with_details, "With their sizes and clients");
+  add_footer(command,
+             "Examples:\n"
+             "  loch ls -l\n"
+             "  loch --directory /mnt/huge ls\n"
+             "  loch --json ls | jq -r '.[]'");
 }
 
 void add_rm(CLI::App& app, Context& context) {
   auto store = std::make_shared<std::string>();
-  CLI::App* command =
-      app.add_subcommand("rm", "Destroy a store and all its items; asks first, or needs --yes");
-  add_store(*command, *store);
-  command->footer(
+  CLI::App& command = add_command(
+      app, context, "rm", "Destroy a store and all its items; asks first, or needs --yes", store, run_rm);
+  add_store(command, *store);
+  add_footer(
+      command,
       "Clients that have it open go on with the memory they mapped. Exit code 4 if there is no such store.\n"
       "Examples:\n"
       "  loch rm sessions\n"
       "  loch --yes rm sessions\n"
       "To remove one key: loch remove sessions KEY");
-  command->callback(
-      [store, &context] { context.run = [store, &context] { return run_rm(context, *store); }; });
 }
 
 }  // namespace loch::cmd

@@ -40,7 +40,6 @@ Parsed<std::string> read_answer(Clock::time_point deadline) {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&input, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
     if (ready < 0 && errno != EINTR) return std::unexpected(std::strerror(errno));
-    if (interrupted()) return std::unexpected("interrupted");
     if (ready <= 0) continue;
     char character = 0;
     const ssize_t got = ::read(STDIN_FILENO, &character, 1);

@@ -97,6 +97,10 @@ std::string human_count(std::uint64_t count) {
   return digits;
 }
 
+std::string how_many(std::uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", human_count(count), what, count == 1 ? "" : "s");
+}
+
 std::string human_rate(double per_second) {
   if (per_second >= 1e6) return fmt::format("{:.2f} M/s", per_second / 1e6);
   if (per_second >= 1e4) return fmt::format("{:.0f} k/s", per_second / 1e3);

@@ -20,9 +20,10 @@ Parsed<std::uint64_t> parse_bytes(std::string_view text);
 // A file mode as chmod takes it in octal: "600", "0660".
 Parsed<std::uint32_t> parse_mode(std::string_view text);
 
-std::string human_bytes(std::uint64_t bytes);                    // "1.50 GiB"
-std::string human_count(std::uint64_t count);                    // "1,234,567"
-std::string human_rate(double per_second);                       // "1.2 M/s"
-std::string human_duration(std::chrono::milliseconds duration);  // "1 h 5 min", "2.5 s", "20 ms"
+std::string human_bytes(std::uint64_t bytes);                      // "1.50 GiB"
+std::string human_count(std::uint64_t count);                      // "1,234,567"
+std::string how_many(std::uint64_t count, std::string_view what);  // "1 item", "1,200 items"
+std::string human_rate(double per_second);                         // "1.2 M/s"
+std::string human_duration(std::chrono::milliseconds duration);    // "1 h 5 min", "2.5 s", "20 ms"
 
 }  // namespace loch::cmd

@@ -128,9 +128,15 @@ TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
        {std::vector<std::string>{"scan-all", "s"}, {"dump", "s"}, {"dump", "s", file_path("dump.tsv")}}) {
     const Outcome walked = loch(arguments);
     EXPECT_EQ(walked.exit_code, 1) << walked.err;
-    EXPECT_NE(walked.err.find("1 damaged items were left out"), std::string::npos) << walked.err;
+    EXPECT_NE(walked.err.find("1 damaged item left out"), std::string::npos) << walked.err;
   }
   EXPECT_EQ(sorted_lines(read_file(file_path("dump.tsv"))), (Lines{"a\t1", "c\t3"}));
+  const Outcome checked = loch({"--json", "check", "s"});
+  EXPECT_EQ(checked.exit_code, 1) << checked.err;
+  const auto report = nlohmann::json::parse(checked.out);
+  EXPECT_EQ(report["sound"], false);
+  EXPECT_EQ(report["items_corrupt"], 1);
+  EXPECT_FALSE(report["findings"].empty());
   ok({"remove", "s", "b"});
   EXPECT_EQ(sorted_lines(ok({"dump", "s"})).size(), 2U);
 }
@@ -226,9 +232,16 @@ TEST_F(AllItems, AnUnwritableOutputIsAFailure) {
 }
 
 TEST_F(AllItems, AFailedDumpLeavesTheOldFile) {
+  ok({"load", "s"}, {.input = numbered(20'000)});
   const std::string path = write_file("dump.tsv", "old");
-  EXPECT_EQ(loch({"dump", "none", path}).exit_code, 3);
+  const Outcome outcome = run({"-c", R"(trap '' XFSZ; ulimit -f 1; exec "$0" --directory "$1" dump s "$2")",
+                               loch_program(), folder(), path},
+                              {.program = "/bin/sh"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("cannot write " + path), std::string::npos) << outcome.err;
   EXPECT_EQ(read_file(path), "old");
+  const std::filesystem::directory_iterator beside(std::filesystem::path(path).parent_path());
+  EXPECT_EQ(std::distance(begin(beside), end(beside)), 1);
 }
 
 TEST_F(AllItems, LoadStoresLinesAsTheyComeAndEndsBySignal) {
@@ -240,6 +253,21 @@ TEST_F(AllItems, LoadStoresLinesAsTheyComeAndEndsBySignal) {
   EXPECT_EQ(load.wait(), 128 + SIGINT);
   EXPECT_EQ(ok({"count", "s"}), "2\n");
 }
+
+#ifdef LOCH_FAULT_POINTS
+TEST_F(AllItems, AnInterruptedRemovalSaysHowManyItRemoved) {
+  ok({"load", "s"}, {.input = numbered(500)});
+  Running remove({"LOCH_FAULT=remove.after_unlink:stop:100", loch_program(), "--directory", folder(),
+                  "--json", "remove", "--all", "--yes", "s"},
+                 false, "/usr/bin/env");
+  ASSERT_TRUE(await_count("s", "400"));
+  remove.send_signal(SIGINT);
+  remove.send_signal(SIGCONT);
+  EXPECT_EQ(remove.wait(), 128 + SIGINT);
+  EXPECT_EQ(remove.output(), "{\"removed\":100}\n");
+  EXPECT_EQ(ok({"count", "s"}), "400\n");
+}
+#endif
 
 TEST_F(AllItems, RemoveAllNeedsYesWithoutATerminal) {
   ok({"load", "s"}, {.input = numbered(500)});

@@ -126,6 +126,7 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   change([](const ClusterMap& map) { return cluster::drained(map, "b").value(); });
   EXPECT_EQ(waits.wait(), 0) << waits.output();
   EXPECT_EQ(said({"drain", "b", "--wait", "--quiet"}, 0), "");
+  EXPECT_EQ(nlohmann::json::parse(said({"drain", "b", "--json"}, 0))["drained"], true);
   said({"remove", "b"}, 0);
   EXPECT_THAT(said({"status"}, 0), HasSubstr("1 node gone"));
 

@@ -10,6 +10,19 @@ namespace {
 const Arguments commands{"put",  "get",  "remove", "exists", "scan-all", "count",
                          "load", "dump", "create", "ls",     "stat",     "inspect",
                          "rm",   "gc",   "check",  "doctor", "cluster"};
+const Arguments cluster_commands{"status", "add", "drain", "remove"};
+
+// The long names of the options that a command's --help lists.
+std::vector<std::string> options_listed(const std::string& help) {
+  std::vector<std::string> options;
+  for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
+    const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+    const bool is_listed = help.rfind("\n  -", at) != std::string::npos && at > 0 &&
+                           (help[at - 1] == ',' || help.substr(at - 3, 3) == "\n  ");
+    if (is_listed) options.push_back(help.substr(at, end - at));
+  }
+  return options;
+}
 
 class Program : public CliTest {
  protected:
@@ -199,17 +212,20 @@ TEST_F(Program, CompletionKnowsValuesThatFollowAnEqualsSign) {
             (std::vector<std::string>{"--shards"}));
 }
 
-TEST_F(Program, CompletionKnowsEveryOptionOfTheHelp) {
-  for (const std::string& command : commands) {
-    const std::string help = run({command, "--help"}).out;
-    const auto offers = complete({command, "--"});
-    for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
-      const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
-      const bool is_listed = help.rfind("\n  -", at) != std::string::npos && at > 0 &&
-                             (help[at - 1] == ',' || help.substr(at - 3, 3) == "\n  ");
-      const std::string option = help.substr(at, end - at);
-      if (!is_listed) continue;
-      EXPECT_NE(std::ranges::find(offers, option), offers.end()) << command << " " << option;
+TEST_F(Program, CompletionAndManPageKnowEveryOptionOfTheHelp) {
+  const std::string page = read_file(LOCH_SOURCE_FOLDER "/packaging/loch.1.scd");
+  std::vector<Arguments> all{{}};
+  for (const std::string& command : commands) all.push_back({command});
+  for (const std::string& command : cluster_commands) all.push_back({"cluster", command});
+  for (Arguments words : all) {
+    const std::string name = testing::PrintToString(words);
+    words.push_back("--help");
+    const std::string help = run(words).out;
+    words.back() = "--";
+    const auto offers = complete(words);
+    for (const std::string& option : options_listed(help)) {
+      EXPECT_NE(std::ranges::find(offers, option), offers.end()) << name << " " << option;
+      EXPECT_NE(page.find(option), std::string::npos) << name << " " << option;
     }
   }
 }

@@ -66,7 +66,7 @@ struct Board {
   std::array<std::atomic<std::uint64_t>, writer_count> acknowledged{};  // records of each writer's part
   std::array<Slot, slot_count> slots;
 
-  // Of all whose records were stored.
+  // How many records have been, of all parts.
   [[nodiscard]] std::uint64_t stored() const;
 };
 

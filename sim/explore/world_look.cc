@@ -30,7 +30,7 @@ class Canon {
     } else if (word.names_item()) {
       const std::uint64_t state =
           word.raw &
-          ~(SlotWord::link({}, {.region = 0x7f, .unit = (1U << 30) - 1, .size_class = 31}, 0, 0, 0).raw);
+          ~(SlotWord::link({}, {.region = 0x7f, .size_class = 31, .unit = (1U << 30) - 1}, 0, 0, 0).raw);
       add(state | std::uint64_t{value} << SlotWord::unit_at);
     } else {
       add(word.raw);

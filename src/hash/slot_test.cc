@@ -10,7 +10,7 @@
 namespace loch::hash {
 namespace {
 
-constexpr memory::ItemRef item{.region = 0x55, .unit = 0x2aaaaaaa, .size_class = 0x15};
+constexpr memory::ItemRef item{.region = 0x55, .size_class = 0x15, .unit = 0x2aaaaaaa};
 
 TEST(Slot, LinkBits) {
   const SlotWord word = SlotWord::link(SlotType::committed, item, 0xc3, 0x2d, 6);

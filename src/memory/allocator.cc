@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/fault.h"
 #include "coro/scope.h"
@@ -78,29 +79,29 @@ Allocator::Place Allocator::allocate_here(std::uint64_t bytes, base::Nanos now) 
 }
 
 bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
-  if (!session_.reusable(note.retired_at, 0, now)) return false;
-  if (note.moved && session_.moves_may_linger()) return false;
+  if (!session_.reusable(note.retired_at(), 0, now)) return false;
+  if (note.moved() && session_.moves_may_linger()) return false;
   const LeaseWord lease = lease_here(block_of(note.item));
   if (lease.size_class != note.item.size_class || lease.state == BlockState::free) return false;
-  const std::uint64_t noted = note.state();
   const std::uint64_t mine = ItemState::claimed(session_.client(), now).encode();
   // Pairs with the release in retire; what its readers did came before.
-  const bool won = fabric::swap_word(item, noted, mine) == noted;
+  const bool won = fabric::swap_word(item, note.state, mine) == note.state;
   LOCH_FAULT_POINT("alloc.item_claimed");
   return won;
 }
 
 bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
   auto& notes = notes_[item.size_class];
-  std::byte* state = endpoint_.mapped(item.address(), sizeof(ItemHeader));
-  if (state == nullptr || notes.size() >= notes_kept_max ||
+  std::byte* at = endpoint_.mapped(item.address(), sizeof(ItemHeader));
+  if (at == nullptr || notes.size() >= notes_kept_max ||
       now - left_notes_at_ > session_.geometry().expiry_ns) {
     return false;
   }
   LOCH_FAULT_POINT("retire.before_mark");
   session_.count(Counter::items_retired);
-  fabric::store_word(state, ItemState{.kind = ItemKind::retired, .moved = moved, .value = now}.encode());
-  notes.push_back({item, now, moved});
+  const std::uint64_t state = ItemState{.kind = ItemKind::retired, .moved = moved, .value = now}.encode();
+  fabric::store_word(at, state);
+  notes.push_back({item, state});
   return true;
 }
 
@@ -113,6 +114,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
   bool swept = false;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
+    if (!spares_[size_class].empty()) co_return *take_spare_of(size_class);
     if (can_carve(size_class)) co_return co_await carve(size_class);
     Note note;
     while (take_rested(size_class, note, session_.now())) {
@@ -122,7 +124,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     }
     // What one operation of this session finds or adds is enough for many.
     const auto turn = co_await getting_blocks_.lock();
-    if (is_at_hand(size_class)) continue;
+    if (!spares_[size_class].empty() || is_at_hand(size_class)) continue;
     auto found = co_await find_block(size_class);
     if (!found) co_return std::unexpected(std::move(found.error()));
     auto freed = co_await free_own_large();
@@ -182,32 +184,32 @@ coro::Task<bool> Allocator::claim(Note note) {
   const auto lease = co_await lease_of(block_of(note.item));
   if (!lease || lease->size_class != note.item.size_class || lease->state == BlockState::free)
     co_return false;
-  const std::uint64_t noted = note.state();
-  if (const auto seen = co_await endpoint_.read_word(at); !seen || *seen != noted) co_return false;
-  if (!session_.reusable(note.retired_at, 0)) {
+  if (const auto seen = co_await endpoint_.read_word(at); !seen || *seen != note.state) co_return false;
+  if (!session_.reusable(note.retired_at(), 0)) {
     const auto written_at = co_await endpoint_.read_word(at + offsetof(ItemHeader, written_at_ns));
     if (!written_at) co_return false;
-    if (!session_.reusable(note.retired_at, *written_at)) {
+    if (!session_.reusable(note.retired_at(), *written_at)) {
       // Held by a client that was stopped; the block's count lets a later sweep find it.
       co_await endpoint_.fetch_add(released_address(block_of(note.item)), 1);
       co_return false;
     }
   }
-  if (note.moved && session_.moves_may_linger() && !co_await guard_->before_reuse(note.item)) {
+  if (note.moved() && session_.moves_may_linger() && !co_await guard_->before_reuse(note.item)) {
     co_await rest_again(note);
     co_return false;
   }
   const std::uint64_t mine = ItemState::claimed(session_.client(), session_.now()).encode();
-  const auto before = co_await endpoint_.compare_swap(at, noted, mine);
+  const auto before = co_await endpoint_.compare_swap(at, note.state, mine);
   LOCH_FAULT_POINT("alloc.item_claimed");
-  co_return before && *before == noted;
+  co_return before && *before == note.state;
 }
 
 // As if it had been unlinked just now: whoever tried again at once would try for nothing.
 coro::Task<void> Allocator::rest_again(Note note) {
-  const std::uint64_t noted = note.state();
-  note.retired_at = session_.now();
-  const auto before = co_await endpoint_.compare_swap(note.item.address(), noted, note.state());
+  ItemState state = ItemState::decode(note.state);
+  state.value = session_.now();
+  const std::uint64_t noted = std::exchange(note.state, state.encode());
+  const auto before = co_await endpoint_.compare_swap(note.item.address(), noted, note.state);
   if (before && *before == noted) notes_[note.item.size_class].push_back(note);
 }
 
@@ -218,11 +220,6 @@ coro::Task<Result<void>> Allocator::retire(ItemRef item, bool moved) {
   co_return co_await retire_all({&unlinked, 1}, *time, fabric::Urgency::awaited);
 }
 
-coro::Task<Result<void>> Allocator::retire_at(ItemRef item, base::Nanos time, bool moved) {
-  const ItemState state{.kind = ItemKind::retired, .moved = moved, .value = time};
-  co_return co_await endpoint_.write_word(item.address(), state.encode());
-}
-
 // Notes that this session has not needed for long are others' to find. False if there may be more of them.
 coro::Task<bool> Allocator::leave_old_notes(std::uint8_t size_class) {
   auto& notes = notes_[size_class];
@@ -231,7 +228,7 @@ coro::Task<bool> Allocator::leave_old_notes(std::uint8_t size_class) {
   std::map<BlockNumber, std::uint64_t> released;
   std::size_t left = 0;
   for (; left < at_once_max && !notes.empty(); ++left) {
-    if (notes.front().retired_at + age_max > session_.now()) break;
+    if (notes.front().retired_at() + age_max > session_.now()) break;
     ++released[block_of(notes.front().item)];
     notes.pop_front();
   }
@@ -255,9 +252,9 @@ coro::Task<bool> Allocator::count_released(const std::map<BlockNumber, std::uint
 
 coro::Task<Result<void>> Allocator::discard(ItemRef item) {
   if (item.size_class == large_class) {
-    // One that was never linked need not rest: a time long ago lets it be freed at once.
-    auto retired = co_await retire_at(item, 1, false);
-    if (retired) notes_[large_class].push_front({item, 1, false});
+    const Unlinked unused{.item = item};
+    auto retired = co_await mark_retired({&unused, 1}, long_ago, fabric::Urgency::awaited);
+    if (retired) notes_[large_class].push_front(note_of(unused, long_ago));
     co_return retired;
   }
   // It may have been written already; it is not in use.
@@ -276,11 +273,10 @@ void Allocator::discard_here(const Place& place) {
 coro::Task<void> Allocator::close() {
   while (background_.running() != 0) co_await background_.drain();
   for (std::size_t c = 0; c < size_class_count; ++c) {
-    // They were never linked, so they need not rest.
     std::vector<Unlinked> unused;
     for (const ItemRef& item : std::exchange(spares_[c], {})) unused.push_back({.item = item});
-    if (!unused.empty() && !co_await mark_retired(unused, 1, fabric::Urgency::awaited)) co_return;
-    for (const Unlinked& each : unused) notes_[c].push_back({each.item, 1, false});
+    if (!unused.empty() && !co_await mark_retired(unused, long_ago, fabric::Urgency::awaited)) co_return;
+    for (const Unlinked& each : unused) notes_[c].push_back(note_of(each, long_ago));
     if (!co_await leave_all_notes(c)) co_return;
     if (!co_await close_carving(static_cast<std::uint8_t>(c))) co_return;
   }

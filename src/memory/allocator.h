@@ -111,22 +111,27 @@ class Allocator {
   static constexpr LeaseWord lease_of_nothing{.state = BlockState::large_part, .size_class = large_class};
   static constexpr std::size_t notes_kept_max = std::size_t{1} << 22;
 
+  // An item that was unlinked, and what its state is as long as the note holds. There may be millions.
   struct Note {
     ItemRef item;
-    base::Nanos retired_at = 0;
-    bool moved = false;
+    std::uint64_t state = 0;
 
-    // What its state is as long as the note holds.
-    [[nodiscard]] std::uint64_t state() const {
-      return ItemState{.kind = ItemKind::retired, .moved = moved, .value = retired_at}.encode();
-    }
+    [[nodiscard]] base::Nanos retired_at() const { return ItemState::decode(state).value; }
+    [[nodiscard]] bool moved() const { return ItemState::decode(state).moved; }
   };
+  static_assert(sizeof(Note) == 16);
+  // When an item was unlinked that never was linked: it need not rest.
+  static constexpr base::Nanos long_ago = 1;
   // By this session, and not yet retired.
   struct Unlinked {
     ItemRef item;
     bool moved = false;
     base::Nanos start = 0;  // of the operation that it counts as, in a remote session
   };
+  static constexpr Note note_of(const Unlinked& unlinked, base::Nanos time) {
+    return {.item = unlinked.item,
+            .state = ItemState{.kind = ItemKind::retired, .moved = unlinked.moved, .value = time}.encode()};
+  }
   // How a remote session keeps its spares of a class.
   struct Supply {
     std::size_t wanted = 0;
@@ -143,15 +148,15 @@ class Allocator {
     [[nodiscard]] bool any() const { return next < count; }
   };
 
+  // ---- allocator.cc
   coro::Task<Result<ItemRef>> allocate_class(std::uint8_t size_class);
-  coro::Task<Result<ItemRef>> allocate_large(std::uint64_t block_total);
   coro::Task<bool> claim(Note note);
   coro::Task<void> rest_again(Note note);
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
   bool claim_here(const Note& note, std::byte* item, base::Nanos now);
   [[nodiscard]] bool has_rested(std::uint8_t size_class, base::Nanos now) const {
     const auto& notes = notes_[size_class];
-    return !notes.empty() && session_.rested(notes.front().retired_at, now);
+    return !notes.empty() && session_.rested(notes.front().retired_at(), now);
   }
   bool take_rested(std::uint8_t size_class, Note& note, base::Nanos now);
   [[nodiscard]] bool can_carve(std::uint8_t size_class) const {
@@ -162,23 +167,27 @@ class Allocator {
   }
   coro::Task<Result<ItemRef>> carve(std::uint8_t size_class);
   Place carve_here(std::uint8_t size_class, std::uint64_t bytes, base::Nanos now);
+  std::optional<ItemRef> take_spare_of(std::uint8_t size_class);
+  coro::Task<bool> leave_old_notes(std::uint8_t size_class);
+  coro::Task<bool> leave_all_notes(std::size_t size_class);
+  coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
+  coro::Task<Result<void>> close_carving(std::uint8_t size_class);
+
+  // ---- block_leases.cc
+  void take_known_blocks();
+  [[nodiscard]] bool exists(BlockNumber block);
   // What lease_of reads, of mapped memory; else that of a block that does not exist.
   LeaseWord lease_here(BlockNumber block);
-  [[nodiscard]] bool exists(BlockNumber block);
-
+  coro::Task<Result<bool>> change_lease(BlockNumber block, LeaseWord from, LeaseWord to);
+  coro::Task<Result<bool>> free_block(BlockNumber block, LeaseWord word);
   // One to cut items off, or one in which others left items. One operation of the session at a time.
   coro::Task<Result<bool>> find_block(std::uint8_t size_class);
   coro::Task<Result<bool>> lease_free_block(std::uint8_t size_class);
   coro::Task<Result<bool>> lease_known_block(std::uint8_t size_class, std::uint64_t frees);
   coro::Task<Result<bool>> take_block(BlockNumber block, LeaseWord seen, std::uint8_t size_class);
   coro::Task<Result<void>> clear_items(BlockNumber block, std::uint8_t size_class);
-  coro::Task<Result<bool>> find_released(std::uint8_t size_class);
-  enum class Sweep : std::uint8_t { takes_notes, frees };
-  coro::Task<Result<bool>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
-  coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
-  coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
-  void take_known_blocks();
+  // ---- extension.cc
   template <class LengthOf>
   Result<std::uint64_t> sum_used(LengthOf length_of);
   // Where the node's next blocks are to be.
@@ -191,14 +200,25 @@ class Allocator {
   Result<void> extend(std::uint64_t blocks_wanted);
   coro::Task<Result<void>> extend_or_sweep(std::uint64_t blocks_wanted, bool* swept);
   coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);
-  coro::Task<Result<bool>> change_lease(BlockNumber block, std::uint64_t from, LeaseWord to);
-  coro::Task<Result<void>> retire_at(ItemRef item, base::Nanos time, bool moved);
-  coro::Task<bool> leave_old_notes(std::uint8_t size_class);
-  coro::Task<bool> leave_all_notes(std::size_t size_class);
-  coro::Task<bool> count_released(const std::map<BlockNumber, std::uint64_t>* released);
-  coro::Task<Result<void>> close_carving(std::uint8_t size_class);
+
+  // ---- sweep.cc
+  coro::Task<Result<bool>> find_released(std::uint8_t size_class);
+  enum class Sweep : std::uint8_t { takes_notes, frees };
+  enum class Swept : std::uint8_t { nothing, items, block };  // what it gained
+  coro::Task<Result<Swept>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
+  coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
+  coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
   // ---- large_items.cc
+  coro::Task<Result<ItemRef>> allocate_large(std::uint64_t block_total);
+  struct LeaseChange {
+    BlockNumber block = 0;
+    LeaseWord from;
+    LeaseWord to;
+    bool won = false;
+  };
+  coro::Task<Result<void>> change_leases(std::span<LeaseChange> changes);
+  coro::Task<Result<std::vector<LeaseWord>>> leases_from(BlockNumber first, std::uint64_t count);
   coro::Task<Result<bool>> lease_run(BlockNumber first, std::uint64_t count);
   coro::Task<Result<bool>> free_own_large();
   coro::Task<Result<bool>> free_left_large(const std::vector<BlockNumber>* heads);
@@ -216,7 +236,6 @@ class Allocator {
                                         fabric::Urgency urgency);
   coro::Task<void> retire_unlinked();
   void refill_soon(std::uint8_t size_class);
-  std::optional<ItemRef> take_spare_of(std::uint8_t size_class);
   coro::Task<void> refill(std::uint8_t size_class);
 
   Session& session_;

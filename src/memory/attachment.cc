@@ -51,8 +51,7 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   std::optional<Error> unreached;
   for (std::uint32_t node = 0; node < count; ++node) {
     if (region_map().nodes[node].is_gone) continue;
-    const fabric::Address at{region_map().nodes[node].control, incarnations_offset};
-    const auto bytes = co_await endpoint_->fetch(at, count * sizeof(std::uint64_t));
+    const auto bytes = co_await endpoint_->fetch(incarnation_at(node, 0), count * sizeof(std::uint64_t));
     if (!bytes && (bytes.error().code != Errc::unavailable || has_failed()))
       co_return std::unexpected(bytes.error());
     if (!bytes) {
@@ -101,8 +100,7 @@ coro::Task<Result<void>> Attachment::introduce(std::uint32_t by, std::uint32_t o
   // on the other one, and whoever comes later finds this client attached to the same as itself, or gone.
   if (memory_->fabric().read_only()) co_return Result<void>{};
   if (known == is || base::planted(base::Planted::dispute_ignored)) co_return Result<void>{};
-  const fabric::Address at{region_map().nodes[by].control, incarnations_offset + of * sizeof(std::uint64_t)};
-  const auto before = co_await endpoint_->compare_swap(at, 0, is);
+  const auto before = co_await endpoint_->compare_swap(incarnation_at(by, of), 0, is);
   if (!before) co_return std::unexpected(before.error());
   if (*before == 0 || *before == is) co_return Result<void>{};
   co_return fail(Errc::unavailable, "open", "a host came back as another one meanwhile; try again");

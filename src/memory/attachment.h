@@ -125,7 +125,7 @@ class Attachment {
     }
     return false;
   }
-  // All that are due. Errors: those of any node ...
+  // All sessions, due or not. Errors: those of any node ...
   coro::Task<Result<void>> refresh();
   // ... or of this one alone: an operation that does not come to another may go on without it.
   coro::Task<Result<void>> refresh_for(std::uint32_t number);

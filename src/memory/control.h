@@ -17,7 +17,7 @@
 
 namespace loch::memory {
 
-// The word of a shared structure as an atomic; `Word` is a field of it.
+// A word of the store's memory as an atomic.
 inline std::atomic_ref<std::uint64_t> shared(std::uint64_t& word) {
   return std::atomic_ref<std::uint64_t>(word);
 }

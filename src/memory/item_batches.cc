@@ -53,18 +53,18 @@ coro::Task<std::size_t> Allocator::claim_all(std::span<Note> notes, fabric::Urge
     const Note& note = notes[i];
     const LeaseWord lease = LeaseWord::decode(leases[i]);
     if (lease.size_class != note.item.size_class || lease.state == BlockState::free) continue;
-    if (!session_.reusable(note.retired_at, 0) || (note.moved && session_.moves_may_linger())) {
+    if (!session_.reusable(note.retired_at(), 0) || (note.moved() && session_.moves_may_linger())) {
       others.push_back(i);
       continue;
     }
     swapped.push_back(i);
-    operations.push_back(fabric::Operation::compare_swap(note.item.address(), note.state(), mine));
+    operations.push_back(fabric::Operation::compare_swap(note.item.address(), note.state, mine));
   }
   if (!operations.empty()) {
     const auto done = co_await endpoint_.perform(operations, urgency);
     LOCH_FAULT_POINT("alloc.item_claimed");
     for (std::size_t k = 0; done && k < swapped.size(); ++k)
-      got[swapped[k]] = operations[k].result == notes[swapped[k]].state();
+      got[swapped[k]] = operations[k].result == notes[swapped[k]].state;
   }
   std::vector<coro::Task<bool>> claims;
   claims.reserve(others.size());
@@ -116,7 +116,7 @@ coro::Task<Result<void>> Allocator::mark_retired(std::span<const Unlinked> unlin
   states.reserve(unlinked.size());
   operations.reserve(unlinked.size());
   for (const Unlinked& each : unlinked) {
-    states.push_back(Note{each.item, time, each.moved}.state());
+    states.push_back(note_of(each, time).state);
     operations.push_back(
         fabric::Operation::write(each.item.address(), &states.back(), sizeof(std::uint64_t)));
   }
@@ -132,7 +132,7 @@ coro::Task<Result<void>> Allocator::retire_all(std::span<const Unlinked> unlinke
   for (const Unlinked& each : unlinked) {
     auto& notes = notes_[each.item.size_class];
     if (notes.size() < notes_kept_max) {
-      notes.push_back({each.item, time, each.moved});
+      notes.push_back(note_of(each, time));
     } else {
       co_await endpoint_.fetch_add(released_address(block_of(each.item)), 1);
     }

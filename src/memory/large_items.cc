@@ -1,5 +1,7 @@
 // The part of Allocator that deals with large items, which are runs of whole blocks.
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace loch::memory {
 // dies in between leaves blocks that settle_blocks recognizes.
 coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total) {
   session_.count(Counter::large_allocated);
-  // Else all operations that find nothing add memory, each for itself.
+  // One operation at a time; otherwise each that finds nothing would add memory of its own.
   const auto turn = co_await getting_blocks_.lock();
   bool swept = false;
   constexpr int rounds_max = 64;
@@ -46,45 +48,70 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
   co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
 
+// All at once; says of each whether it was done.
+coro::Task<Result<void>> Allocator::change_leases(std::span<LeaseChange> changes) {
+  std::vector<fabric::Operation> operations;
+  operations.reserve(changes.size());
+  for (const LeaseChange& each : changes)
+    operations.push_back(
+        fabric::Operation::compare_swap(lease_address(each.block), each.from.encode(), each.to.encode()));
+  auto done = co_await endpoint_.perform(operations);
+  for (std::size_t i = 0; done && i < changes.size(); ++i)
+    changes[i].won = operations[i].result == changes[i].from.encode();
+  co_return done;
+}
+
+// Of blocks in a row; of fewer, if this session does not know of so many.
+coro::Task<Result<std::vector<LeaseWord>>> Allocator::leases_from(BlockNumber first, std::uint64_t count) {
+  std::vector<BlockDescriptor> descriptors(std::min<std::uint64_t>(count, known_blocks_.following(first)));
+  std::vector<LeaseWord> leases;
+  if (descriptors.empty()) co_return leases;
+  auto reading = fabric::Operation::read(lease_address(first), descriptors.data(),
+                                         descriptors.size() * sizeof(BlockDescriptor));
+  if (auto read = co_await endpoint_.perform({&reading, 1}); !read)
+    co_return std::unexpected(std::move(read.error()));
+  for (const BlockDescriptor& each : descriptors) leases.push_back(LeaseWord::decode(each.lease));
+  co_return leases;
+}
+
 coro::Task<Result<bool>> Allocator::lease_run(BlockNumber first, std::uint64_t count) {
-  std::uint64_t taken = 0;
-  for (; taken < count; ++taken) {
-    const auto block = static_cast<BlockNumber>(first + taken);
-    auto free = co_await lease_of(block);
-    if (!free) co_return std::unexpected(std::move(free.error()));
-    if (free->state != BlockState::free) break;
-    const LeaseWord mine = taken == 0 ? free->next(BlockState::leased, large_class, session_.client())
-                                      : free->next(BlockState::large_part, large_class, session_.client(),
-                                                   static_cast<std::uint8_t>(taken));
-    auto won = co_await change_lease(block, free->encode(), mine);
-    if (!won) co_return won;
-    if (!*won) break;
+  const auto leases = co_await leases_from(first, count);
+  if (!leases) co_return std::unexpected(leases.error());
+  std::vector<LeaseChange> run;
+  for (const LeaseWord& free : *leases) {
+    const auto i = static_cast<std::uint8_t>(run.size());
+    const BlockState state = i == 0 ? BlockState::leased : BlockState::large_part;
+    run.push_back(
+        {.block = first + i, .from = free, .to = free.next(state, large_class, session_.client(), i)});
+    if (free.state != BlockState::free) co_return false;
   }
+  if (run.size() != count) co_return false;
+  // The head alone: of several that want the same run, the others give way to who got that.
+  const auto head = std::span(run).first(1);
+  const auto parts = std::span(run).subspan(1);
+  if (auto done = co_await change_leases(head); !done) co_return std::unexpected(std::move(done.error()));
+  if (!head[0].won) co_return false;
+  if (auto done = co_await change_leases(parts); !done) co_return std::unexpected(std::move(done.error()));
   LOCH_FAULT_POINT("alloc.large_leased");
-  if (taken == count) {
-    const std::uint64_t claimed = ItemState::claimed(session_.client(), session_.now()).encode();
-    const std::uint64_t none_left = 0;
-    std::array writes{fabric::Operation::write(block_address(first), &claimed, sizeof claimed),
-                      fabric::Operation::write(released_address(first), &none_left, sizeof none_left)};
-    if (auto done = co_await endpoint_.perform(writes); !done)
-      co_return std::unexpected(std::move(done.error()));
-    auto leased = co_await lease_of(first);
-    if (!leased) co_return std::unexpected(std::move(leased.error()));
-    auto done = co_await change_lease(first, leased->encode(),
-                                      leased->next(BlockState::large_head, large_class, session_.client(),
-                                                   static_cast<std::uint8_t>(count)));
-    co_return done;
-  }
-  for (std::uint64_t i = taken; i > 0; --i) {
-    const auto block = static_cast<BlockNumber>(first + i - 1);
-    auto mine = co_await lease_of(block);
-    if (!mine) co_return std::unexpected(std::move(mine.error()));
-    if (auto done = co_await change_lease(block, mine->encode(), mine->next(BlockState::free, 0, 0)); !done) {
-      co_return done;
+  if (!std::ranges::all_of(parts, &LeaseChange::won)) {
+    std::vector<LeaseChange> back;
+    for (const LeaseChange& each : run) {
+      if (each.won) back.push_back({each.block, each.to, each.to.next(BlockState::free, 0, 0)});
     }
+    if (auto done = co_await change_leases(back); !done) co_return std::unexpected(std::move(done.error()));
+    co_await endpoint_.fetch_add(frees_address_, 1);
+    co_return false;
   }
-  if (taken != 0) co_await endpoint_.fetch_add(frees_address_, 1);
-  co_return false;
+  const std::uint64_t claimed = ItemState::claimed(session_.client(), session_.now()).encode();
+  const std::uint64_t none_left = 0;
+  std::array writes{fabric::Operation::write(block_address(first), &claimed, sizeof claimed),
+                    fabric::Operation::write(released_address(first), &none_left, sizeof none_left)};
+  if (auto done = co_await endpoint_.perform(writes); !done)
+    co_return std::unexpected(std::move(done.error()));
+  const LeaseWord leased = head[0].to;
+  co_return co_await change_lease(
+      first, leased,
+      leased.next(BlockState::large_head, large_class, session_.client(), static_cast<std::uint8_t>(count)));
 }
 
 // Frees the large items that this session unlinked and that have rested; true if there was one.
@@ -128,7 +155,7 @@ coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWor
     auto before = co_await endpoint_.compare_swap(item.address(), state.encode(), mine);
     if (!before || *before != state.encode()) co_return false;
   } else if (state.kind != ItemKind::retired || !session_.rested(state.value) ||
-             !co_await claim({item, state.value, state.moved})) {
+             !co_await claim({item, state.encode()})) {
     co_return false;
   }
   if (auto done = co_await free_large(head, word); !done) co_return std::unexpected(std::move(done.error()));
@@ -137,22 +164,19 @@ coro::Task<Result<bool>> Allocator::free_rested_large(BlockNumber head, LeaseWor
 
 // The parts first: while the head stands, nobody takes it for anything but this item's.
 coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word) {
-  for (std::uint8_t i = 1; i < word.block_count; ++i) {
-    const BlockNumber block = head + i;
-    auto part = co_await lease_of(block);
-    if (!part) co_return std::unexpected(std::move(part.error()));
-    // Freed already by a client that died half way.
-    if (part->state != BlockState::large_part || part->client != word.client || part->block_count != i)
-      continue;
-    if (auto done = co_await change_lease(block, part->encode(), part->next(BlockState::free, 0, 0)); !done) {
-      co_return std::unexpected(std::move(done.error()));
-    }
+  const auto leases = co_await leases_from(head, word.block_count);
+  if (!leases) co_return std::unexpected(leases.error());
+  std::vector<LeaseChange> parts;
+  for (std::size_t i = 1; i < leases->size(); ++i) {
+    const LeaseWord& part = (*leases)[i];
+    // Else it was freed already by a client that died half way.
+    if (part.state == BlockState::large_part && part.client == word.client && part.block_count == i)
+      parts.push_back({static_cast<BlockNumber>(head + i), part, part.next(BlockState::free, 0, 0)});
   }
+  if (auto done = co_await change_leases(parts); !done) co_return done;
   session_.count(Counter::blocks_freed, word.block_count);
-  if (auto done = co_await change_lease(head, word.encode(), word.next(BlockState::free, 0, 0)); !done) {
-    co_return std::unexpected(std::move(done.error()));
-  }
-  co_await endpoint_.fetch_add(frees_address_, 1);
+  if (auto freed = co_await free_block(head, word); !freed)
+    co_return std::unexpected(std::move(freed.error()));
   co_return Result<void>{};
 }
 

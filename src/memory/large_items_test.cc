@@ -86,6 +86,29 @@ TEST(Large, WhatASessionLeavesWhenItEndsOthersUse) {
   }
 }
 
+// Receive: a session on another host makes the largest item, and another one of its memory. Expect: it takes
+// no round trip for each block.
+TEST(Large, OnesOnAnotherHostTakeFewRoundTrips) {
+  const auto store = make_memory(geometry);
+  fake::tell_time(*store);
+  std::uint64_t round_trips = 0;
+  Process far(std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{
+                 .seed = 3, .mapped = {}, .before = {}, .round_trips = &round_trips, .held = {}}));
+  ItemRef first;
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t before = round_trips;
+    const ItemRef item = far.allocate(std::uint64_t{128} << 20).value();
+    EXPECT_LE(round_trips - before, 30U) << i;
+    if (i == 0) first = item;
+    EXPECT_EQ(item, first);
+    retire(far, item);
+    store->advance(2 * expiry_ns);
+    fake::tell_time(*store);
+    ASSERT_TRUE(far.run(far.session->refresh()).has_value());
+  }
+}
+
 // Receive: a large item whose note was dropped while an operation that had been stopped held it. Expect: it
 // is found once that has ended.
 TEST(Large, OneThatWasHeldIsFoundLater) {

@@ -46,16 +46,33 @@ TEST(Layout, ClientEntryBytes) {
   entry.process = 3;
   entry.next_nonce = 4;
   entry.act_until_ns = 5;
+  entry.unfinished_moves = 9;
   entry.op_start_ns = 6;
   entry.pin_start_ns = 7;
   entry.counters[0] = 8;
   const std::string bytes = bytes_of(entry);
-  EXPECT_EQ(bytes.substr(0, std::size_t{5} * 17),
-            "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 ");
+  EXPECT_EQ(bytes.substr(0, std::size_t{6} * 17),
+            "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 "
+            "0900000000000000 ");
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
-  EXPECT_EQ(shard_roots_offset, 4'096U + 1'024 * 512);
-  EXPECT_EQ(control_bytes, shard_roots_offset + std::uint64_t{32} * 256);
+}
+
+TEST(Layout, OfTheControlRegion) {
+  EXPECT_EQ(index_root_offset, 1'024U);
+  EXPECT_EQ(totals_offset, 2'048U);
+  EXPECT_EQ(frees_offset, 3'072U);
+  EXPECT_EQ(unfinished_moves_offset, 3'136U);
+  EXPECT_EQ(settled_moves_offset, 3'144U);
+  EXPECT_EQ(latest_offset, 3'200U);
+  EXPECT_EQ(clients_end_offset, 3'264U);
+  EXPECT_EQ(incarnations_offset, 3'328U);
+  EXPECT_EQ(map_epoch_offset, 3'840U);
+  EXPECT_EQ(closed_offset, 3'904U);
+  EXPECT_EQ(registry_offset, 4'096U);
+  EXPECT_EQ(shard_roots_offset, 528'384U);
+  EXPECT_EQ(shard_root_bytes, 256U);
+  EXPECT_EQ(control_bytes, 536'576U);
 }
 
 TEST(Layout, ItemHeaderBytes) {
@@ -179,8 +196,8 @@ TEST(Blocks, AListLeavesOutDescriptorsAndGaps) {
 
 TEST(Items, ASetKeepsThemByRegion) {
   ItemSet set;
-  const ItemRef a{.region = 2, .unit = 7, .size_class = 0};
-  const ItemRef b{.region = 100, .unit = 7, .size_class = 0};
+  const ItemRef a{.region = 2, .size_class = 0, .unit = 7};
+  const ItemRef b{.region = 100, .size_class = 0, .unit = 7};
   EXPECT_FALSE(set.contains(a));
   EXPECT_TRUE(set.insert(a));
   EXPECT_FALSE(set.insert(a));

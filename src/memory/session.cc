@@ -68,8 +68,13 @@ coro::Task<Result<void>> Session::enter() {
       auto claimed = endpoint_.port().claim_presence(presence_of(number));
       if (!claimed) co_return std::unexpected(std::move(claimed.error()));
       if (!*claimed) continue;
-      if (reads_only_) co_return co_await take_number_to_read(number);
-      co_return co_await take_number(number);
+      entry_ = &control_.entry(number);
+      client_ = static_cast<std::uint16_t>(number);
+      // Where time is simulated, a run is to be repeated.
+      random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
+      if (auto read = co_await control_.read_entry(number); !read) co_return read;
+      if (reads_only_) co_return co_await begin_to_read();
+      co_return co_await begin();
     }
   }
   co_return fail(Errc::no_space, "open",
@@ -90,16 +95,9 @@ Result<void> Session::is_same_store() const {
       fmt::format("another store has taken the place of {}; open it again", memory_->fabric().location()));
 }
 
-coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
-  entry_ = &control_.entry(number);
-  client_ = static_cast<std::uint16_t>(number);
-  // Where time is simulated, a run is to be repeated.
-  random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
-  if (remote()) {
-    if (auto read = co_await control_.read_entry(number); !read) co_return read;
-  }
+coro::Task<Result<void>> Session::begin() {
   took_over_ = shared(entry_->open).load(std::memory_order_acquire) != 0;
-  if (auto settled = co_await settle_counters(number); !settled) co_return settled;
+  if (auto settled = co_await settle_counters(client_); !settled) co_return settled;
   auto time = co_await control_.read_time();
   if (!time) co_return std::unexpected(std::move(time.error()));
   if (!remote()) extend_act_until();
@@ -118,7 +116,7 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
   for (const auto& [word, value] : words) {
     if (auto written = co_await control_.write(word, value); !written) co_return written;
   }
-  if (auto raised = co_await control_.raise(&control_.word(clients_end_offset), number + 1); !raised)
+  if (auto raised = co_await control_.raise(&control_.word(clients_end_offset), client_ + 1U); !raised)
     co_return raised;
   if (auto opened = co_await control_.write(&entry_->open, 1); !opened) co_return opened;
   LOCH_FAULT_POINT("session.opened");
@@ -132,14 +130,10 @@ coro::Task<Result<void>> Session::take_number(std::uint32_t number) {
 }
 
 // The store's host has said in the registry that the session is there.
-coro::Task<Result<void>> Session::take_number_to_read(std::uint32_t number) {
-  entry_ = &control_.entry(number);
-  client_ = static_cast<std::uint16_t>(number);
-  random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
-  if (auto read = co_await control_.read_entry(number); !read) co_return read;
+coro::Task<Result<void>> Session::begin_to_read() {
   since_ns_ = kept_since_ns_ = entry_->op_start_ns;
   counted_before_ = counted();
-  // As in take_number.
+  // As in begin.
   entry_->op_start_ns = 0;
   entry_->pin_start_ns = 0;
   co_return co_await refresh();

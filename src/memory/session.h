@@ -105,8 +105,8 @@ class Session {
     shared(entry_->op_start_ns).store(latest(), std::memory_order_release);
     return true;
   }
-  // `found`: whether it has found what it gives out, unless the session may not act now, as of `may_act`.
-  // Returns whether it does, which counts as a hit.
+  // `found`: whether the caller found an item. True, and counted as a hit, if it did and the session may
+  // still act; else nothing may be given out.
   bool end_glance(bool found) {
     ClientEntry* const entry = entry_;
     const bool succeeds = found && latest() <= act_until_ns_;
@@ -126,8 +126,6 @@ class Session {
   // A view or an iteration begins, and ends.
   base::Nanos pin();
   void unpin(base::Nanos start);
-  // Whether anything that was posted has failed.
-  [[nodiscard]] bool has_failed() const { return endpoint_.has_failed(); }
 
   // A number that no session of this store was ever given before.
   std::uint64_t next_nonce();
@@ -144,8 +142,8 @@ class Session {
   // Whether it may change nothing.
   [[nodiscard]] bool reads_only() const { return reads_only_; }
 
-  // Rules R1 and R2. `may_rest_longer` is false if R2 is out of the question now, so that written_at need not
-  // be known.
+  // Rules R1 and R2. `rested` is false if they can not hold now, whenever the item was written, so that
+  // written_at need not be read.
   [[nodiscard]] bool rested(base::Nanos unlinked_at) { return rested(unlinked_at, now()); }
   [[nodiscard]] bool rested(base::Nanos unlinked_at, base::Nanos now) {
     if (unlinked_at <= rested_until_ns_) return true;
@@ -171,7 +169,7 @@ class Session {
   coro::Task<Result<std::uint64_t>> unfinished_moves_of_the_gone();
   coro::Task<Result<void>> forget_unfinished_moves(std::uint64_t until);
 
-  // Of these, what a remote session can not know yet may be.
+  // In a remote session these three assume the worst about what its copy can not show yet.
   //
   // Whether an operation that client number `client` began at or before `at` may still run.
   [[nodiscard]] bool may_still_run(std::uint16_t client, base::Nanos at);
@@ -253,8 +251,9 @@ class Session {
   }
   coro::Task<Result<void>> enter();
   [[nodiscard]] Result<void> is_same_store() const;
-  coro::Task<Result<void>> take_number(std::uint32_t number);
-  coro::Task<Result<void>> take_number_to_read(std::uint32_t number);
+  // With the number that it has taken.
+  coro::Task<Result<void>> begin();
+  coro::Task<Result<void>> begin_to_read();
   coro::Task<Result<void>> leave();
   [[nodiscard]] Stats counted() const;
   void extend_act_until();

@@ -78,8 +78,8 @@ constexpr std::uint64_t blocks_of_large(std::uint64_t bytes) {
 // Names an item: its place and its size class.
 struct ItemRef {
   fabric::RegionId region = 0;
-  std::uint32_t unit = 0;  // offset in the region, in units of 64 bytes
   std::uint8_t size_class = 0;
+  std::uint32_t unit = 0;  // offset in the region, in units of 64 bytes
 
   [[nodiscard]] constexpr fabric::Address address() const {
     return {region, std::uint64_t{unit} * item_unit_bytes};
@@ -88,11 +88,12 @@ struct ItemRef {
   [[nodiscard]] constexpr std::uint64_t place() const { return std::uint64_t{region} << 32 | unit; }
   bool operator==(const ItemRef&) const = default;
 };
+static_assert(sizeof(ItemRef) == 8);
 
 constexpr ItemRef item_ref(fabric::Address at, std::uint8_t size_class) {
   return {.region = at.region,
-          .unit = static_cast<std::uint32_t>(at.offset_bytes / item_unit_bytes),
-          .size_class = size_class};
+          .size_class = size_class,
+          .unit = static_cast<std::uint32_t>(at.offset_bytes / item_unit_bytes)};
 }
 
 }  // namespace loch::memory

@@ -9,10 +9,6 @@
 namespace loch::fabric {
 namespace {
 
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 std::optional<std::string> flaw_of(const ClusterMap::Node& node) {
   const bool is_gone = node.state == ClusterMap::NodeState::gone;
   if (is_gone && !node.name.empty()) return "a node that is gone has a name";
@@ -34,9 +30,8 @@ std::optional<std::string> flaw_of(const ClusterMap::Node& node) {
 }  // namespace
 
 bool is_node_name(std::string_view name) {
-  const auto may_stand = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
-  return !name.empty() && name.size() <= node_name_bytes_max && is_letter_or_digit(name.front()) &&
-         std::ranges::all_of(name, may_stand);
+  return is_store_name(name) && name.size() <= node_name_bytes_max && name.front() != '_' &&
+         name.front() != '-';
 }
 
 std::optional<std::string> ClusterMap::flaw() const {

@@ -309,9 +309,11 @@ TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
 
 // ---- turns
 
-coro::Task<std::uint64_t> sum_of(Endpoint* e, std::uint64_t first) {
+// `steps`: whose each step was.
+coro::Task<std::uint64_t> sum_of(Endpoint* e, std::uint64_t first, std::vector<std::uint64_t>* steps) {
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < 10; ++i) {
+    steps->push_back(first);
     const std::array at{Address{large_region, (first + i) * 8}, Address{large_region, (first + i + 1) * 8}};
     std::array<std::uint64_t, 2> words{};
     if (!co_await e->read_words(at, words.data())) co_return 0;
@@ -324,10 +326,10 @@ coro::Task<std::uint64_t> sum_of(Endpoint* e, std::uint64_t first) {
   co_return sum;
 }
 
-coro::Task<int> many_sums(Endpoint* e) {
+coro::Task<int> many_sums(Endpoint* e, std::vector<std::uint64_t>* steps) {
   const Endpoint::Turns turns(*e);
   std::vector<coro::Task<std::uint64_t>> children;
-  for (std::uint64_t i = 0; i < 50; ++i) children.push_back(sum_of(e, i));
+  for (std::uint64_t i = 0; i < 50; ++i) children.push_back(sum_of(e, i, steps));
   coro::Scope scope(e->queue());
   for (auto& child : children) scope.start(child);
   co_await scope.join();
@@ -343,7 +345,10 @@ coro::Task<int> many_sums(Endpoint* e) {
 TEST_P(Conformance, CoroutinesTakeTurns) {
   Session s(*world_);
   for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(s.write_word({large_region, i * 8}, i).has_value());
-  EXPECT_EQ(s.endpoint.run(many_sums(&s.endpoint)), 50);
+  std::vector<std::uint64_t> steps;
+  EXPECT_EQ(s.endpoint.run(many_sums(&s.endpoint, &steps)), 50);
+  const auto second_begins = std::ranges::find(steps, 1U);
+  EXPECT_NE(std::find(second_begins, steps.end(), 0U), steps.end()) << "the first has steps left then";
 }
 
 // ---- extending

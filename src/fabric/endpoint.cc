@@ -27,22 +27,15 @@ void GiveBack::operator()(Posted* posted) const noexcept {
   spares.push_back(std::move(given));
 }
 
-void Endpoint::remember(RegionId region, const Mapping& mapping) {
-  is_elsewhere_[region] = mapping.base == nullptr;
-  mappings_[region] = is_elsewhere_[region] ? Mapping{} : mapping;
-}
-
 std::byte* Endpoint::remap(Address at, std::size_t length_bytes) {
-  if (at.offset_bytes > region_bytes_max || length_bytes > region_bytes_max) return nullptr;
-  auto mapping = port_->map(at.region);
+  const auto mapping = port_->map(at.region);
   if (!mapping) return nullptr;
-  remember(at.region, *mapping);
-  if (mapping->base == nullptr || at.offset_bytes + length_bytes > mapping->length_bytes) return nullptr;
-  return mapping->base + at.offset_bytes;
+  is_elsewhere_[at.region] = mapping->base == nullptr;
+  mappings_[at.region] = is_elsewhere_[at.region] ? Mapping{} : *mapping;
+  return mapped_before(at, length_bytes);
 }
 
 Result<std::uint64_t> Endpoint::length_bytes(RegionId region) {
-  if (auto mapping = port_->map(region)) remember(region, *mapping);
   auto length = port_->length_bytes(region);
   if (!length && length.error().code == Errc::not_found) return 0;
   return length;

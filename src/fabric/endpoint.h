@@ -160,7 +160,6 @@ class Endpoint {
   std::byte* remap(Address at, std::size_t length_bytes);
 
   std::unique_ptr<Posted, GiveBack> take_posted(std::coroutine_handle<> waiter);
-  void remember(RegionId region, const Mapping& mapping);
 
   std::array<Mapping, region_count_max> mappings_{};   // of length 0 if not mapped
   std::array<bool, region_count_max> is_elsewhere_{};  // and never is mapped

@@ -94,10 +94,10 @@ Result<FileDescriptor> Folder::add_file(const std::string& file, mode_t mode, gi
   const int linked = ::linkat(descriptor_.get(), unnamed.c_str(), descriptor_.get(), file.c_str(), 0);
   const int error_number = errno;
   ::unlinkat(descriptor_.get(), unnamed.c_str(), 0);
-  if (linked == 0) return made;
-  // Somebody else was first.
-  if (error_number == EEXIST) return open_file(file, operation);
-  return system_error(operation, error_number, path_of(file));
+  // Somebody else may have been first.
+  if (linked != 0 && error_number != EEXIST) return system_error(operation, error_number, path_of(file));
+  // By its own name, which is then that of its mappings.
+  return open_file(file, operation);
 }
 
 void Folder::remove() const {

@@ -39,15 +39,21 @@ constexpr std::size_t session_record_bytes = 64;
 constexpr std::uint32_t session_records_max = 1U << 16;  // there are fewer clients
 std::string region_file(RegionId region) { return fmt::format("region.{}", region); }
 
-// True if the lock of one byte was got (`want_lock`), or could be got (not `want_lock`).
-bool lock_byte(int fd, std::uint64_t byte, bool want_lock) {
-  struct flock lock{};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(byte);
-  lock.l_len = 1;
-  if (want_lock) return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
-  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+struct flock flock_of(std::uint64_t byte, short type) {
+  return {.l_type = type, .l_whence = SEEK_SET, .l_start = static_cast<off_t>(byte), .l_len = 1, .l_pid = 0};
+}
+bool take_byte(int fd, std::uint64_t byte) {
+  struct flock lock = flock_of(byte, F_WRLCK);
+  return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+// By another opening of the file; true also if that can not be asked.
+bool is_byte_taken(int fd, std::uint64_t byte) {
+  struct flock lock = flock_of(byte, F_WRLCK);
+  return ::fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+void drop_byte(int fd, std::uint64_t byte) {
+  struct flock lock = flock_of(byte, F_UNLCK);
+  ::fcntl(fd, F_OFD_SETLK, &lock);
 }
 
 class ShmFabric final : public Fabric {
@@ -92,7 +98,7 @@ class ShmFabric final : public Fabric {
     const std::scoped_lock lock(mutex_);
     // The description's own locks do not stand against itself.
     if (std::ranges::find(held_, client) != held_.end()) return false;
-    if (!lock_byte(present_.get(), client, true)) {
+    if (!take_byte(present_.get(), client)) {
       if (errno == EAGAIN || errno == EACCES) return false;
       return system_error("open", errno, folder_.path_of(present_file));
     }
@@ -103,17 +109,12 @@ class ShmFabric final : public Fabric {
   void release_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
     std::erase(held_, client);
-    struct flock unlock{};
-    unlock.l_type = F_UNLCK;
-    unlock.l_whence = SEEK_SET;
-    unlock.l_start = static_cast<off_t>(client);
-    unlock.l_len = 1;
-    ::fcntl(present_.get(), F_OFD_SETLK, &unlock);
+    drop_byte(present_.get(), client);
   }
 
   bool present(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
-    return std::ranges::find(held_, client) != held_.end() || !lock_byte(present_.get(), client, false);
+    return std::ranges::find(held_, client) != held_.end() || is_byte_taken(present_.get(), client);
   }
 
   Result<void> note_session(std::uint32_t client, const std::string& session) override {
@@ -270,8 +271,8 @@ void remove_leftovers(const Access& access) {
     const bool may_remove = status && (status->st_uid == ::geteuid() || ::geteuid() == 0);
     if (!may_remove || ::time(nullptr) - status->st_mtime < grace_s) continue;
     const auto present = folder->open_file(present_file, "create");
-    const bool is_left = present ? lock_byte(present->get(), creator_lock_byte, false)
-                                 : present.error().code == Errc::not_found;
+    const bool is_left =
+        present ? !is_byte_taken(present->get(), creator_lock_byte) : present.error().code == Errc::not_found;
     if (is_left) folder->remove();
   }
 }
@@ -386,7 +387,7 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
   const mode_t mode = access.file_mode & 0666;
   const auto present = made.create_file(present_file, mode, *group, "create");
   if (!present) return std::unexpected(present.error());
-  lock_byte(present->get(), creator_lock_byte, true);
+  take_byte(present->get(), creator_lock_byte);
   if (auto done = build(made, plan, mode, *group); !done) return std::unexpected(std::move(done.error()));
 
   // Who may read the files may enter the folder; who may write them may add regions to it.
@@ -414,15 +415,14 @@ Result<void> destroy(const std::string& name, const Access& access) {
     if (!present && present.error().code == Errc::not_found) return no_store("destroy", name, access);
   }
   // Renaming over an empty folder takes the store out of sight in one step.
-  std::string path = access.directory + "/" + private_prefix + name + ".XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) return system_error("destroy", errno, access.directory);
+  const auto empty = PrivateFolder::make(name, access, "destroy");
+  if (!empty) return std::unexpected(empty.error());
+  const std::string path = (*empty)->path();
   if (::rename(folder.c_str(), path.c_str()) != 0) {
-    const int error_number = errno;
-    ::rmdir(path.c_str());
-    if (error_number == ENOENT) return no_store("destroy", name, access);
-    return system_error("destroy", error_number, folder);
+    if (errno == ENOENT) return no_store("destroy", name, access);
+    return system_error("destroy", errno, folder);
   }
-  const auto unpublished = Folder::open(std::move(path), "destroy");
+  const auto unpublished = Folder::open(path, "destroy");
   if (!unpublished) return std::unexpected(unpublished.error());
   unpublished->remove();
   return {};

@@ -3,9 +3,7 @@
 #include "fabric/shm/shm.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <functional>
@@ -26,56 +24,15 @@
 
 #include "base/file_descriptor.h"
 #include "base/random.h"
-#include "fabric/endpoint.h"
 #include "fabric/shm/file.h"
+#include "fabric/shm/testing/shm_test.h"
 
 namespace loch::fabric {
 namespace {
 
-constexpr std::uint64_t region_bytes = 1U << 20;
-constexpr std::uint64_t mark = 0x1234567890abcdef;
-
-// A folder of its own in /dev/shm for each test, gone afterwards.
-class ShmTest : public testing::Test {
- protected:
-  ShmTest() {
-    std::string folder = "/dev/shm/loch-shm-test-XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
-    access_ = {.directory = folder, .group = {}, .huge_pages = false};
-  }
-  void TearDown() override { std::filesystem::remove_all(access_.directory); }
-
-  static Plan plan() {
-    return {.regions = {{0, region_bytes}, {1, region_bytes}}, .fill = [](std::span<const Mapping> regions) {
-              for (const Mapping& region : regions) {
-                std::memcpy(region.base, &mark, sizeof mark);
-                std::memcpy(region.base + region.length_bytes - sizeof mark, &mark, sizeof mark);
-              }
-            }};
-  }
-  [[nodiscard]] std::vector<std::string> files_in_folder() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(access_.directory)) {
-      names.push_back(entry.path().filename());
-    }
-    std::ranges::sort(names);
-    return names;
-  }
-  // Whether the store is there as `plan` makes it.
-  static bool is_whole(const std::shared_ptr<Fabric>& fabric) {
-    Endpoint endpoint(fabric, fabric->connect());
-    for (const RegionId region : {RegionId{0}, RegionId{1}}) {
-      for (const std::uint64_t offset : {std::uint64_t{0}, region_bytes - 8}) {
-        const std::byte* at = endpoint.mapped({region, offset}, 8);
-        if (at == nullptr || load_word(at) != mark) return false;
-      }
-    }
-    return true;
-  }
-
-  Access access_;
-};
+using shm::fake::mark;
+using shm::fake::region_bytes;
+using shm::fake::ShmTest;
 
 // Runs `body` in a child; what it returns, or how the child ended.
 std::string in_child(const std::function<std::string()>& body) {
@@ -385,7 +342,7 @@ TEST_F(ShmTest, ARegionMayOutgrowWhatTheFileSystemWasOnce) {
   EXPECT_EQ(said, "ok");
 }
 
-// ---- names and folders
+// ---- names
 
 TEST(Url, IsTakenApart) {
   const auto plain = parse_url("shm://a.B_9-");
@@ -413,122 +370,6 @@ TEST(Url, WrongOnesSayWhatIsWrong) {
   const auto other = fabric::attach("verbs://x", {});
   ASSERT_FALSE(other.has_value());
   EXPECT_NE(other.error().detail.find("verbs"), std::string::npos);
-}
-
-TEST_F(ShmTest, ListTellsTheStoresAlone) {
-  EXPECT_TRUE(shm::list(access_)->empty());
-  for (const char* store : {"b", "a", "c.d"}) ASSERT_TRUE(shm::create(store, access_, plan()).has_value());
-  std::filesystem::create_directory(access_.directory + "/loch.empty-folder");
-  std::filesystem::create_directory(access_.directory + "/.loch.private.123456");
-  std::filesystem::create_directory(access_.directory + "/other");
-  // A name that is none may be anything in a shell.
-  for (const char* no_store : {"loch.$(touch x)", "loch.notes"})
-    std::filesystem::create_directory(access_.directory + "/" + no_store);
-  for (const char* file : {"loch.$(touch x)/present", "loch.notes/mine"})
-    std::ofstream(access_.directory + "/" + file) << "x";
-  EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "b", "c.d"}));
-  EXPECT_EQ(shm::destroy("notes", access_).error().code, Errc::not_found);
-  EXPECT_TRUE(std::filesystem::exists(access_.directory + "/loch.notes/mine"));
-  ASSERT_TRUE(shm::destroy("b", access_).has_value());
-  EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "c.d"}));
-  Access nowhere = access_;
-  nowhere.directory += "/nowhere";
-  EXPECT_EQ(shm::list(nowhere).error().code, Errc::not_found);
-}
-
-TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {
-  const auto attached = shm::create("store", access_, plan()).value();
-  Endpoint endpoint(attached, attached->connect());
-  ASSERT_NE(endpoint.mapped({0, 0}, 8), nullptr);
-  ASSERT_NE(endpoint.mapped({1, 0}, 8), nullptr);
-  EXPECT_TRUE(attached->is_published());
-  ASSERT_TRUE(shm::destroy("store", access_).has_value());
-  EXPECT_FALSE(attached->is_published());
-  EXPECT_TRUE(files_in_folder().empty());
-  EXPECT_EQ(load_word(endpoint.mapped({0, 0}, 8)), mark);
-  store_word(endpoint.mapped({1, 64}, 8), 5);
-  EXPECT_EQ(load_word(endpoint.mapped({1, 64}, 8)), 5U);
-  EXPECT_TRUE(endpoint.port().claim_presence(3).value());
-  EXPECT_EQ(shm::attach("store", access_).error().code, Errc::not_found);
-  EXPECT_EQ(shm::destroy("store", access_).error().code, Errc::not_found);
-  // One of the same name is another.
-  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
-  EXPECT_FALSE(attached->is_published());
-  const auto other = shm::attach("store", access_).value();
-  EXPECT_FALSE(other->connect()->present(3));
-}
-
-// Receive: the name of a store taken by another while the first is attached, with some of its regions used
-// already and some not. Expect: the first one's memory, or an error that says why there is none; never the
-// other's.
-TEST_F(ShmTest, WhoIsAttachedNeverReachesAnotherStoreOfTheName) {
-  const auto attached = shm::create("store", access_, plan()).value();
-  Endpoint endpoint(attached, attached->connect());
-  ASSERT_NE(endpoint.mapped({0, 0}, 8), nullptr);
-  ASSERT_TRUE(shm::destroy("store", access_).has_value());
-  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
-  store_word(endpoint.mapped({0, 0}, 8), 5);
-  EXPECT_EQ(endpoint.mapped({1, 0}, 8), nullptr);
-  const auto error = endpoint.port().map(1).error();
-  EXPECT_EQ(error.code, Errc::unavailable);
-  EXPECT_NE(error.detail.find("was removed"), std::string::npos) << error.detail;
-  EXPECT_FALSE(attached->extend(1, 2 * region_bytes).has_value());
-  EXPECT_TRUE(is_whole(shm::attach("store", access_).value()));
-}
-
-// ---- links, and files that are none
-
-// Receive: what looks like the folder of a creator that died, and is a link to somebody's files. Expect:
-// these are left alone.
-TEST_F(ShmTest, WhatIsLeftByCreatorsIsRemovedThroughNoLink) {
-  const std::string victim = access_.directory + "/victim";
-  ASSERT_TRUE(std::filesystem::create_directory(victim));
-  const base::FileDescriptor file(::open((victim + "/file").c_str(), O_CREAT | O_RDWR, 0600));
-  std::filesystem::create_directory_symlink(victim, access_.directory + "/.loch.x");
-  const std::array<timespec, 2> long_ago{timespec{.tv_sec = 1'000, .tv_nsec = 0},
-                                         timespec{.tv_sec = 1'000, .tv_nsec = 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, victim.c_str(), long_ago.data(), 0), 0);
-  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
-  EXPECT_TRUE(std::filesystem::exists(victim + "/file"));
-  EXPECT_EQ(shm::list(access_).value(), std::vector<std::string>{"store"});
-}
-
-// Receive: links and a pipe where a store's files are looked for. Expect: errors that name them; nothing is
-// waited for, and what the links lead to stays as it is.
-TEST_F(ShmTest, LinksAndPipesAreNoRegions) {
-  const auto attached = shm::create("store", access_, plan()).value();
-  const std::string folder = access_.directory + "/loch.store/";
-  const std::string secret = access_.directory + "/secret";
-  const base::FileDescriptor file(::open(secret.c_str(), O_CREAT | O_RDWR, 0600));
-  std::filesystem::create_symlink(secret, folder + "region.2");
-  std::filesystem::create_symlink(secret, folder + "sessions");
-  ASSERT_EQ(::mkfifo((folder + "region.3").c_str(), 0600), 0);
-  const auto port = attached->connect();
-  for (const RegionId region : {RegionId{2}, RegionId{3}}) {
-    const auto mapped = port->map(region);
-    ASSERT_FALSE(mapped.has_value());
-    EXPECT_NE(mapped.error().detail.find(fmt::format("region.{}", region)), std::string::npos)
-        << mapped.error().detail;
-    EXPECT_FALSE(attached->extend(region, region_bytes).has_value());
-  }
-  EXPECT_FALSE(attached->note_session(3, "session").has_value());
-  EXPECT_TRUE(attached->noted_sessions().empty());
-  EXPECT_EQ(std::filesystem::file_size(secret), 0U);
-}
-
-// Receive: a process that can open no more files, once it has noted a session. Expect: it notes others.
-TEST_F(ShmTest, SessionsAreNotedThoughNoFileCanBeOpened) {
-  const auto attached = shm::create("store", access_, plan()).value();
-  ASSERT_TRUE(attached->note_session(3, "first").has_value());
-  rlimit usual{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = usual.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto noted = attached->note_session(5, "second");
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
-  EXPECT_TRUE(noted.has_value());
-  const std::vector<std::pair<std::uint32_t, std::string>> expected{{3, "first"}, {5, "second"}};
-  EXPECT_EQ(attached->noted_sessions(), expected);
 }
 
 // ---- presence
@@ -594,7 +435,13 @@ TEST_F(ShmTest, HugePagesOrNotTheBytesAreTheSame) {
     EXPECT_EQ(load_word(endpoint.mapped({1, length}, 8)), 0U);
     const std::uint64_t in_huge_pages = created->huge_page_bytes();
     EXPECT_LE(in_huge_pages, huge ? 10U << 20 : 0U);
-    if (huge && huge_pages_can_be_had(access_.directory)) EXPECT_GE(in_huge_pages, shm::huge_page_bytes);
+    // A region that is added counts likewise.
+    constexpr std::uint64_t added = 4 * shm::huge_page_bytes;
+    ASSERT_TRUE(created->extend(7, added).has_value());
+    store_word(endpoint.mapped({7, added - 8}, 8), 5);
+    if (!huge || !huge_pages_can_be_had(access_.directory)) continue;
+    EXPECT_GE(in_huge_pages, shm::huge_page_bytes);
+    EXPECT_GE(created->huge_page_bytes(), in_huge_pages + shm::huge_page_bytes);
   }
 }
 

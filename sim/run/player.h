@@ -30,10 +30,10 @@ struct Scene {
   fabric::ClusterMap cluster{};     // as its coordinator has it; of a store of one host: nothing
   std::vector<std::string> kept{};  // never touched
   Recorder recorder{setup.tick_ns, setup.remote_chance != 0 ? setup.keeper_ns : 0};
-  std::uint64_t acts = 0;          // that have ended
-  bool has_copied = false;         // items of a node that was emptied: their versions are others then
-  base::Nanos time_astray_ns = 0;  // how far from its host's the time of a shard may have come by its moves
-  std::uint64_t memories_lost = 0;            // by nodes
+  std::uint64_t acts = 0;           // that have ended
+  bool has_copied = false;          // items of a node that was emptied: their versions are others then
+  base::Nanos time_astray_ns = 0;   // how far from its host's the time of a shard may have come by its moves
+  std::uint64_t memories_lost = 0;  // by nodes
   std::set<std::string, std::less<>> lost{};  // keys that were there, perhaps
   std::string violation{};                    // what was found wrong first
   std::string violation_key{};                // that it is about, if it is about one

@@ -53,8 +53,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   }
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
-  if (!done && (endpoint_.has_failed() || writing.did_nothing()))
-    co_return std::unexpected(done.error());
+  if (!done && (endpoint_.has_failed() || writing.did_nothing())) co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put.item_written");
   bool is_collected = false;
   if (done && pointer) {

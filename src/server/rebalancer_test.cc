@@ -160,23 +160,37 @@ TEST_F(RebalancerTest, AClientThatReachesOneHostAlone) {
   EXPECT_TRUE(store->get("key").has_value());
 }
 
-// Receive: a host has lost its memory, and comes back when the cluster's key is another. Expect: what it
-// makes anew fits what the others have.
+// Receive: a host has lost its memory, and comes back when the cluster's key is being replaced. Expect: what
+// it makes anew fits what the others have.
 TEST_F(RebalancerTest, AHostComesBackUnderAnotherKey) {
-  begin(2);
-  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
-  auto store = open(1).value();
-  const std::string key_file = folder_ + "/key";
-  std::ofstream(key_file) << std::string(64, '7');
-  ::chmod(key_file.c_str(), 0600);
+  const std::string before = folder_ + "/before";
+  const std::string after = folder_ + "/after";
+  for (const std::string& file : {before, after}) {
+    std::ofstream(file) << std::string(64, file.back());
+    ::chmod(file.c_str(), 0600);
+  }
+  std::vector<cluster::NewNode> first;
+  for (const std::string name : {"a", "b"}) {
+    Node& node = add_host(name);
+    node.config().key_file = before;
+    node.config().other_key_file = after;
+    first.push_back(new_node(name, node));
+  }
+  ASSERT_TRUE(map_.write(cluster::first_map(first, 8).value(), 0).has_value());
+  for (const auto& node : nodes_) ASSERT_NO_FATAL_FAILURE(node->start());
+  Options options;
+  options.mode = Options::Mode::attach;
+  options.key_file = before;
+  ASSERT_TRUE(comes_true([&] { return Store::open(url(0), options).has_value(); }));
+  auto store = Store::open(url(1), options).value();
   nodes_[0]->stop();
   nodes_[0]->lose_memory();
-  nodes_[0]->config().key_file = key_file;
+  std::swap(nodes_[0]->config().key_file, nodes_[0]->config().other_key_file);
   ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   EXPECT_TRUE(comes_true([&] { return store.count().has_value(); }));
-  const auto opened = open(0);
+  const auto opened = Store::open(url(0), options);
   EXPECT_TRUE(opened.has_value()) << opened.error().message();
-  ::unlink(key_file.c_str());
+  for (const std::string& file : {before, after}) ::unlink(file.c_str());
 }
 
 // Receive: a client does nothing while a host leaves, and comes back when nobody is left who knows that one.

@@ -61,8 +61,12 @@ coro::Task<Result<void>> Allocator::change_leases(std::span<LeaseChange> changes
   co_return done;
 }
 
-// Of blocks in a row; of fewer, if this session does not know of so many.
+// Of blocks in a row; of fewer, if there are not so many.
 coro::Task<Result<std::vector<LeaseWord>>> Allocator::leases_from(BlockNumber first, std::uint64_t count) {
+  // Others may have added blocks since this session asked which there are.
+  if (known_blocks_.following(first) < count) {
+    if (const auto all = blocks(); !all) co_return std::unexpected(all.error());
+  }
   std::vector<BlockDescriptor> descriptors(std::min<std::uint64_t>(count, known_blocks_.following(first)));
   std::vector<LeaseWord> leases;
   if (descriptors.empty()) co_return leases;

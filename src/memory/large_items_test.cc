@@ -48,6 +48,23 @@ TEST(Large, WhatOneSessionUnlinksOthersUse) {
   EXPECT_EQ(b.allocate(3 * block_bytes).value(), large);
 }
 
+// Receive: a session unlinks a large item of blocks that another one added, of which it has not asked yet.
+// Expect: it gives back all of them.
+TEST(Large, OneOfBlocksThatOthersAddedIsGivenBackWhole) {
+  const auto store = make_memory(geometry);
+  Process a(*store);
+  Process b(*store);
+  const std::uint64_t before = b.allocator->blocks().value().size();
+  const std::uint64_t count = before + 3;
+  const ItemRef large = make_item(*store, a, count * block_bytes);
+  const ItemRef small = make_item(*store, a, 64);
+  retire(b, large);
+  store->advance(2 * expiry_ns);
+  retire(b, small);
+  for (BlockNumber i = 0; i < count; ++i)
+    EXPECT_EQ(b.lease_of(block_of(large) + i).state, BlockState::free) << i;
+}
+
 TEST(Large, TheLargestValueFits) {
   const auto store = make_memory(geometry);
   Process a(*store);

@@ -1,13 +1,13 @@
 // Store over shared memory: the calls, their limits and their errors.
+#include "client/testing/store_test.h"
+
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -22,28 +22,7 @@
 namespace loch {
 namespace {
 
-class StoreTest : public testing::Test {
- protected:
-  void SetUp() override {
-    options_.huge_pages = false;
-    options_.expiry = std::chrono::milliseconds(50);
-    url_ = fmt::format("shm://test.{}.{}", ::getpid(),
-                       testing::UnitTest::GetInstance()->current_test_info()->name());
-    options_.mode = Options::Mode::create;
-    auto opened = Store::open(url_, options_);
-    ASSERT_TRUE(opened.has_value()) << opened.error().message();
-    store_.emplace(std::move(*opened));
-  }
-  void TearDown() override {
-    store_.reset();
-    auto destroyed = Store::destroy(url_);
-    EXPECT_TRUE(destroyed.has_value());
-  }
-
-  Options options_;
-  std::string url_;
-  std::optional<Store> store_;
-};
+using StoreTest = fake::StoreTest;
 
 TEST_F(StoreTest, WhatIsPutIsGotUntilItIsRemoved) {
   EXPECT_EQ(store_->get("a").error().code, Errc::not_found);
@@ -266,81 +245,6 @@ TEST_F(StoreTest, AViewOutlivesItsStoreObject) {
   EXPECT_EQ(view->value(), "value");
 }
 
-// ---- many at once
-
-TEST_F(StoreTest, ManyAtOnceAnswerEachForItself) {
-  std::vector<std::string> keys;
-  for (int i = 0; i < 1'000; ++i) keys.push_back(fmt::format("key{}", i));
-  std::vector<std::string> values;
-  for (int i = 0; i < 1'000; ++i)
-    values.emplace_back(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26));
-  std::vector<Assignment> assignments;
-  for (std::size_t i = 0; i < keys.size(); ++i) assignments.push_back({.key = keys[i], .value = values[i]});
-  assignments.push_back({.key = "", .value = "no key"});
-  store_->multi_put(assignments);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    ASSERT_TRUE(assignments[i].result.has_value()) << assignments[i].result.error().message();
-  }
-  EXPECT_EQ(assignments.back().result.error().code, Errc::invalid_argument);
-  std::vector<Lookup> lookups;
-  for (const std::string& key : keys) lookups.push_back({.key = key, .value = {}});
-  lookups.push_back({.key = "absent", .value = "as before"});
-  store_->multi_get(lookups);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    ASSERT_TRUE(lookups[i].result.has_value()) << lookups[i].result.error().message();
-    ASSERT_EQ(lookups[i].value, values[i]);
-  }
-  EXPECT_EQ(lookups.back().result.error().code, Errc::not_found);
-  store_->multi_get({});
-  store_->multi_put({});
-}
-
-TEST_F(StoreTest, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
-  std::vector<std::string> values;
-  for (int i = 0; i < 64; ++i) values.push_back(fmt::format("value{}", i));
-  for (int round = 0; round < 50; ++round) {
-    std::vector<Assignment> assignments;
-    for (const std::string& value : values) assignments.push_back({.key = "k", .value = value});
-    store_->multi_put(assignments);
-    for (const Assignment& assignment : assignments) ASSERT_TRUE(assignment.result.has_value());
-    EXPECT_EQ(store_->get("k").value(), values.back());
-    ASSERT_TRUE(store_->remove("k").has_value());
-  }
-  EXPECT_EQ(store_->check()->items_unaccounted, 0U);
-}
-
-// Batches put, inserts off home and growth in turn, some of one key twice, and a map tells what must be
-// there.
-TEST_F(StoreTest, MultiPutsBehaveAsAMap) {
-  base::Random random(11);
-  std::map<std::string, std::string> model;
-  for (int round = 0; round < 300; ++round) {
-    std::vector<std::string> keys;
-    for (int i = 0; i < 40; ++i) keys.push_back(fmt::format("key{}", random.below(9'000)));
-    keys[30] = keys[random.below(30)];
-    keys[31] = keys[29];
-    std::vector<std::string> values;
-    for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(fmt::format("round {}, {}", round, i));
-    std::vector<Assignment> assignments;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      assignments.push_back({.key = keys[i], .value = values[i]});
-      model[keys[i]] = values[i];
-    }
-    store_->multi_put(assignments);
-    for (const Assignment& assignment : assignments) {
-      ASSERT_TRUE(assignment.result.has_value()) << assignment.result.error().message();
-    }
-  }
-  std::vector<Lookup> lookups;
-  for (const auto& [key, value] : model) lookups.push_back({.key = key, .value = {}});
-  store_->multi_get(lookups);
-  for (const Lookup& lookup : lookups) {
-    ASSERT_TRUE(lookup.result.has_value()) << lookup.key << lookup.result.error().message();
-    EXPECT_EQ(lookup.value, model[std::string(lookup.key)]);
-  }
-  EXPECT_EQ(store_->count().value(), model.size());
-}
-
 TEST_F(StoreTest, GetIntoAStringKeepsItsCapacity) {
   ASSERT_TRUE(store_->put("k", "short").has_value());
   std::string into(10'000, 'x');
@@ -348,88 +252,6 @@ TEST_F(StoreTest, GetIntoAStringKeepsItsCapacity) {
   ASSERT_TRUE(store_->get("k", into).has_value());
   EXPECT_EQ(into, "short");
   EXPECT_EQ(into.capacity(), capacity);
-}
-
-// ---- threads and sessions
-
-TEST_F(StoreTest, TimesToLive) {
-  using std::chrono::hours;
-  using std::chrono::milliseconds;
-  ASSERT_TRUE(store_->put("long", "1", {.time_to_live = hours(1)}).has_value());
-  ASSERT_TRUE(store_->put("short", "2", {.time_to_live = milliseconds(1)}).has_value());
-  ASSERT_TRUE(store_->put("ever", "3").has_value());
-  EXPECT_EQ(store_->get("long").value(), "1");
-  const auto item = store_->read("long");
-  ASSERT_TRUE(item.has_value());
-  ASSERT_TRUE(item->time_to_live.has_value());
-  EXPECT_LE(*item->time_to_live, hours(1));
-  EXPECT_GT(*item->time_to_live, milliseconds(0));
-  EXPECT_FALSE(store_->read("ever").value().time_to_live.has_value());
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (store_->get("short").has_value() && std::chrono::steady_clock::now() < give_up)
-    std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_EQ(store_->get("short").error().code, Errc::not_found);
-  EXPECT_FALSE(store_->exists("short").value());
-  EXPECT_EQ(store_->remove("short").error().code, Errc::not_found);
-  ASSERT_TRUE(store_->insert("short", "4").has_value()) << "what has expired is absent";
-  EXPECT_EQ(store_->get("short").value(), "4");
-  // A get into a string of the value's length takes the shortest way; it looks at the time too.
-  std::string value = "x";
-  ASSERT_TRUE(store_->put("brief", "y", {.time_to_live = milliseconds(1)}).has_value());
-  std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_EQ(store_->get("brief", value).error().code, Errc::not_found);
-}
-
-TEST_F(StoreTest, TimesToLiveHaveALimit) {
-  using std::chrono::milliseconds;
-  ASSERT_TRUE(store_->put("k", "1", {.time_to_live = time_to_live_max}).has_value());
-  EXPECT_LE(store_->read("k").value().time_to_live, time_to_live_max);
-  EXPECT_GT(store_->read("k").value().time_to_live, time_to_live_max - std::chrono::hours(1));
-  for (const milliseconds bad : {milliseconds(-1), time_to_live_max + milliseconds(1), milliseconds::max()}) {
-    for (const char* key : {"k", "new"}) {
-      const auto put = store_->put(key, "2", {.time_to_live = bad});
-      ASSERT_FALSE(put.has_value());
-      EXPECT_EQ(put.error().code, Errc::invalid_argument);
-      EXPECT_NE(put.error().detail.find(fmt::format("{}", time_to_live_max.count())), std::string::npos);
-      std::vector<Assignment> assignments{{.key = key, .value = "2", .options = {.time_to_live = bad}}};
-      store_->multi_put(assignments);
-      EXPECT_EQ(assignments[0].result.error().code, Errc::invalid_argument);
-    }
-  }
-  EXPECT_EQ(store_->get("k").value(), "1");
-}
-
-// Threads with keys of their own, and one that all of them change. Expect: each sees what it wrote; of the
-// shared one, a value that somebody wrote.
-TEST_F(StoreTest, ThreadsShareAStore) {
-  options_.mode = Options::Mode::attach;
-  options_.timeout = std::chrono::minutes(1);
-  auto patient = Store::open(url_, options_);
-  ASSERT_TRUE(patient.has_value()) << patient.error().message();
-  constexpr int threads_count = 4;
-  constexpr int rounds = 2'000;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < threads_count; ++t) {
-    threads.emplace_back([&, t] {
-      std::string into;
-      for (int i = 0; i < rounds; ++i) {
-        const std::string key = fmt::format("{}.{}", t, i % 100);
-        const std::string value = fmt::format("value {} of {}", i, t);
-        const auto put = patient->put(key, value);
-        ASSERT_TRUE(put.has_value()) << put.error().message();
-        const auto got = patient->get(key, into);
-        ASSERT_TRUE(got.has_value()) << got.error().message();
-        ASSERT_EQ(into, value);
-        const auto shared = patient->put("shared", value);
-        ASSERT_TRUE(shared.has_value()) << shared.error().message();
-        const auto seen = patient->get("shared", into);
-        ASSERT_TRUE(seen.has_value()) << seen.error().message();
-        ASSERT_TRUE(into.starts_with("value ")) << into;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(patient->count().value(), threads_count * 100U + 1);
 }
 
 // Values and keys of all short lengths, read into a string that is as long already, and into one that is not.
@@ -486,77 +308,53 @@ TEST_F(StoreTest, GetOfKeysOfAllLengthsTheShortestWay) {
   EXPECT_EQ(store_->stats()[Counter::get_hit] - hits_before, key_bytes_max) << "each counts once";
 }
 
-// Thread-local, and older than what the library keeps of the thread: its destructor runs after that has gone.
-struct LastCalls {
-  static constexpr int calls = 20;
-  std::vector<Store*> stores;
-  std::string key;
-  std::atomic<int>* right = nullptr;
+// ---- times to live
 
-  ~LastCalls() {
-    for (Store* store : stores) {
-      for (int i = 0; i < calls; ++i) *right += put_and_see(*store, fmt::format("{} {}", key, i));
-    }
-  }
-  [[nodiscard]] bool put_and_see(Store& store, const std::string& value) const {
-    std::vector<Assignment> assignments{{.key = key, .value = value}};
-    store.multi_put(assignments);
-    const auto view = store.view(key);
-    return view && store.put(key, value + "!") && view->value() == value &&
-           store.get(key).value_or("") == value + "!";
-  }
-};
-thread_local LastCalls last_calls;
-
-// Receive: calls of threads that end, after their clients have gone back, while other threads begin and take
-// those. Expect: each gets what it put, and the stores are in order.
-TEST_F(StoreTest, DestructorsOfAThreadThatEndsUseItsStores) {
-  auto other = Store::open(url_ + ".other", options_);
-  ASSERT_TRUE(other.has_value()) << other.error().message();
-  constexpr int lines_count = 4;
-  constexpr int threads_of_each = 10;
-  std::atomic<int> right = 0;
-  const auto one_after_the_other = [&](int line) {
-    for (int i = 0; i < threads_of_each; ++i) {
-      std::thread([&, line] {
-        last_calls.stores = {&*store_, &*other};
-        last_calls.key = fmt::format("line {}", line);
-        last_calls.right = &right;
-        EXPECT_TRUE(last_calls.put_and_see(*store_, "first"));
-        EXPECT_TRUE(last_calls.put_and_see(*other, "first"));
-      }).join();
-    }
-  };
-  std::vector<std::thread> lines;
-  for (int line = 0; line < lines_count; ++line) lines.emplace_back(one_after_the_other, line);
-  for (std::thread& line : lines) line.join();
-  EXPECT_EQ(right, lines_count * threads_of_each * 2 * LastCalls::calls);
-  for (Store* store : {&*store_, &*other}) {
-    const auto report = store->check();
-    ASSERT_TRUE(report.has_value()) << report.error().message();
-    EXPECT_EQ(report->items, 4U);
-    EXPECT_EQ(report->items_unaccounted, 0U);
-    EXPECT_LE(store->info()->clients, 2U * lines_count + 2);
-  }
-  EXPECT_TRUE(Store::destroy(url_ + ".other").has_value());
+TEST_F(StoreTest, TimesToLive) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  ASSERT_TRUE(store_->put("long", "1", {.time_to_live = hours(1)}).has_value());
+  ASSERT_TRUE(store_->put("short", "2", {.time_to_live = milliseconds(1)}).has_value());
+  ASSERT_TRUE(store_->put("ever", "3").has_value());
+  EXPECT_EQ(store_->get("long").value(), "1");
+  const auto item = store_->read("long");
+  ASSERT_TRUE(item.has_value());
+  ASSERT_TRUE(item->time_to_live.has_value());
+  EXPECT_LE(*item->time_to_live, hours(1));
+  EXPECT_GT(*item->time_to_live, milliseconds(0));
+  EXPECT_FALSE(store_->read("ever").value().time_to_live.has_value());
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (store_->get("short").has_value() && std::chrono::steady_clock::now() < give_up)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(store_->get("short").error().code, Errc::not_found);
+  EXPECT_FALSE(store_->exists("short").value());
+  EXPECT_EQ(store_->remove("short").error().code, Errc::not_found);
+  ASSERT_TRUE(store_->insert("short", "4").has_value()) << "what has expired is absent";
+  EXPECT_EQ(store_->get("short").value(), "4");
+  // A get into a string of the value's length takes the shortest way; it looks at the time too.
+  std::string value = "x";
+  ASSERT_TRUE(store_->put("brief", "y", {.time_to_live = milliseconds(1)}).has_value());
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(store_->get("brief", value).error().code, Errc::not_found);
 }
 
-TEST_F(StoreTest, SeveralStoresInOneThread) {
-  auto same = Store::open(url_);
-  ASSERT_TRUE(same.has_value()) << same.error().message();
-  const Options other_options = options_;
-  const std::string other_url = url_ + ".other";
-  auto other = Store::open(other_url, other_options);
-  ASSERT_TRUE(other.has_value());
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(store_->put("k", fmt::format("{}", i)).has_value());
-    EXPECT_EQ(same->get("k").value(), fmt::format("{}", i));
-    EXPECT_EQ(other->get("k").error().code, Errc::not_found);
+TEST_F(StoreTest, TimesToLiveHaveALimit) {
+  using std::chrono::milliseconds;
+  ASSERT_TRUE(store_->put("k", "1", {.time_to_live = time_to_live_max}).has_value());
+  EXPECT_LE(store_->read("k").value().time_to_live, time_to_live_max);
+  EXPECT_GT(store_->read("k").value().time_to_live, time_to_live_max - std::chrono::hours(1));
+  for (const milliseconds bad : {milliseconds(-1), time_to_live_max + milliseconds(1), milliseconds::max()}) {
+    for (const char* key : {"k", "new"}) {
+      const auto put = store_->put(key, "2", {.time_to_live = bad});
+      ASSERT_FALSE(put.has_value());
+      EXPECT_EQ(put.error().code, Errc::invalid_argument);
+      EXPECT_NE(put.error().detail.find(fmt::format("{}", time_to_live_max.count())), std::string::npos);
+      std::vector<Assignment> assignments{{.key = key, .value = "2", .options = {.time_to_live = bad}}};
+      store_->multi_put(assignments);
+      EXPECT_EQ(assignments[0].result.error().code, Errc::invalid_argument);
+    }
   }
-  EXPECT_EQ(store_->info()->clients, 2U);
-  Store moved = std::move(*same);
-  EXPECT_TRUE(moved.get("k").has_value());
-  EXPECT_TRUE(Store::destroy(other_url).has_value());
+  EXPECT_EQ(store_->get("k").value(), "1");
 }
 
 // ---- info, stats

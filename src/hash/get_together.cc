@@ -96,7 +96,7 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
   operations.reserve(2 * all.size() + words);
-  // The slots first (Table::read_slot); and words that are side by side are asked for together.
+  // The slots first (Table::slot_reading); and words that are side by side are asked for together.
   for (const Getting& one : all) {
     if (one.is_over) continue;
     if (!one.get->known.is_nothing()) {

@@ -1,0 +1,92 @@
+// Calls for many keys at once, over shared memory.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <loch/loch.h>
+
+#include "base/random.h"
+#include "client/testing/store_test.h"
+
+namespace loch {
+namespace {
+
+using SeveralTest = fake::StoreTest;
+
+TEST_F(SeveralTest, ManyAtOnceAnswerEachForItself) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1'000; ++i) keys.push_back(fmt::format("key{}", i));
+  std::vector<std::string> values;
+  for (int i = 0; i < 1'000; ++i)
+    values.emplace_back(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26));
+  std::vector<Assignment> assignments;
+  for (std::size_t i = 0; i < keys.size(); ++i) assignments.push_back({.key = keys[i], .value = values[i]});
+  assignments.push_back({.key = "", .value = "no key"});
+  store_->multi_put(assignments);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(assignments[i].result.has_value()) << assignments[i].result.error().message();
+  }
+  EXPECT_EQ(assignments.back().result.error().code, Errc::invalid_argument);
+  std::vector<Lookup> lookups;
+  for (const std::string& key : keys) lookups.push_back({.key = key, .value = {}});
+  lookups.push_back({.key = "absent", .value = "as before"});
+  store_->multi_get(lookups);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(lookups[i].result.has_value()) << lookups[i].result.error().message();
+    ASSERT_EQ(lookups[i].value, values[i]);
+  }
+  EXPECT_EQ(lookups.back().result.error().code, Errc::not_found);
+  store_->multi_get({});
+  store_->multi_put({});
+}
+
+TEST_F(SeveralTest, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
+  std::vector<std::string> values;
+  for (int i = 0; i < 64; ++i) values.push_back(fmt::format("value{}", i));
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Assignment> assignments;
+    for (const std::string& value : values) assignments.push_back({.key = "k", .value = value});
+    store_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) ASSERT_TRUE(assignment.result.has_value());
+    EXPECT_EQ(store_->get("k").value(), values.back());
+    ASSERT_TRUE(store_->remove("k").has_value());
+  }
+  EXPECT_EQ(store_->check()->items_unaccounted, 0U);
+}
+
+// Batches put, inserts off home and growth in turn, some of one key twice, and a map tells what must be
+// there.
+TEST_F(SeveralTest, MultiPutsBehaveAsAMap) {
+  base::Random random(11);
+  std::map<std::string, std::string> model;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> keys;
+    for (int i = 0; i < 40; ++i) keys.push_back(fmt::format("key{}", random.below(9'000)));
+    keys[30] = keys[random.below(30)];
+    keys[31] = keys[29];
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(fmt::format("round {}, {}", round, i));
+    std::vector<Assignment> assignments;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      assignments.push_back({.key = keys[i], .value = values[i]});
+      model[keys[i]] = values[i];
+    }
+    store_->multi_put(assignments);
+    for (const Assignment& assignment : assignments) {
+      ASSERT_TRUE(assignment.result.has_value()) << assignment.result.error().message();
+    }
+  }
+  std::vector<Lookup> lookups;
+  for (const auto& [key, value] : model) lookups.push_back({.key = key, .value = {}});
+  store_->multi_get(lookups);
+  for (const Lookup& lookup : lookups) {
+    ASSERT_TRUE(lookup.result.has_value()) << lookup.key << lookup.result.error().message();
+    EXPECT_EQ(lookup.value, model[std::string(lookup.key)]);
+  }
+  EXPECT_EQ(store_->count().value(), model.size());
+}
+
+}  // namespace
+}  // namespace loch

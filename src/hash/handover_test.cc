@@ -1,0 +1,172 @@
+// A shard moves from the first node to the second, step by step.
+#include <cstring>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+
+#include "hash/testing/two_nodes.h"
+
+namespace loch::hash::two_nodes {
+namespace {
+
+using ClusterHandover = Moving;
+
+TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  // What is there can be read, and nothing else can be said.
+  EXPECT_EQ(client_->error_of_put(keys_[0]), Errc::moved);
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
+  EXPECT_EQ(client_->error_of_get(keys_[0]), Errc{}) << "by a pointer that is right still";
+  client_tells();
+  ASSERT_EQ(mover_->run(move.is_quiet()), true);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  EXPECT_EQ(client_->error_of_get(keys_[0]), Errc::moved) << "also by a pointer";
+  EXPECT_EQ(Client(*store_, {}, regions_later()).error_of_get(keys_[0]), Errc::moved)
+      << "not before it is open";
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  Client later(*store_, {}, regions_later());
+  for (const std::string& key : std::span(keys_).first(keys_.size() - 1))
+    EXPECT_EQ(later.error_of_get(key), Errc{}) << key;
+  EXPECT_EQ(later.error_of_get(keys_.back()), Errc::not_found);
+  later.put(keys_.back());
+  later.put(keys_.front());
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
+  EXPECT_EQ(directory().stage, ShardStage::left);
+}
+
+// Receive: a shard that grows. Expect: where it comes to, the growth goes on where it was, and ends.
+TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
+  begin_growth(*store_, 0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(client_->error_of_put(keys_[0]), Errc{});
+  const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  const std::uint64_t cursor = fabric::load_word(store_->at(here.split_cursor()));
+  EXPECT_GT(cursor, std::uint64_t{first_level} << cursor_level_shift);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  const auto shard = regions_later().shards[0];
+  const auto there = IndexPlace::of(shard, regions().nodes[1]);
+  EXPECT_EQ(fabric::load_word(store_->at(there.split_cursor())), cursor);
+  EXPECT_TRUE(directory_of(*store_, shard).growing);
+  Client later(*store_, {}, regions_later());
+  constexpr std::uint64_t chunks = (std::uint64_t{1} << first_level) / rows_split_at_once;
+  for (std::uint64_t i = 0; i <= chunks; ++i) EXPECT_EQ(later.error_of_put(keys_[0]), Errc{});
+  EXPECT_FALSE(directory_of(*store_, shard).growing);
+  for (const std::string& key : std::span(keys_).first(keys_.size() - 1))
+    EXPECT_EQ(later.error_of_get(key), Errc{}) << key;
+}
+
+// An operation that began before is waited for.
+TEST_F(ClusterHandover, WaitsForThoseThatBeganBefore) {
+  Handover move = handover();
+  {
+    const memory::Attachment::Operation during(client_->attachment());
+    let_pass(*store_, base::second_ns / 100);
+    ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+    client_tells();
+    EXPECT_EQ(mover_->run(move.is_quiet()), false);
+  }
+  client_tells();
+  EXPECT_EQ(mover_->run(move.is_quiet()), true);
+}
+
+TEST_F(ClusterHandover, IsUndoneOrGoneOnWith) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.undo()).has_value());
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc{});
+  // Another mover, who finds it half done.
+  Handover again = handover();
+  ASSERT_EQ(mover_->run(again.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(again.copy()).has_value());
+  ASSERT_TRUE(mover_->run(again.clear()).has_value());
+  Handover last = handover();
+  EXPECT_EQ(mover_->run(last.begin()), ShardStage::left);
+  ASSERT_TRUE(mover_->run(last.undo()).has_value());
+  EXPECT_EQ(directory().stage, ShardStage::left) << "it is too late for that";
+  ASSERT_TRUE(mover_->run(last.clear()).has_value());
+  ASSERT_TRUE(mover_->run(last.open()).has_value());
+  EXPECT_EQ(Client(*store_, {}, regions_later()).error_of_get(keys_.back()), Errc{});
+}
+
+// Receive: a directory with a word that no client writes. Expect: an error, and the word stays as it is.
+TEST_F(ClusterHandover, ADamagedDirectoryIsAnError) {
+  std::byte* directory = store_->at(IndexPlace::of(regions().shards[0], regions().nodes[0]).directory());
+  for (const std::uint64_t damaged : {std::uint64_t{1} << 40 | first_level, std::uint64_t{200}}) {
+    fabric::store_word(directory, damaged);
+    Handover move = handover();
+    const auto begun = mover_->run(move.begin());
+    ASSERT_FALSE(begun.has_value());
+    EXPECT_EQ(begun.error().code, Errc::corrupt);
+    EXPECT_EQ(fabric::load_word(directory), damaged);
+  }
+}
+
+// Receive: the new home loses its memory when nothing is left at the old one. Expect: the shard begins anew.
+TEST_F(ClusterHandover, TheNewHomeLosesWhatHasLeft) {
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  const auto there =
+      IndexPlace::of(memory::RegionMap::shard_at(0, elsewhere), regions().nodes[elsewhere.node]);
+  std::memset(store_->at(there.root), 0, sizeof(IndexRoot));
+  store_->renew(there.slots, 0);
+  Handover again = handover();
+  EXPECT_EQ(mover_->run(again.begin()), ShardStage::left);
+  ASSERT_TRUE(mover_->run(again.clear()).has_value());
+  ASSERT_TRUE(mover_->run(again.open()).has_value());
+  Client later(*store_, {}, regions_later());
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc::not_found);
+  later.put(keys_.front());
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc{});
+  // Whoever is late does not begin it once more.
+  const auto late = mover_->run(again.clear());
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, Errc::unavailable);
+  EXPECT_EQ(later.error_of_get(keys_.front()), Errc{});
+}
+
+// Receive: a copy that was given up is longer than the next one. Expect: nothing of it is left.
+TEST_F(ClusterHandover, ACopyOfBeforeIsGone) {
+  const std::uint64_t bytes = Table::initial_index_bytes;
+  store_->renew(elsewhere.index, 2 * bytes);
+  std::memset(store_->at({elsewhere.index, 0}), 0x5a, 2 * bytes);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  for (std::uint64_t at = bytes; at < 2 * bytes; at += sizeof(std::uint64_t))
+    ASSERT_EQ(fabric::load_word(store_->at({elsewhere.index, at})), 0U) << at;
+}
+
+// Times to live go on, though the clock of the new home is behind.
+TEST_F(ClusterHandover, TimesToLiveGoByOneClock) {
+  const auto now = [](Client& client) {
+    return client.run((*client.shards().table_of(0))->read_time()).value();
+  };
+  for (const std::uint32_t node : {0U, 1U}) {
+    fabric::store_word(store_->at({regions().nodes[node].control, memory::latest_offset}),
+                       node == 0 ? 500 * base::second_ns : 20 * base::second_ns);
+  }
+  const base::Nanos before = now(*client_);
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  ASSERT_TRUE(mover_->run(move.open()).has_value());
+  Client later(*store_, {}, regions_later());
+  EXPECT_EQ(now(later), before);
+}
+
+}  // namespace
+}  // namespace loch::hash::two_nodes

@@ -1,15 +1,23 @@
 // What tests do to the network of nodes.sh. Nodes have their numbers there, from 1 on.
 #pragma once
 
-#include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/process.h"
+#include "tests/store_processes.h"
+
 namespace loch::tests {
 
 inline void change_network(const std::string& command) {
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  Process shell({.program = "/bin/sh",
+                 .arguments = {"-c", command},
+                 .environment = {},
+                 .output = std::filesystem::temp_directory_path() / "network.log"});
+  const auto ending = shell.wait(patience);
+  ASSERT_TRUE(ending && ending->exit_code == 0) << command << '\n' << shell.output();
 }
 // Takes the node's cable out of the bridge, and puts it back.
 inline void cut_off(int node) { change_network(fmt::format("ip link set v{} nomaster", node)); }

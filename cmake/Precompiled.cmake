@@ -2,8 +2,7 @@
 # whole build, instead of once for each file. Targets of a kind are compiled with the same options: `library` (unless
 # told), `tests`, or `quick_tests`, which have loch_quick_options.
 #
-# Every file names what it includes all the same; builds without LOCH_PRECOMPILE, as release and that of ./dev lint,
-# see to that.
+# Every file names what it includes all the same; builds without LOCH_PRECOMPILE, as that of ./dev lint, see to that.
 option(LOCH_PRECOMPILE "Read common headers once for a build" OFF)
 
 function(loch_precompile target)
@@ -32,7 +31,7 @@ add_library(loch_precompiled_library OBJECT "${PROJECT_SOURCE_DIR}/cmake/precomp
 target_link_libraries(loch_precompiled_library PRIVATE loch_options fmt::fmt)
 target_precompile_headers(loch_precompiled_library PRIVATE ${common_headers})
 
-if(NOT LOCH_BUILD_TESTS AND NOT LOCH_BUILD_SIM)
+if(NOT GTest_FOUND)
   return()
 endif()
 foreach(kind IN ITEMS tests quick_tests)

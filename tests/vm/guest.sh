@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# guest.sh [-t SECONDS] [-n NETDEV] [-m MAC] COMMAND [ARGUMENT...]: runs a command in a guest of its own, with a kernel that has RDMA over
-# Ethernet in software. The guest sees this host's files, read-only, with a /run ($TMPDIR) and a /dev/shm of its own. Ends with the
-# command's exit code; 77 if there can be no guest, 124 if it did not end in time (what it waits for is shown before),
-# 125 if the guest died of something else. NETDEV is where the guest's cable leads (QEMU's -netdev), and MAC its address
-# there; without, it has none.
+# guest.sh [-t SECONDS] [-u SECONDS] [-n NETDEV] [-m MAC] COMMAND [ARGUMENT...]: runs a command in a guest of its own,
+# with a kernel that has RDMA over Ethernet in software. The guest sees this host's files, read-only, with a /run
+# ($TMPDIR) and a /dev/shm of its own. Ends with the command's exit code; 77 if there can be no guest, 124 if it did not
+# end in time (-t; what it waits for is shown before), 125 if the guest died of something else. A guest that is not up
+# in time (-u) is started once more: one of some hundreds hangs before our part begins. NETDEV is where its cable leads
+# (QEMU's -netdev), and MAC its address there; without, it has none.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 folder=${LOCH_VM_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/loch/vm}
 seconds=300
+seconds_to_be_up=60
 netdev=""
 mac=52:54:00:00:00:01
-while [[ $1 == -[tnm] ]]; do
+while [[ $1 == -[tunm] ]]; do
   case $1 in
     -t) seconds=$2 ;;
+    -u) seconds_to_be_up=$2 ;;
     -n) netdev=$2 ;;
     -m) mac=$2 ;;
   esac
@@ -23,22 +26,42 @@ network=(-nic none)
 
 "$here/kernel.sh" "$folder"
 command=$(printf '%q ' "$@" | base64 -w 0)
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-# KVM may be there and not boot such a kernel (nested virtualisation), so the processor is always emulated. Without erms
-# and fsrm: the emulation copies by them byte by byte, and words would tear that no hardware tears.
-emulator=0
-timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=256 -cpu max,-erms,-fsrm -smp 2 -m 1024 \
-  -nodefaults -no-user-config -display none -serial stdio -monitor none -no-reboot "${network[@]}" \
-  -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
-  -append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr tsc=reliable random.trust_cpu=on loch.limit=$seconds loch.command=$command" \
-  -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap </dev/null 2>&1 | tr -d '\r' | tee "$log" ||
-  emulator=${PIPESTATUS[0]}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+log=$work/log
+
+is_up() { grep -q '^guest: up' "$log"; }
+
+# Sets `emulator` to the emulator's exit code.
+run_guest() { # run_guest SECONDS
+  : >"$log"
+  (sleep "$seconds_to_be_up" && ! is_up && kill "$(cat "$work/emulator")") >/dev/null 2>&1 &
+  local watch=$!
+  emulator=0
+  # KVM may be there and not boot such a kernel (nested virtualisation), so the processor is always emulated. Without
+  # erms and fsrm: the emulation copies by them byte by byte, and words would tear that no hardware tears.
+  # shellcheck disable=SC2016 # they are the shell's that becomes the emulator
+  sh -c 'echo $$ >"$0"; exec "$@"' "$work/emulator" timeout -k 5 "$1" \
+    qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=256 -cpu max,-erms,-fsrm -smp 2 -m 1024 \
+    -nodefaults -no-user-config -display none -serial stdio -monitor none -no-reboot "${network[@]}" \
+    -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
+    -append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr tsc=reliable random.trust_cpu=on loch.limit=$1 loch.command=$command" \
+    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap </dev/null 2>&1 |
+    tr -d '\r' | tee "$log" || emulator=${PIPESTATUS[0]}
+  kill "$watch" 2>/dev/null || true
+}
+begun=$SECONDS
+run_guest "$seconds"
+left=$((seconds - (SECONDS - begun)))
+if ! is_up && ((SECONDS - begun >= seconds_to_be_up && left > seconds_to_be_up)); then
+  echo "guest.sh: not up after $seconds_to_be_up s: once more"
+  run_guest "$left"
+fi
 code=$(sed -n 's/^guest: done rc=\([0-9]*\).*/\1/p' "$log" | tail -n 1)
 [[ -z $code ]] || exit "$code"
 
 reached="it never came up"
-! grep -q '^guest: up' "$log" || reached="its command did not end"
+! is_up || reached="its command did not end"
 case $emulator in
   124 | 137) # of timeout, which had to kill in the second case
     echo "guest.sh: ended after $seconds s: $reached"

@@ -8,11 +8,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/kernel"
 touch "$work/kernel/vmlinux" "$work/kernel/modules.cpio"
 
-expect() { # expect CODE TEXT GUEST: guest.sh's exit code, and what is to be in its output
+expect() { # expect CODE TEXT GUEST [OPTION...]: guest.sh's exit code, and what is to be in its output
   local code=0
   printf '#!/bin/sh\n%s\n' "$3" >"$work/qemu-system-x86_64"
   chmod +x "$work/qemu-system-x86_64"
-  PATH=$work:$PATH LOCH_VM_FOLDER=$work/kernel "$here/guest.sh" -t 1 true >"$work/output" || code=$?
+  PATH=$work:$PATH LOCH_VM_FOLDER=$work/kernel "$here/guest.sh" -t 1 "${@:4}" true >"$work/output" || code=$?
   [[ $code != "$1" ]] || ! grep -qF "$2" "$work/output" || return 0
   printf 'not %s and "%s", but %s and:\n' "$1" "$2" "$code"
   cat "$work/output"
@@ -26,3 +26,6 @@ expect 124 "after 1 s: its command did not end" "$up; exec sleep 60"
 expect 124 "after 1 s: it never came up" "exec sleep 60"
 expect 125 "code is 0): its command did not end" "$up; echo 'Kernel panic'"
 expect 125 "code is 1): it never came up" "exit 1"
+# It hangs the first time.
+expect 3 "not up after 1 s: once more" \
+  "[ -e '$work/tried' ] || { touch '$work/tried'; exec sleep 60; }; $up; echo 'guest: done rc=3 after 10 s'" -t 10 -u 1

@@ -8,6 +8,9 @@
 namespace loch::fabric::verbs {
 namespace {
 
+// Of RDMA over Ethernet in software (Linux's rdma_rxe); of old kernels it has none.
+constexpr std::uint32_t soft_roce_vendor = 0xff'ffff;
+
 std::unexpected<Error> system_error(const std::string& name, const char* step, int error) {
   const char* hint = error == ENOMEM ? "; raise the limit of locked memory (ulimit -l, LimitMEMLOCK=)" : "";
   const Errc code = error == ENOMEM                     ? Errc::no_space
@@ -101,6 +104,7 @@ Result<void> QueuePair::establish(std::string_view token, base::Nanos deadline) 
   ibv_device_attr device{};
   if (const int error = ::ibv_query_device(id_->verbs, &device); error != 0)
     return system_error(name_, "the device does not say what it can", error);
+  confuses_answers_ = device.vendor_id == soft_roce_vendor || device.vendor_id == 0;
   rdma_conn_param wanted{};
   wanted.private_data = token.data();
   wanted.private_data_len = static_cast<std::uint8_t>(token.size());

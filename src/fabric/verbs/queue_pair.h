@@ -35,6 +35,9 @@ class QueuePair {
   [[nodiscard]] std::byte* buffer() { return buffer_.get(); }
   [[nodiscard]] std::uint32_t buffer_key() const { return region_->lkey; }
   [[nodiscard]] std::size_t inline_bytes_max() const { return inline_bytes_max_; }
+  // Whether what acknowledges a WRITE or SEND may be taken for the answer of an atomic that was posted while
+  // that was under way: the atomic completes then, and tells nothing of the word (docs/network.md, "RDMA").
+  [[nodiscard]] bool confuses_answers() const { return confuses_answers_; }
 
   // Rings the doorbell for a chain; 0, or the error.
   int post(ibv_send_wr& chain);
@@ -67,6 +70,7 @@ class QueuePair {
   MemoryRegion region_;
   Id id_;  // and its queue pair, which ends before what it uses
   std::size_t inline_bytes_max_ = 0;
+  bool confuses_answers_ = false;
   bool is_broken_off_ = false;
 };
 

@@ -181,6 +181,8 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
   // operation itself, for ever.
   const bool waits = from == 0 && previous != nullptr && previous->kind != Operation::Kind::write;
   if (waits && flight.pieces != 0) return std::unexpected(Wait::for_its_flight);
+  if (operation.is_atomic() && writes_ != 0 && pair_->confuses_answers())
+    return std::unexpected(Wait::for_its_flight);
   if (pieces_.size() == QueuePair::depth) return std::unexpected(Wait::for_room);
   const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);
   const Extent extent = extent_of(operations);
@@ -212,6 +214,7 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
   if (operation.kind == Operation::Kind::write) {
     std::memcpy(pair_->buffer() + *at, operation.local + from, length);
     if (length <= pair_->inline_bytes_max()) request.send_flags = IBV_SEND_INLINE;
+    ++writes_;
   }
   ++flight.pieces;
   pieces_.push_back({.flight = &flight,
@@ -261,6 +264,7 @@ void VerbsPort::chain_foreseen() {
   request.opcode = IBV_WR_SEND_WITH_IMM;
   request.imm_data = htonl(foreseen_->encode());
   pieces_.push_back({.buffer_end = buffer_end_});
+  ++writes_;
   foreseen_.reset();
 }
 
@@ -309,6 +313,7 @@ bool VerbsPort::drain() {
 
 void VerbsPort::finish(const Piece& piece) {
   buffer_begin_ = piece.buffer_end;
+  if (piece.flight == nullptr || piece.operations.front().kind == Operation::Kind::write) --writes_;
   if (piece.flight == nullptr) return;
   const std::byte* from = pair_->buffer() + piece.at;
   const std::uint64_t begin_bytes = extent_of(piece.operations).begin_bytes;

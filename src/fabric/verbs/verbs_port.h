@@ -58,7 +58,7 @@ class VerbsPort final : public remote::RemotePort {
  private:
   using Flight = remote::Flights::Flight;
   struct Piece {
-    Flight* flight = nullptr;           // null of what nobody waits for
+    Flight* flight = nullptr;           // null of a message, for which nobody waits
     std::span<Operation> operations{};  // several: reads in one line of memory, by one READ of all
     std::size_t from = 0;               // of a piece of one
     std::size_t length = 0;
@@ -101,6 +101,7 @@ class VerbsPort final : public remote::RemotePort {
   remote::Flights flights_;
   std::deque<Piece> pieces_;        // under way, in the order in which they were posted
   std::uint64_t first_piece_ = 0;   // the number of the first of them
+  std::size_t writes_ = 0;          // and messages, of those pieces
   std::uint64_t buffer_begin_ = 0;  // the buffer is a ring: what is in use of it, counted on and on
   std::uint64_t buffer_end_ = 0;
   std::array<ibv_send_wr, QueuePair::depth> chain_{};  // what the next ring posts

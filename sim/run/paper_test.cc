@@ -119,7 +119,7 @@ TEST_P(LiteralPaperCase, IsFound) {
 std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
 // What takes many runs is left to the build without sanitizers.
 std::vector<Case> cases_for_this_build() {
-  constexpr std::uint64_t seeds_max = LOCH_SANITIZED ? 500 : 8'000;
+  constexpr std::uint64_t seeds_max = LOCH_SANITIZED ? 100 : 8'000;
   std::vector<Case> some;
   std::ranges::copy_if(cases, std::back_inserter(some), [](const Case& c) { return c.seeds <= seeds_max; });
   return some;

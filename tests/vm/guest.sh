@@ -47,7 +47,7 @@ run_guest() { # run_guest SECONDS
     -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
     -append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr tsc=reliable random.trust_cpu=on loch.limit=$1 loch.command=$command" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap </dev/null 2>&1 |
-    tr -d '\r' | tee "$log" || emulator=${PIPESTATUS[0]}
+    sed -u 's/\r$//' | tee "$log" || emulator=${PIPESTATUS[0]}
   kill "$watch" 2>/dev/null || true
 }
 begun=$SECONDS

@@ -29,3 +29,4 @@ expect 125 "code is 1): it never came up" "exit 1"
 # It hangs the first time.
 expect 3 "not up after 1 s: once more" \
   "[ -e '$work/tried' ] || { touch '$work/tried'; exec sleep 60; }; $up; echo 'guest: done rc=3 after 10 s'" -t 10 -u 1
+expect 3 "done rc=3" "$up; sleep 2; echo 'guest: done rc=3 after 10 s'" -t 10 -u 1

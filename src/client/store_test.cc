@@ -99,7 +99,7 @@ TEST_F(StoreTest, BehavesAsAMap) {
         ASSERT_EQ(inserted.has_value(), model.try_emplace(key, "inserted").second);
         break;
       }
-      case 5: {
+      default: {
         const auto removed = store_->remove(key);
         ASSERT_EQ(removed.has_value(), model.erase(key) == 1)
             << key << (removed ? "" : removed.error().message());

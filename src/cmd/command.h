@@ -27,7 +27,7 @@
 #include "cmd/output.h"
 #include "cmd/record.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
 }
 
@@ -110,7 +110,7 @@ CLI::App& add_command(CLI::App& app, Context& context, const char* name, const c
 // The same, of one whose options are read into `arguments`.
 template <class A>
 CLI::App& add_command(CLI::App& app, Context& context, const char* name, const char* what,
-                      std::shared_ptr<A> arguments, Exit (*run)(Context&, const A&)) {
+                      const std::shared_ptr<A>& arguments, Exit (*run)(Context&, const A&)) {
   return add_command(app, context, name, what,
                      [arguments, run, &context] { return run(context, *arguments); });
 }

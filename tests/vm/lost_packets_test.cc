@@ -16,7 +16,7 @@ using fabric::conformance::small_region;
 class LostPackets : public testing::Test {
  protected:
   static constexpr int percent = 5;
-  static constexpr std::uint64_t chains = 1'500;
+  static constexpr std::uint64_t chains = 600;
 
   void SetUp() override {
     for (const int node : {1, 2}) lose(node, percent);

@@ -104,9 +104,11 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
   const auto at_b = b->connect("0123456789abcdef").value();
   nodes_[0]->stop();
   // As if it had been killed while it had the session.
-  fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
-      .value()
-      ->note_session(7, "0123456789abcdef 3");
+  ASSERT_TRUE(
+      fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+          .value()
+          ->note_session(7, "0123456789abcdef 3")
+          .has_value());
   ASSERT_TRUE(touch(*at_b, 1).has_value());
   nodes_[0]->start();
   const auto watcher = way_to(0).value();
@@ -118,9 +120,11 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
 // reach. Expect: it does not wait for that one.
 TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {
   for (const auto& node : nodes_) node->stop();
-  fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
-      .value()
-      ->note_session(7, "0123456789abcdef 1");
+  ASSERT_TRUE(
+      fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+          .value()
+          ->note_session(7, "0123456789abcdef 1")
+          .has_value());
   nodes_[0]->start();
   const auto watcher = way_to(0).value();
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));

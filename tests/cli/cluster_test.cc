@@ -23,7 +23,7 @@ class ClusterCommand : public CliTest {
                               RunOptions options = {}) const {
     arguments.insert(arguments.begin(), "cluster");
     options.variables.push_back("LOCH_COORDINATOR=" + coordinator);
-    return loch(std::move(arguments), std::move(options));
+    return loch(std::move(arguments), options);
   }
 };
 

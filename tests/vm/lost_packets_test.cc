@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <span>
 
 #include "fabric/testing/conformance.h"
 #include "tests/vm/nodes.h"
@@ -9,7 +10,6 @@
 namespace loch::tests {
 namespace {
 
-using fabric::Address;
 using fabric::Operation;
 using fabric::conformance::small_region;
 

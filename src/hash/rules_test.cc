@@ -312,7 +312,7 @@ TEST(Levels, AnItemMovesUpOrToWhereACandidateStands) {
 TEST(Levels, AnItemThatWentUpLeavesASlotThatIsSplit) {
   const Collect c = growing(std::uint64_t{1} << first_level);
   const SlotNumber slot = c.at.slot[0];
-  const auto high = static_cast<unsigned>(c.at.high[0]);
+  const unsigned high = static_cast<std::uint8_t>(c.at.high[0]);
   const SlotWord moved =
       SlotWord::link(SlotType::moved, {.region = 2, .size_class = 1, .unit = 100}, 0, 2, first_level);
   const SlotWord up = moved.with_ref(c.at.ref_of(high, 0));

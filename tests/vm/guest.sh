@@ -3,8 +3,8 @@
 # with a kernel that has RDMA over Ethernet in software. The guest sees this host's files, read-only, with a /run
 # ($TMPDIR) and a /dev/shm of its own. Ends with the command's exit code; 77 if there can be no guest, 124 if it did not
 # end in time (-t; what it waits for is shown before), 125 if the guest died of something else. A guest that is not up
-# in time (-u) is started once more: one of some hundreds hangs before our part begins. NETDEV is where its cable leads
-# (QEMU's -netdev), and MAC its address there; without, it has none.
+# in time (-u) is started once more: now and then the emulator hangs before our part begins. NETDEV is where its cable
+# leads (QEMU's -netdev), and MAC its address there; without, it has none.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 folder=${LOCH_VM_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/loch/vm}

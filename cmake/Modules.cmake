@@ -24,8 +24,12 @@ function(loch_module name)
 
   add_library(loch_${name} OBJECT ${arg_SOURCES})
   target_include_directories(loch_${name} PRIVATE "${layer}" "${PROJECT_SOURCE_DIR}/include")
-  target_link_libraries(loch_${name} PRIVATE loch_options PUBLIC fmt::fmt PkgConfig::xxhash ${arg_LIBRARIES})
-  loch_precompile(loch_${name})
+  target_link_libraries(loch_${name} PUBLIC fmt::fmt PkgConfig::xxhash ${arg_LIBRARIES})
+  if(arg_APART)
+    loch_compile_as(quick loch_${name})
+  else()
+    loch_compile_as(library loch_${name})
+  endif()
   if(LOCH_FAULT_POINTS)
     target_compile_definitions(loch_${name} PUBLIC LOCH_FAULT_POINTS=1)
   endif()
@@ -34,13 +38,12 @@ function(loch_module name)
   endif()
 endfunction()
 
-# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SIM] [COMPUTES] [NO_TSAN reason])
+# loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SIM] [NO_TSAN reason])
 #
 # A GoogleTest binary that sees all of src/ and links the whole library. SIM: it belongs to the simulator, and is built
-# with it. COMPUTES: it has much to do itself, so it is optimised under sanitizers, too. NO_TSAN: it is not built under
-# the thread sanitizer, for the reason given.
+# with it. NO_TSAN: it is not built under the thread sanitizer, for the reason given.
 function(loch_test name)
-  cmake_parse_arguments(arg "SIM;COMPUTES" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "SIM" "TIMEOUT;NO_TSAN" "SOURCES;LABELS;LIBRARIES" ${ARGN})
   if(NOT LOCH_BUILD_TESTS AND NOT (arg_SIM AND LOCH_BUILD_SIM))
     return()
   endif()
@@ -54,13 +57,8 @@ function(loch_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE
-    loch_options loch_sanitizer_options loch GTest::gtest GTest::gmock GTest::gtest_main ${arg_LIBRARIES})
-  if(arg_COMPUTES)
-    loch_precompile(${name} tests)
-  else()
-    target_link_libraries(${name} PRIVATE loch_quick_options)
-    loch_precompile(${name} quick_tests)
-  endif()
+    loch_sanitizer_options loch GTest::gtest GTest::gmock GTest::gtest_main ${arg_LIBRARIES})
+  loch_compile_as(tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${LOCH_TEST_PREFIX}" PROPERTIES TIMEOUT ${arg_TIMEOUT})
   if(arg_LABELS)

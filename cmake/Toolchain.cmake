@@ -31,13 +31,6 @@ target_compile_options(loch_options INTERFACE
   "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 target_link_options(loch_options INTERFACE -fuse-ld=lld)
 
-# For what has many templates and little to do, as parsers of command lines and tests: under sanitizers it takes the
-# optimiser longer than all modules together take, and no test is quicker for it.
-add_library(loch_quick_options INTERFACE)
-if(LOCH_SANITIZE)
-  target_compile_options(loch_quick_options INTERFACE -O0)
-endif()
-
 # How a test's sanitizers behave, in the binary itself, so that it does not depend on who starts it.
 add_library(loch_sanitizer_options INTERFACE)
 if(LOCH_SANITIZE)

@@ -1,1 +1,1 @@
-// Nothing: a target that makes precompiled headers has to have a source file (Precompiled.cmake).
+// Nothing: a target that makes precompiled headers has to have a source file (CompileAs.cmake).

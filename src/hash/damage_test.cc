@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "fabric/testing/posting_fabric.h"
 #include "hash/table.h"
 #include "hash/testing/test_table.h"
 

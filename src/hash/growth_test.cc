@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "fabric/testing/posting_fabric.h"
 #include "hash/table.h"
 #include "hash/testing/test_table.h"
 #include "memory/testing/test_memory.h"

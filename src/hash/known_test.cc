@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "fabric/testing/posting_fabric.h"
 #include "hash/testing/test_table.h"
 #include "memory/testing/test_memory.h"
 

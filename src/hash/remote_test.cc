@@ -1,9 +1,11 @@
 // A client on another host: it goes by copies of the directory and of the clock.
+#include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <utility>
 
+#include "fabric/testing/posting_fabric.h"
 #include "hash/testing/scenes.h"
 #include "hash/testing/test_table.h"
 #include "memory/testing/test_memory.h"

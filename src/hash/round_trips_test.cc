@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "fabric/testing/posting_fabric.h"
 #include "hash/testing/scenes.h"
 #include "hash/testing/test_table.h"
 #include "memory/testing/test_memory.h"

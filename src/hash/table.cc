@@ -35,18 +35,18 @@ std::byte* Table::directory_place() {
 
 Directory Table::directory() { return Directory::decode(fabric::load_word(directory_word_)); }
 
-void Table::initialize(std::byte* root, const fabric::Mapping& index) {
+void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned level) {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
-  constexpr std::uint64_t slots = initial_index_bytes / word_bytes;
+  const std::uint64_t slots = std::uint64_t{row_slots} << level;
   // Nonces of client 0, who is nobody: no session gives them out. Beyond them, what is unborn.
   for (std::uint64_t slot = 0; slot < index.length_bytes / word_bytes; ++slot) {
-    const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, first_level).raw : 0;
+    const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, level).raw : 0;
     fabric::store_word(index.base + slot * word_bytes, word);
   }
   static_assert(offsetof(IndexRoot, directory) == 0);
   for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
     fabric::store_word(root + at, 0);
-  fabric::store_word(root, Directory{}.encode());
+  fabric::store_word(root, Directory{.level = static_cast<std::uint8_t>(level)}.encode());
 }
 
 coro::Task<Result<void>> Table::Attempts::again() {

@@ -83,7 +83,7 @@ class Table final {
   static constexpr std::uint64_t initial_index_bytes = row_bytes << first_level;
   // A new index, whatever was there: its `root`, the directory last, and empty slots in `index`, which is
   // initial_index_bytes long or longer.
-  static void initialize(std::byte* root, const fabric::Mapping& index);
+  static void initialize(std::byte* root, const fabric::Mapping& index, unsigned level = first_level);
 
   // ---- one key (reader.cc, get_far.cc, known.cc, writer.cc, put_far.cc)
   coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }

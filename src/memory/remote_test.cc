@@ -205,14 +205,16 @@ TEST_F(Remote, LooksAtManyBlocksAtOnce) {
 // However many steps an operation has: it asks before each whether to refresh.
 TEST_F(Remote, NeverRunsOutOfNonces) {
   Process far(elsewhere(*store_));
-  constexpr std::uint64_t wanted = std::uint64_t{1} << 25;  // more than are reserved at once
+  constexpr std::uint64_t wanted = std::uint64_t{17} << 20;  // more than are reserved at once
   std::uint64_t last = 0;
+  bool rises = true;
   for (std::uint64_t i = 0; i < wanted; ++i) {
     if (far.session->refresh_due()) refresh(far);
     const std::uint64_t nonce = far.session->next_nonce();
-    ASSERT_GT(nonce, last);
+    rises = rises && nonce > last;
     last = nonce;
   }
+  EXPECT_TRUE(rises);
 }
 
 // Receive: items that this session unlinked, and that rest because of what it said itself: an operation ran

@@ -118,7 +118,7 @@ TEST_F(AllItems, DumpAndLoadGiveBackEveryByte) {
 TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
   ok({"load", "s"}, {.input = "a\t1\nb\tneedle in memory\nc\t3\n"});
   const std::string region = folder() + "/loch.s/region.2";
-  std::string memory = read_file(region);
+  const std::string memory = read_file(region);
   const auto at = memory.find("needle in memory");
   ASSERT_NE(at, std::string::npos);
   std::fstream(region, std::ios::in | std::ios::out | std::ios::binary)

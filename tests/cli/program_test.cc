@@ -219,7 +219,7 @@ TEST_F(Program, CompletionAndManPageKnowEveryOptionOfTheHelp) {
   for (const std::string& command : cluster_commands) all.push_back({"cluster", command});
   for (Arguments words : all) {
     const std::string name = testing::PrintToString(words);
-    words.push_back("--help");
+    words.emplace_back("--help");
     const std::string help = run(words).out;
     words.back() = "--";
     const auto offers = complete(words);

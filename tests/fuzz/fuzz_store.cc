@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "fabric/testing/memory_store.h"
+#include "fabric/testing/posting_fabric.h"
 #include "hash/testing/test_table.h"
 
 namespace loch::hash {

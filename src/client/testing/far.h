@@ -103,12 +103,13 @@ class Far : public testing::Test {
   // That key, and another one with the same filter in one of its slots.
   void put_in_the_way_of(const std::string& key) {
     const hash::Locations at = hash::fake::locations(near_, key);
+    const auto filter = near_.key_of(key).filter();
     const auto is_in_the_way = [&](const hash::Locations& other, std::uint64_t hash) {
-      return hash::filter_of(hash) == near_.key_of(key).filter() && other.slot[0] == at.slot[0];
+      return other.slot[0] == at.slot[0] && hash::filter_of(hash) == filter;
     };
     ASSERT_TRUE(near_.put(hash::fake::find_key(near_, "other", is_in_the_way), "1").has_value());
     ASSERT_TRUE(near_.put(key, "the key's own").has_value());
-    EXPECT_EQ(hash::fake::slot(*store_, at.slot[0]).filter(), near_.key_of(key).filter());
+    EXPECT_EQ(hash::fake::slot(*store_, at.slot[0]).filter(), filter);
   }
   // The next values of all keys.
   std::vector<Assignment> next_values() {

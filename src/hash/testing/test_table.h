@@ -2,18 +2,17 @@
 // index is a step that a test can stop at.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <fmt/format.h>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "fabric/testing/memory_store.h"
-#include "fabric/testing/posting_fabric.h"
 #include "hash/shards.h"
 #include "hash/table.h"
 #include "memory/attachment.h"
@@ -22,117 +21,44 @@ namespace loch::hash::fake {
 
 using fabric::fake::MemoryStore;
 
-inline std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.hash_seed = 42},
-                                               MemoryStore::Limits limits = {}) {
-  return MemoryStore::create({.regions = {{memory::control_region, memory::control_bytes},
-                                          {memory::index_region, Table::initial_index_bytes},
-                                          {memory::first_data_region, 2 * memory::block_bytes}},
-                              .fill =
-                                  [&](std::span<const fabric::Mapping> regions) {
-                                    memory::StoreMemory::initialize_control(regions[0].base, geometry);
-                                    Table::initialize(regions[0].base + memory::index_root_offset,
-                                                      regions[1]);
-                                  }},
-                             limits);
-}
+std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry = {.hash_seed = 42},
+                                        MemoryStore::Limits limits = {}, unsigned level = first_level);
 
 // One process with one session on each node.
 class Client {
  public:
   explicit Client(MemoryStore& store, TableOptions options = {}) : Client(store, store.attach(), options) {}
   Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, TableOptions options,
-         const memory::RegionMap& map = memory::RegionMap::of_one_host(), memory::Placement placement = {})
-      : store_(store) {
-    auto attached = memory::StoreMemory::attach(std::move(fabric), map);
-    LOCH_CHECK(attached.has_value());
-    auto opened = memory::Attachment::open(*attached, placement);
-    LOCH_CHECK(opened.has_value());
-    attachment_ = std::move(*opened);
-    shards_ = std::make_unique<Shards>(*attachment_, options);
-    LOCH_CHECK(run(shards_->open()).has_value());
-  }
+         const memory::RegionMap& map = memory::RegionMap::of_one_host(), memory::Placement placement = {});
 
-  [[nodiscard]] hash::Key key_of(std::string_view bytes) const {
-    return hash::Key::of(bytes, session().geometry().hash_seed);
-  }
+  [[nodiscard]] hash::Key key_of(std::string_view bytes) const;
 
-  Result<std::string> get(std::string_view k) { return run(get_task(this, std::string(k))); }
+  Result<std::string> get(std::string_view k);
   // In a batch, of a remote session.
-  Result<std::string> get_in_batch(std::string_view k) {
-    return run(get_in_batch_task(this, std::string(k)));
-  }
-  Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0) {
-    return run(put_task(this, std::string(k), std::string(v), Condition::none, 0, expires_at));
-  }
+  Result<std::string> get_in_batch(std::string_view k);
+  Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0);
   // In a batch, of a remote session. Errors: besides those of a put, unavailable, if it can not be in one
   // now.
-  Result<std::uint64_t> put_in_batch(std::string_view k, std::string_view v) {
-    return run(put_in_batch_task(this, std::string(k), std::string(v)));
-  }
-  Result<std::uint64_t> insert(std::string_view k, std::string_view v) {
-    return run(put_task(this, std::string(k), std::string(v), Condition::absent, 0, 0));
-  }
-  Result<std::uint64_t> replace(std::string_view k, std::string_view v, std::uint64_t version) {
-    return run(put_task(this, std::string(k), std::string(v), Condition::version, version, 0));
-  }
-  Result<void> remove(std::string_view k) { return run(remove_task(this, std::string(k))); }
+  Result<std::uint64_t> put_in_batch(std::string_view k, std::string_view v);
+  Result<std::uint64_t> insert(std::string_view k, std::string_view v);
+  Result<std::uint64_t> replace(std::string_view k, std::string_view v, std::uint64_t version);
+  Result<void> remove(std::string_view k);
   // All items, or the error; a key that is visited twice is there twice.
-  Result<std::vector<std::pair<std::string, std::string>>> walk() {
-    std::vector<std::pair<std::string, std::string>> items;
-    const Shards::Visit visit = [&items](const ItemView& view) {
-      items.emplace_back(view.key(), view.value());
-      return true;
-    };
-    auto done = run(shards_->for_each(&visit));
-    if (!done) return std::unexpected(std::move(done.error()));
-    return items;
-  }
-  Result<std::uint64_t> count() { return run(shards_->count()); }
-  Result<Collected> collect() { return run(shards_->collect_garbage()); }
-  Result<Report> check() { return run(shards_->check()); }
+  Result<std::vector<std::pair<std::string, std::string>>> walk();
+  Result<std::uint64_t> count();
+  Result<Collected> collect();
+  Result<Report> check();
 
   template <class T>
   T run(coro::Task<T> task) {
     return attachment_->endpoint().run(std::move(task));
   }
 
-  static coro::Task<Result<std::string>> get_task(Client* self, std::string k) {
-    const During during(*self->attachment_);
-    auto found = co_await self->shards_->get(self->key_of(k));
-    if (!found) co_return std::unexpected(std::move(found.error()));
-    co_return std::string(found->view.value());
-  }
-  static coro::Task<Result<std::string>> get_in_batch_task(Client* self, std::string k) {
-    const During during(*self->attachment_);
-    std::string value;
-    std::array<GroupedGet, 1> gets{{{.known = self->shards_->known(self->key_of(k)), .into = &value}}};
-    co_await self->shards_->get_together(gets);
-    if (!gets[0].outcome) co_return std::unexpected(std::move(gets[0].outcome.error()));
-    co_return value;
-  }
+  static coro::Task<Result<std::string>> get_task(Client* self, std::string k);
   static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string k, std::string v,
                                                     Condition condition, std::uint64_t version,
-                                                    base::Nanos expires_at) {
-    const During during(*self->attachment_);
-    const WriteRequest request{.key = self->key_of(k),
-                               .value = v,
-                               .expires_at_ns = expires_at,
-                               .condition = condition,
-                               .version = version};
-    co_return co_await self->table(k).put(request);
-  }
-  static coro::Task<Result<std::uint64_t>> put_in_batch_task(Client* self, std::string k, std::string v) {
-    const During during(*self->attachment_);
-    Table& table = self->table(k);
-    auto put = table.puts_together() ? table.grouped_put({.key = self->key_of(k), .value = v}) : std::nullopt;
-    if (!put) co_return fail(Errc::unavailable, "put", "not in a batch now");
-    co_await table.put_together({&*put, 1});
-    co_return put->outcome;
-  }
-  static coro::Task<Result<void>> remove_task(Client* self, std::string k) {
-    const During during(*self->attachment_);
-    co_return co_await self->table(k).remove(self->key_of(k));
-  }
+                                                    base::Nanos expires_at);
+  static coro::Task<Result<void>> remove_task(Client* self, std::string k);
 
   // Of the first node, and of the first shard.
   [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }
@@ -142,12 +68,13 @@ class Client {
   // Of a key's shard.
   [[nodiscard]] Table& table(std::string_view k) { return **shards_->table_of(key_of(k).hash); }
   [[nodiscard]] memory::Attachment& attachment() { return *attachment_; }
-  [[nodiscard]] MemoryStore& store() { return store_; }
+  [[nodiscard]] MemoryStore& store() const { return store_; }
   [[nodiscard]] std::uint64_t counted(Counter counter) const { return attachment_->stats()[counter]; }
   void die() { store_.kill(session().client()); }
 
  private:
-  using During = memory::Attachment::Operation;
+  static coro::Task<Result<std::string>> get_in_batch_task(Client* self, std::string k);
+  static coro::Task<Result<std::uint64_t>> put_in_batch_task(Client* self, std::string k, std::string v);
 
   MemoryStore& store_;
   std::unique_ptr<memory::Attachment> attachment_;
@@ -156,67 +83,26 @@ class Client {
 
 // A client that touches the index by posted operations, and `before` is called before each operation on a
 // slot.
-inline Client watched_client(MemoryStore& store, std::function<void()> before) {
-  const auto tell = [before = std::move(before)](const fabric::Operation& operation) {
-    if (operation.at.region == memory::index_region) before();
-  };
-  return Client(store,
-                std::make_shared<fabric::fake::PostingFabric>(
-                    store.shared_from_this(),
-                    fabric::fake::PostingOptions{
-                        .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
-                        .before = tell}),
-                {});
-}
+Client watched_client(MemoryStore& store, std::function<void()> before);
 
 // ---- the index, seen and touched from outside
 
-inline Directory directory_of(const MemoryStore& store) {
-  return Directory::decode(fabric::load_word(store.at(index_of_one_host.directory())));
-}
-inline SlotWord slot(const MemoryStore& store, SlotNumber number) {
-  return {fabric::load_word(store.at(index_of_one_host.slot(number)))};
-}
-inline void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word) {
-  fabric::store_word(store.at(index_of_one_host.slot(number)), word.raw);
-}
+Directory directory_of(const MemoryStore& store);
+SlotWord slot(const MemoryStore& store, SlotNumber number);
+void set_slot(const MemoryStore& store, SlotNumber number, SlotWord word);
 // The index begins to grow, and no slot is split yet. The next helper splits `chunk`; one that is past the
 // end leaves the slots as they are to whoever needs them split.
 inline constexpr std::uint64_t no_chunk = 0xffff;
-inline void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk) {
-  const Directory before = directory_of(store);
-  LOCH_CHECK(store.attach()->extend(memory::index_region, 2 * before.rows() * row_bytes).has_value());
-  fabric::store_word(store.at(index_of_one_host.split_cursor()),
-                     std::uint64_t{before.level} << cursor_level_shift | chunk);
-  fabric::store_word(store.at(index_of_one_host.directory()),
-                     Directory{.level = before.level, .growing = true}.encode());
-}
+void begin_growth(MemoryStore& store, std::uint64_t chunk = no_chunk);
 
-inline Locations locations(Client& client, std::string_view k, unsigned candidates = 3) {
-  return Locations::of(client.key_of(k).hash, directory_of(client.store()), candidates);
-}
+Locations locations(const Client& client, std::string_view k, unsigned candidates = 3);
 
 // A key that `wanted` accepts; `prefix` tells searches apart.
-inline std::string find_key(Client& client, const std::string& prefix,
-                            const std::function<bool(const Locations&, std::uint64_t hash)>& wanted) {
-  for (int i = 0;; ++i) {
-    LOCH_CHECK(i < 10'000'000);
-    std::string k = fmt::format("{}{}", prefix, i);
-    if (wanted(locations(client, k), client.key_of(k).hash)) return k;
-  }
-}
+std::string find_key(const Client& client, const std::string& prefix,
+                     const std::function<bool(const Locations&, std::uint64_t hash)>& wanted);
 
 // Puts some other key's item into `number`, which is its home; its alternates are empty.
-inline std::string occupy(Client& client, SlotNumber number, const std::string& prefix = "filler") {
-  const MemoryStore& store = client.store();
-  const std::string k =
-      find_key(client, fmt::format("{}{}.", prefix, number), [&](const Locations& at, std::uint64_t) {
-        return at.slot[0] == number && slot(store, at.slot[0]).is(SlotType::empty) &&
-               slot(store, at.slot[1]).is(SlotType::empty) && slot(store, at.slot[2]).is(SlotType::empty);
-      });
-  LOCH_CHECK(client.put(k, std::string("filler") + std::string(30'000, '\0')).has_value());
-  return k;
-}
+std::string occupy(Client& client, SlotNumber number);
 
 // ---- steps
 
@@ -229,16 +115,11 @@ enum class Place : std::uint8_t { here, elsewhere };
 // `dies` the client is gone after that, in the midst of its operation.
 class Stepper {
  public:
-  explicit Stepper(MemoryStore& store, TableOptions options = {}, Place place = Place::here)
-      : client_(store, posting(store, place, [this](auto batch) { return step(batch); }),
-                with_locations(options)) {}
+  explicit Stepper(MemoryStore& store, TableOptions options = {}, Place place = Place::here);
 
   [[nodiscard]] Client& client() { return client_; }
   // Another client elsewhere finds the item of a key; if this one is there, it knows where that was.
-  void learn_location(std::string_view k) {
-    Client scout(client_.store(), posting(client_.store(), Place::elsewhere, {}), with_locations({}));
-    LOCH_CHECK(scout.get(k).has_value());
-  }
+  void learn_location(std::string_view k);
   void look_at(std::vector<SlotNumber> slots) { interesting_ = std::move(slots); }
 
   // What the task returned; nothing if the client died before its end.
@@ -260,32 +141,9 @@ class Stepper {
   }
 
  private:
-  static std::shared_ptr<fabric::Fabric> posting(
-      MemoryStore& store, Place place, std::function<bool(std::span<const fabric::Operation>)> held) {
-    fabric::fake::PostingOptions options{.keeps_order = place == Place::elsewhere, .held = std::move(held)};
-    if (place == Place::here)
-      options.mapped = [](fabric::RegionId region) { return region != memory::index_region; };
-    return std::make_shared<fabric::fake::PostingFabric>(store.shared_from_this(), std::move(options));
-  }
-  TableOptions with_locations(TableOptions options) {
-    options.locations = &locations_;
-    return options;
-  }
+  TableOptions with_locations(TableOptions options);
   // Told before each posted batch is carried out; true: not now.
-  bool step(std::span<const fabric::Operation> batch) {
-    if (dead_) return true;
-    const bool counts = std::ranges::any_of(batch, [this](const fabric::Operation& operation) {
-      return operation.at.region == memory::index_region &&
-             (interesting_.empty() ||
-              std::ranges::find(interesting_, operation.at.offset_bytes / 8) != interesting_.end());
-    });
-    if (!counts) return false;
-    if (steps_++ != at_ || !then_) return false;
-    const auto act = std::exchange(then_, nullptr);
-    act();
-    dead_ = dies_;
-    return dead_;
-  }
+  bool step(std::span<const fabric::Operation> batch);
 
   int steps_ = 0;
   int at_ = -1;

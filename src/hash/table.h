@@ -81,8 +81,8 @@ class Table final {
   ~Table() = default;
 
   static constexpr std::uint64_t initial_index_bytes = row_bytes << first_level;
-  // A new index, whatever was there: its `root`, the directory last, and empty slots in `index`, which is
-  // initial_index_bytes long or longer.
+  // A new index of 2^level rows, whatever was there: its `root`, the directory last, and empty slots in
+  // `index`, which has room for them or for more.
   static void initialize(std::byte* root, const fabric::Mapping& index, unsigned level = first_level);
 
   // ---- one key (reader.cc, get_far.cc, known.cc, writer.cc, put_far.cc)

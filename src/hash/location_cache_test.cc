@@ -1,5 +1,6 @@
 #include "hash/location_cache.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -92,24 +93,30 @@ TEST(LocationCache, GoesOnInTheNextTierWhereOneIsFull) {
 }
 
 // Receive: a thousand keys in a large cache. Expect: they are found on a few pages, as many as the first tier
-// has and no more (and some that the sanitizer keeps), not on two or three for each key.
+// has and no more, not on two or three for each key.
 TEST(LocationCache, FewKeysTouchFewPages) {
-  constexpr std::uint64_t keys = 1'000;
-  LocationCache cache(std::size_t{16} << 20);
-  cache.note(base::mix(0), location(0));
-  const auto pages_touched = [] {
-    rusage usage{};
-    ::getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_minflt;
+  const auto pages_of_all_keys = [] {
+    constexpr std::uint64_t keys = 1'000;
+    const auto pages_touched = [] {
+      rusage usage{};
+      ::getrusage(RUSAGE_THREAD, &usage);
+      return usage.ru_minflt;
+    };
+    LocationCache cache(std::size_t{16} << 20);
+    cache.note(base::mix(0), location(0));
+    const auto before = pages_touched();
+    std::uint64_t found = 0;
+    for (std::uint64_t n = 0; n < keys; ++n) {
+      cache.note(base::mix(n), location(n));
+      found += cache.find(base::mix(n)).has_value() ? 1 : 0;
+    }
+    EXPECT_EQ(found, keys);
+    return pages_touched() - before;
   };
-  const auto before = pages_touched();
-  std::uint64_t found = 0;
-  for (std::uint64_t n = 0; n < keys; ++n) {
-    cache.note(base::mix(n), location(n));
-    found += cache.find(base::mix(n)).has_value() ? 1 : 0;
-  }
-  EXPECT_EQ(found, keys);
-  EXPECT_LT(pages_touched() - before, 100);
+  // Sanitizers touch pages of their own, at first.
+  auto least = pages_of_all_keys();
+  for (int again = 0; again < 4; ++again) least = std::min(least, pages_of_all_keys());
+  EXPECT_LT(least, 100);
 }
 
 TEST(LocationCache, KeepsTheLargestOfAllThatFits) {

@@ -17,7 +17,7 @@ function(loch_compile_as kind)
   endforeach()
 endfunction()
 
-# Libraries and programs of one kind share its headers, so they have to be compiled alike in this, too.
+# Libraries and programs of one kind share its precompiled headers, which are for one kind of position independence.
 foreach(kind IN ITEMS library quick tests)
   add_library(loch_${kind}_options INTERFACE)
   target_link_libraries(loch_${kind}_options INTERFACE loch_options)
@@ -36,7 +36,7 @@ set(headers_of_all
   <algorithm> <array> <atomic> <charconv> <chrono> <condition_variable> <cstdint> <cstring> <deque> <expected>
   <filesystem> <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span>
   <sstream> <string> <string_view> <thread> <tuple> <unordered_map> <utility> <vector>)
-set(headers_of_quick <nlohmann/json.hpp>)
+set(headers_of_quick <nlohmann/json.hpp>)  # not CLI11's: each file that sees its global validators compiles them
 set(headers_of_tests <gmock/gmock.h> <gtest/gtest.h>)
 
 function(loch_precompile kind)

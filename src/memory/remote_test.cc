@@ -205,7 +205,7 @@ TEST_F(Remote, LooksAtManyBlocksAtOnce) {
 // However many steps an operation has: it asks before each whether to refresh.
 TEST_F(Remote, NeverRunsOutOfNonces) {
   Process far(elsewhere(*store_));
-  constexpr std::uint64_t wanted = std::uint64_t{17} << 20;  // more than are reserved at once
+  constexpr std::uint64_t wanted = std::uint64_t{1} << 25;  // more than are reserved at once
   std::uint64_t last = 0;
   bool rises = true;
   for (std::uint64_t i = 0; i < wanted; ++i) {

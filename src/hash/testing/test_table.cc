@@ -14,7 +14,7 @@ namespace {
 using During = memory::Attachment::Operation;
 
 // Keys by the slot that is their home. Each is looked for once, whatever the store: tests ask for the same
-// ones in thousands of stores that are alike.
+// ones in thousands of stores that are alike. For one thread.
 class HomeKeys {
  public:
   static HomeKeys& of(const Client& client) {

@@ -23,7 +23,8 @@ enum class Errc : std::uint8_t {
   incompatible,      // the store has another version or geometry than was asked for
   permission,        // the files' mode or owner forbids it
   unavailable,       // the memory of this key can not be reached now
-  moved,             // it is on its way to another host of the cluster; Store waits for it, Async says so
+  moved,             // not done: it is on its way to another host of the cluster, or the host has ended the
+                     // session; Store waits for it or begins anew, Async says so
   cancelled,         // the caller gave the operation up
   io,                // a system call failed
 };

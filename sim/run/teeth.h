@@ -25,6 +25,7 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::insert_without_look, "jam", 1'000},
     Tooth{Planted::move_without_tag, "jam", 2'000},
     Tooth{Planted::wrong_roll_back, "jam", 500},
+    Tooth{Planted::pending_for_undone, "crowded", 2'000},
     Tooth{Planted::stale_helper, "jam", 8'000},
     // memory that is used again
     Tooth{Planted::reuse_before_expiry, "hot", 1'000},

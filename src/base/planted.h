@@ -16,6 +16,7 @@ enum class Planted : std::uint8_t {
   insert_without_look,   // a pending insert is committed without a second look at the other slots
   move_without_tag,      // a moved item's words carry the tag that it had
   wrong_roll_back,       // an insert that another client committed is taken for lost, and cleared
+  pending_for_undone,    // a session that ends says that a pending insert of it did not happen
   stale_helper,          // what is half done is brought on from one look at the slots
   reuse_before_expiry,   // unlinked memory does not rest
   lease_without_fence,   // blocks are taken from a client that has not ended
@@ -42,6 +43,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::insert_without_look, "insert_without_look"},
     PlantedName{Planted::move_without_tag, "move_without_tag"},
     PlantedName{Planted::wrong_roll_back, "wrong_roll_back"},
+    PlantedName{Planted::pending_for_undone, "pending_for_undone"},
     PlantedName{Planted::stale_helper, "stale_helper"},
     PlantedName{Planted::reuse_before_expiry, "reuse_before_expiry"},
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},

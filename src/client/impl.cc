@@ -136,7 +136,7 @@ void Store::Impl::renew_memory(std::uint64_t epoch) {
       opened->placement.value_or(memory::Placement{.policy = memory::Placement::Policy::gone});
 }
 
-Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>* since) const {
+Result<void> Store::Impl::wait_for_move(const Result<Hold>& mine, std::optional<base::Nanos>* since) const {
   constexpr auto pause = std::chrono::milliseconds(5);
   const base::Nanos now = base::Clock().now();
   if (!*since) *since = now;
@@ -147,8 +147,11 @@ Result<void> Store::Impl::wait_for_move(Client& mine, std::optional<base::Nanos>
         "not happen");
   }
   // What this client has done before is over, and its hosts are to know.
-  if (const auto fresh = mine.run(mine.attachment().refresh()); !fresh && !mine.is_lost())
-    return std::unexpected(fresh.error());
+  if (mine) {
+    client::Client& told = **mine;
+    if (const auto fresh = told.run(told.attachment().refresh()); !fresh && !told.is_lost())
+      return std::unexpected(fresh.error());
+  }
   std::this_thread::sleep_for(pause);
   return {};
 }

@@ -66,7 +66,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
     return last_used.client;
   }
   // What `ask` answers of the calling thread's client. Where it says that something is on its way to another
-  // host of the cluster, it is asked again, for as long as an operation may take.
+  // host of the cluster, or that a host has ended the session, it is asked again, for as long as an operation
+  // may take.
   template <class Ask>
   std::invoke_result_t<Ask, client::Client&> ask(Ask ask) {
     return ask_holding([&](Hold& mine) { return ask(*mine); });
@@ -77,11 +78,10 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
     std::optional<base::Nanos> since;
     for (;;) {
       auto mine = client();
-      if (!mine) return std::unexpected(std::move(mine.error()));
-      auto answer = ask(*mine);
+      std::invoke_result_t<Ask, Hold&> answer = mine ? ask(*mine) : std::unexpected(std::move(mine.error()));
       if (answer || answer.error().code != Errc::moved) [[likely]]
         return answer;
-      if (auto waited = wait_for_move(**mine, &since); !waited) {
+      if (auto waited = wait_for_move(mine, &since); !waited) {
         waited.error().key_hash = answer.error().key_hash;
         return std::unexpected(std::move(waited.error()));
       }
@@ -112,8 +112,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   void bury(client::Client* lost);
   using Clients = std::vector<std::unique_ptr<client::Client>>;
   void bury_locked(client::Client* lost, Clients* over);
-  // `since`: when the operation was first told so. Errors: timed_out.
-  Result<void> wait_for_move(client::Client& mine, std::optional<base::Nanos>* since) const;
+  // `mine`: who was told so, if there is a client; `since`: when the operation was first. Errors: timed_out.
+  Result<void> wait_for_move(const Result<Hold>& mine, std::optional<base::Nanos>* since) const;
   // Goes by a later map of the cluster, if there is one; else all stays as it is.
   void renew_memory(std::uint64_t epoch);
   [[nodiscard]] bool is_of_now(client::Client& client) const;

@@ -9,6 +9,7 @@
 #include <ranges>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 #include <vector>
 
@@ -97,6 +98,38 @@ TEST_F(Lent, AThreadBeginsAfterItsHostWasAway) {
   EXPECT_LE(open_descriptors(), descriptors_before) << "those that were lost are closed";
 }
 
+// Receive: calls right after the host has ended all sessions, as one does that gives shards away. Expect:
+// nobody notices.
+TEST_F(Lent, CallsGoOnInAnotherSessionWhenTheHostHasEndedTheirs) {
+  auto far = open_far();
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  std::vector<Assignment> assignments(3);
+  for (int round = 0; round < 10; ++round) {
+    const auto key = fmt::format("key {}", round);
+    const auto value = std::to_string(round);
+    const auto end_all = [&] { std::ignore = host_->pause(name_).value(); };
+    end_all();
+    const auto put = far->put(key, value);
+    EXPECT_TRUE(put.has_value()) << put.error().message();
+    end_all();
+    EXPECT_EQ(far->get(key).value_or("nothing"), value);
+    end_all();
+    const auto inserted = far->insert(key + " too", value);
+    EXPECT_TRUE(inserted.has_value()) << inserted.error().message();
+    end_all();
+    for (Assignment& one : assignments) one = {.key = key, .value = value};
+    far->multi_put(assignments);
+    for (const Assignment& one : assignments)
+      EXPECT_TRUE(one.result.has_value()) << one.result.error().message();
+    end_all();
+    EXPECT_EQ(far->count().value_or(0), 2U * static_cast<unsigned>(round + 1));
+    end_all();
+    const auto removed = far->remove(key + " too");
+    EXPECT_TRUE(removed.has_value()) << removed.error().message();
+    EXPECT_TRUE(far->put(key + " too", value).has_value());
+  }
+}
+
 // Receive: a call of an Async whose host ended and came back. Expect: it is over, and another one works.
 TEST_F(Lent, AnAsyncIsOverWhenItsHostWasAway) {
   auto far = open_far();
@@ -119,7 +152,7 @@ TEST_F(Lent, AnAsyncIsOverWhenItsHostWasAway) {
   for (int i = 0; i < 2; ++i) {
     const auto got = async->run(async->get("a"));
     ASSERT_FALSE(got.has_value());
-    EXPECT_EQ(got.error().code, Errc::unavailable) << got.error().message();
+    EXPECT_EQ(got.error().code, Errc::moved) << got.error().message();
   }
   auto another = Async::open(*far);
   ASSERT_TRUE(another.has_value()) << another.error().message();

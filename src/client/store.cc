@@ -50,7 +50,8 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
   auto impl =
       std::make_shared<Impl>(std::string(url), options, *opened->placement, std::move(opened->memory));
   // The first client now, so that a store that can not be used is an error of open.
-  if (auto client = impl->client(); !client) return std::unexpected(std::move(client.error()));
+  if (auto usable = impl->ask([](Client&) { return Result<void>{}; }); !usable)
+    return std::unexpected(std::move(usable.error()));
   return Store(std::move(impl));
 }
 
@@ -150,7 +151,7 @@ bool Store::Impl::ask_for_each(std::span<Request> requests,
     if (has_moved(one) && wanted(one)) waiting.push_back(&one);
   }
   for (std::optional<base::Nanos> since; !waiting.empty();) {
-    if (auto waited = wait_for_move(**mine, &since); !waited) {
+    if (auto waited = wait_for_move(mine, &since); !waited) {
       for (Request* one : waiting) one->result = std::unexpected(waited.error());
       break;
     }

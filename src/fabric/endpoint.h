@@ -133,7 +133,7 @@ class Endpoint {
   // Whether the operations of a batch that are on one node execute in their order (P3).
   [[nodiscard]] bool keeps_order() const { return port_->keeps_order(); }
   [[nodiscard]] bool sends_each_alone() const { return port_->sends_each_alone(); }
-  // Whether anything that was posted has failed, so that nobody knows whether it happened.
+  // Whether anything that was posted has failed: the session is over.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.
   void set_timeout(base::Nanos timeout_ns) { timeout_ns_ = timeout_ns; }

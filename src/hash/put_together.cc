@@ -89,7 +89,7 @@ coro::Task<void> Table::put_together(std::span<GroupedPut> puts) {
     if (done) {
       rest.push_back(put_alone(&one));
     } else {
-      one.end(std::unexpected(done.error()));  // the session is lost: others see to what it has
+      one.end(std::unexpected(of_pending(done.error(), one.item)));  // the session is lost
     }
   }
   co_await coro::run_together(&endpoint_.queue(), std::span(rest));

@@ -457,6 +457,7 @@ class Table final {
   coro::Task<Result<Outcome>> try_withdraw(NewItem* item);
   coro::Task<Result<Outcome>> withdraw(NewItem* item);
   Result<Outcome> has_withdrawn(NewItem* item);
+  static Error of_pending(Error error, const NewItem& item);
   void note_insert(bool displaced);
 
   // ---- resolve.cc

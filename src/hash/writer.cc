@@ -105,7 +105,7 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
       // This operation is one of those that the move waits for.
       auto settled = co_await withdraw(&item);
       if (settled && *settled == Outcome::done) co_return item.version;
-      if (!settled) error = std::move(settled.error());
+      if (!settled) error = of_pending(std::move(settled.error()), item);
     }
     error.key_hash = key.hash;
     co_await abandon(&item);
@@ -309,6 +309,15 @@ Result<Table::Outcome> Table::has_withdrawn(NewItem* item) {
   if (item->tag == tag_max) return fail(Errc::timed_out, "put", "withdrawn too often");
   ++item->tag;
   return Outcome::again;
+}
+
+// Of one that may yet be committed by somebody, nobody can say that it was not done.
+Error Table::of_pending(Error error, const NewItem& item) {
+  const bool may_be_committed = item.is_pending && !base::planted(base::Planted::pending_for_undone);
+  if (error.code != Errc::moved || !may_be_committed) return error;
+  error.code = Errc::unavailable;
+  error.detail += "; the key's put had begun before, and may or may not happen";
+  return error;
 }
 
 // The same without a look at the key's other slots, until it is over.

@@ -61,6 +61,7 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
   std::optional<Error> unreached;
   for (const RegionMap::Node& node : map.nodes) {
     auto found = look_at_node(endpoint, node.control);
+    if (!found && found.error().code == Errc::moved) found.error().code = Errc::unavailable;  // no way there
     if (!found && map.nodes.size() > 1 && found.error().code == Errc::unavailable) {
       unreached = std::move(found.error());
       continue;

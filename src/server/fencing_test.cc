@@ -1,16 +1,20 @@
 // Sessions that a host takes for dead, and what the other hosts of the cluster have of them.
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <span>
 #include <string>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "base/testing/comes_true.h"
 #include "fabric/remote/remote_fabric.h"
+#include "memory/layout.h"
 #include "net/credentials.h"
 #include "server/testing/fixed_cluster.h"
 
@@ -35,21 +39,22 @@ class Fencing : public fake::FixedCluster {
     return fabric::remote::RemoteFabric::attach(
         {.scheme = "tcp", .host = nodes_[node]->address(), .store = store_name});
   }
-  // Reads a word of the node's control region.
-  static Result<void> touch(fabric::Port& port, std::uint32_t node) {
+  static Result<void> perform(fabric::Port& port, std::span<fabric::Operation> operations) {
     struct Done : fabric::Completion {
       std::optional<Result<void>> outcome;
     } done;
     done.complete = [](fabric::Completion& self, Result<void> outcome) {
       static_cast<Done&>(self).outcome = std::move(outcome);
     };
-    std::uint64_t word = 0;
-    fabric::Operation operation{.at = {fabric::control_region_of(node), 0},
-                                .local = reinterpret_cast<std::byte*>(&word),
-                                .length_bytes = sizeof word};
-    port.post({&operation, 1}, base::Clock().now() + base::second_ns, done);
+    port.post(operations, base::Clock().now() + base::second_ns, done);
     while (!done.outcome) port.poll(base::millisecond_ns);
     return std::move(*done.outcome);
+  }
+  // Reads a word of the node's control region.
+  static Result<void> touch(fabric::Port& port, std::uint32_t node) {
+    std::uint64_t word = 0;
+    auto reading = fabric::Operation::read({fabric::control_region_of(node), 0}, &word, sizeof word);
+    return perform(port, {&reading, 1});
   }
 };
 
@@ -168,6 +173,31 @@ TEST_F(Fencing, IsNotForThoseWhoDoNotKnowTheKey) {
   ASSERT_FALSE(fenced.has_value());
   EXPECT_EQ(fenced.error().code, Errc::permission);
   EXPECT_TRUE(touch(*at_b, 1).has_value());
+}
+
+// Receive: batches for two hosts, one of which has ended the session. Expect: one that is to swap a word on
+// the other may have happened; one that writes there has swapped nothing.
+TEST_F(Fencing, ABatchThatOneOfTwoHostsHasDoneIsInDoubt) {
+  const auto cluster = fabric::attach(url(), {}).value();
+  std::uint64_t word = 0;
+  const auto reading = fabric::Operation::read({fabric::control_region_of(0), 0}, &word, sizeof word);
+  const fabric::Address there{fabric::control_region_of(1), memory::control_bytes - sizeof word};
+  const std::uint64_t zero = 0;
+  const std::pair<fabric::Operation, Errc> cases[] = {
+      {fabric::Operation::write(there, &zero, sizeof zero), Errc::moved},
+      {fabric::Operation::compare_swap(there, 1, 2), Errc::unavailable},
+  };
+  for (const auto& [other, expected] : cases) {
+    const auto port = cluster->connect();
+    std::array operations = {reading, other};
+    ASSERT_TRUE(perform(*port, operations).has_value());
+    {
+      const auto paused = nodes_[0]->host().pause(store_name).value();
+    }
+    const auto done = perform(*port, operations);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, expected) << done.error().message();
+  }
 }
 
 }  // namespace

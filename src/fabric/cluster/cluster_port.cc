@@ -28,6 +28,7 @@ struct ClusterPort::Parts {
   Completion* done = nullptr;
   std::vector<Part> parts{};  // by node
   std::size_t under_way = 0;
+  bool has_swapped = false;  // a word, in one of them
   Result<void> outcome{};
 
   static void complete(Completion& self, Result<void> outcome) {
@@ -37,12 +38,21 @@ struct ClusterPort::Parts {
       whole.batch[part.places[i]].result = part.operations[i].result;
       whole.batch[part.places[i]].bad_address = part.operations[i].bad_address;
     }
-    if (!outcome && whole.outcome) whole.outcome = std::move(outcome);
+    if (outcome) {
+      whole.has_swapped = whole.has_swapped || std::ranges::any_of(part.operations, &Operation::is_atomic);
+    } else if (whole.outcome || whole.outcome.error().code == Errc::moved) {
+      whole.outcome = std::move(outcome);
+    }
     whole.finish_one();
   }
   void finish_one() {
     if (--under_way != 0) return;
     const std::unique_ptr<Parts> self(this);
+    // What one host has not done is no answer for the others.
+    if (has_swapped && !outcome && outcome.error().code == Errc::moved) {
+      outcome.error().code = Errc::unavailable;
+      outcome.error().detail += "; what was asked of others beside it may have";
+    }
     done->complete(*done, std::move(outcome));
   }
 };

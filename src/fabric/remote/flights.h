@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <expected>
+#include <fmt/format.h>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,11 +26,37 @@ class Flights {
     std::span<Operation> batch;
     base::Nanos deadline = 0;
     Completion* done = nullptr;
-    base::Nanos posted_at = 0;  // of one in the background, whose time counts from when it is asked for
-    std::size_t operation = 0;  // where in the batch to go on,
-    std::size_t from = 0;       // and where in that operation
-    std::size_t pieces = 0;     // that are asked for and not answered
+    base::Nanos posted_at = 0;      // of one in the background, whose time counts from when it is asked for
+    std::size_t operation = 0;      // where in the batch to go on,
+    std::size_t from = 0;           // and where in that operation
+    std::size_t pieces = 0;         // that are asked for and not answered
+    bool may_have_swapped = false;  // a word
     Result<void> outcome{};
+  };
+  // How it ends with what goes by a port that is over.
+  struct Ending {
+    Error doubtful;  // which may have swapped a word
+    Error undone;    // which has not, if that is known
+    Error posted_later;
+
+    // `why` is Errc::moved if the host has said that what it has not answered does not happen.
+    static Ending of(const Error& why, const std::string& location) {
+      const bool is_told = why.code == Errc::moved;
+      const auto error = [](Errc code, std::string detail) {
+        return Error{.code = code, .operation = "fabric", .detail = std::move(detail)};
+      };
+      const Error doubtful =
+          error(is_told ? Errc::unavailable : why.code,
+                fmt::format("{}: {}; it may or may not have happened", location, why.detail));
+      if (!is_told) {
+        return {.doubtful = doubtful,
+                .undone = doubtful,
+                .posted_later =
+                    error(Errc::unavailable, fmt::format("{}: the session was broken off", location))};
+      }
+      const Error undone = error(Errc::moved, fmt::format("{}: {}; it did not happen", location, why.detail));
+      return {.doubtful = doubtful, .undone = undone, .posted_later = undone};
+    }
   };
   // What a piece waits for before it can be asked for: as all others do, or alone.
   enum class Wait : std::uint8_t { for_room, for_its_flight };
@@ -100,15 +128,22 @@ class Flights {
     }
   }
 
-  // Ends them all; with `why` unless they were over.
-  void end_all(const Error& why) {
+  // Ends them all, those that were over as they are.
+  void end_all(const Ending& ending) {
     is_awaited_ = false;
+    const auto end = [&](const Flight& flight) {
+      flight.done->complete(*flight.done,
+                            std::unexpected(flight.may_have_swapped ? ending.doubtful : ending.undone));
+    };
     auto posted = std::exchange(posted_, {});
     for (const auto& flight : std::exchange(asked_, {})) {
-      flight->done->complete(*flight->done, flight->pieces == 0 ? std::move(flight->outcome)
-                                                                : Result<void>(std::unexpected(why)));
+      if (flight->pieces == 0) {
+        flight->done->complete(*flight->done, std::move(flight->outcome));
+      } else {
+        end(*flight);
+      }
     }
-    for (const auto& flight : posted) flight->done->complete(*flight->done, std::unexpected(why));
+    for (const auto& flight : posted) end(*flight);
   }
 
  private:

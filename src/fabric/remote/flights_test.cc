@@ -189,5 +189,30 @@ TEST_F(FlightsTest, ATimeInWhichNothingCouldBeDoneDoesNotCount) {
   answer_all();
 }
 
+// Receive: a port that is over, because the host has ended it or for another reason, with a batch that is
+// over, two of which a part is answered, and one that is not asked for. Expect: the first is as it was; of
+// the others, one that may have swapped a word is in doubt, and the others are not if the host has said so.
+TEST_F(FlightsTest, WhatIsUnderWayWhenThePortEndsIsUndoneOrInDoubt) {
+  for (const Errc why : {Errc::moved, Errc::unavailable}) {
+    Batch over(Urgency::awaited);
+    Batch reads(Urgency::awaited);
+    Batch swaps(Urgency::awaited);
+    Batch waits(Urgency::awaited);
+    for (Batch* batch : {&over, &reads, &swaps}) post(*batch);
+    ASSERT_EQ(ask(now_), 6U);
+    post(waits);
+    for (const std::size_t answered : {0U, 1U, 2U, 4U}) --asked_[answered]->pieces;
+    asked_[4]->may_have_swapped = true;
+    asked_.clear();
+    flights_.end_all(Flights::Ending::of({.code = why, .detail = "why"}, "there"));
+    const Errc undone = why == Errc::moved ? Errc::moved : Errc::unavailable;
+    EXPECT_TRUE(over.outcome.has_value());
+    EXPECT_EQ(swaps.outcome.error().code, Errc::unavailable);
+    EXPECT_EQ(reads.outcome.error().code, undone);
+    EXPECT_EQ(waits.outcome.error().code, undone);
+    EXPECT_TRUE(flights_.empty());
+  }
+}
+
 }  // namespace
 }  // namespace loch::fabric::remote

@@ -34,6 +34,7 @@ struct Flight {
   bool answered = true;                     // a reply will come
   bool broken = false;                      // some of it goes to a node that was taken down
   bool expires = false;                     // its end at the deadline is among the events
+  bool has_swapped = false;                 // a word
   bool landed = false;
 
   [[nodiscard]] std::size_t index_of(const Operation& operation) const {
@@ -87,7 +88,7 @@ class SimPort final : public fake::MemoryPort {
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
     const std::scoped_lock lock(simulation_.guard());
     if (fabric_.severed_) {
-      landed_.emplace_back(&done, severed());
+      landed_.emplace_back(&done, undone());
       return;
     }
     SimStore& sim = fabric_.sim();
@@ -158,12 +159,16 @@ class SimPort final : public fake::MemoryPort {
   void sever() {
     for (const auto& flight : std::exchange(flights_, {})) {
       flight->landed = true;
-      landed_.emplace_back(flight->done, severed());
+      landed_.emplace_back(flight->done, flight->has_swapped
+                                             ? fail(Errc::unavailable, "fabric", "cut off for good")
+                                             : undone());
     }
   }
 
  private:
-  static Result<void> severed() { return fail(Errc::unavailable, "fabric", "cut off for good"); }
+  static std::unexpected<Error> undone() {
+    return fail(Errc::moved, "fabric", "cut off for good before it happened");
+  }
   static std::unexpected<Error> unreached() { return fail(Errc::unavailable, "fabric", "a node is down"); }
 
   // Who sees a clock that ticks would ask for the same again and again until it does.
@@ -257,6 +262,7 @@ class SimPort final : public fake::MemoryPort {
     const bool expects = operation.kind == Operation::Kind::expect;
     operation.bad_address = at == nullptr || (expects && operation.bad_address);
     if (operation.bad_address) return finish(flight, operation);
+    flight->has_swapped = flight->has_swapped || operation.is_atomic();
     switch (operation.kind) {
       case Operation::Kind::read:
         fake::MemoryStore::copy_out(operation.local + from, at + from, to - from);

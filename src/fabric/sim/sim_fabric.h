@@ -139,7 +139,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   // The host breaks off the ways of a remote process that it takes for dead: of what that has posted, nothing
   // happens from now on, and its presence is let go of.
   void fence();
-  // What is posted and what will be ends at once and does nothing.
+  // What is posted ends at once; what will be does nothing.
   void sever();
 
  private:

@@ -157,7 +157,10 @@ void Agent::take_commands() {
     if (const auto found = connections_.find(id); found != connections_.end())
       found->second->may_write = range;
   }
-  for (const Id id : removed) drop(id);
+  for (const Id id : removed) {
+    if (const auto found = connections_.find(id); found != connections_.end()) take_leave(*found->second);
+    drop(id);
+  }
   std::erase_if(memories_, [](const auto& memory) { return memory.second.expired(); });
   {
     const std::scoped_lock lock(mutex_);
@@ -172,6 +175,20 @@ void Agent::watch(Connection& connection, std::uint32_t events) const {
   const int change = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   LOCH_CHECK(::epoll_ctl(epoll_.get(), change, connection.stream->socket(), &event) == 0);
   connection.watched = events;
+}
+
+// Says that what is not answered does not happen. What has come since is taken and dropped: a socket that is
+// closed with something left to read resets the connection, and the other end may never see what was said.
+void Agent::take_leave(Connection& connection) {
+  if (!connection.kept.empty()) return;
+  answers_.clear();
+  std::memcpy(answers_.room(), &last_words, sizeof last_words);
+  answers_.add(sizeof last_words);
+  if (!connection.stream->write(answers_.parts())) return;
+  const iovec room{.iov_base = in_.get(), .iov_len = in_bytes_max};
+  for (int turn = 0; turn < turns_at_once; ++turn) {
+    if (connection.stream->read({&room, 1}).value_or(0) == 0) break;
+  }
 }
 
 void Agent::drop(Id id) {
@@ -230,6 +247,7 @@ void Agent::run() {
       wakefulness.yield();  // a client of this host may wait for the processor, with what there is to do next
     }
   }
+  for (const auto& [id, connection] : connections_) take_leave(*connection);
   connections_.clear();
   const std::scoped_lock lock(mutex_);
   known_.clear();

@@ -59,8 +59,8 @@ class Agent {
   // The range of a connection that may write one; of none until it is told. When it returns, nothing is
   // written any more to what was its range before. Any thread but the agent's.
   void set_range(Id id, Range range);
-  // When it returns, the connection is closed, and nothing that came over it happens any more. Any thread
-  // but the agent's.
+  // When it returns, the connection is closed, and nothing that came over it happens any more; the other end
+  // is told so, if it takes its answers. Any thread but the agent's.
   void remove(Id id);
   // When something last came over the connection, by base::Clock; 0 if there is none. Any thread.
   [[nodiscard]] base::Nanos last_heard(Id id);
@@ -88,6 +88,7 @@ class Agent {
   void read_words(Connection& connection, const OperationHead& head, const std::byte* rest);
   void execute(Connection& connection, const std::byte* operation);
   void answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words);
+  void take_leave(Connection& connection);
   void drop(Id id);
 
   const Options options_;

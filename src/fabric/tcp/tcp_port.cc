@@ -205,7 +205,7 @@ void TcpPort::send() {
   while (out_begin_ < out_end_) {
     const iovec rest{.iov_base = out_.get() + out_begin_, .iov_len = out_end_ - out_begin_};
     const auto sent = stream_->write({&rest, 1});
-    if (!sent) return sever(sent.error());
+    if (!sent) return sever_after_last_words(sent.error());
     if (*sent == 0) return;
     out_begin_ += *sent;
   }
@@ -261,6 +261,10 @@ bool TcpPort::take_answer_head() {
   AnswerHead head;
   std::memcpy(&head, in_.get() + in_begin_, sizeof head);
   in_begin_ += sizeof head;
+  if (head == last_words) {
+    sever({.code = Errc::moved, .detail = "the host has ended the session"});
+    return false;
+  }
   const bool is_bad = head.status == static_cast<std::uint8_t>(Status::bad_address);
   const bool is_known = is_bad || head.status == static_cast<std::uint8_t>(Status::done);
   if (!is_known || !is_asking() || head.number != asked_[answered_].number ||
@@ -297,6 +301,7 @@ void TcpPort::finish_piece() {
   is_answering_ = false;
   --piece.flight->pieces;
   Operation& first = *piece.operation;
+  piece.flight->may_have_swapped = piece.flight->may_have_swapped || (first.is_atomic() && !is_bad_);
   if (piece.count == 1) {
     if (is_bad_) first.bad_address = true;
     if (first.is_atomic()) first.result = words_[0];
@@ -331,19 +336,22 @@ bool TcpPort::await(std::vector<pollfd>& waits) {
   return true;
 }
 
-void TcpPort::sever(Error why) {
-  why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
-  why.operation = "fabric";
-  severed_ = Error{.code = Errc::unavailable,
-                   .operation = "fabric",
-                   .detail = fmt::format("{}: the session was broken off", fabric_.location())};
+void TcpPort::sever_after_last_words(const Error& why) {
+  while (!severed_ && receive()) {
+  }
+  if (!severed_) sever(why);
+}
+
+void TcpPort::sever(const Error& why) {
+  const auto ending = remote::Flights::Ending::of(why, fabric_.location());
+  severed_ = ending.posted_later;
   asked_.clear();
   answered_ = 0;
   sends_under_way_ = 0;
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;
   out_begin_ = out_end_ = 0;
-  flights_.end_all(why);
+  flights_.end_all(ending);
 }
 
 }  // namespace loch::fabric::tcp

@@ -6,7 +6,8 @@
 //
 // An answer that does not come in time ends the port: nobody knows whether what was asked for still happens,
 // until the host has broken the connection off. So the port never posts again, and its session's presence
-// is the host's to end.
+// is the host's to end. A host that ends a session by itself says so, and what it has not answered by then
+// has not happened (Errc::moved).
 #pragma once
 
 #include <array>
@@ -50,8 +51,10 @@ class TcpPort final : public remote::RemotePort {
   [[nodiscard]] std::string peer() const { return net::peer_of(stream_->socket()); }
   // See Flights.
   void stood_still(base::Nanos for_ns) { flights_.stood_still(for_ns); }
-  // The port is over: all that is under way, and all that will be posted, ends with `why`.
-  void sever(Error why);
+  // The port is over: all that is under way ends with `why`, and so does what will be posted.
+  void sever(const Error& why);
+  // The same, unless what has come by now says that the host has ended it.
+  void sever_after_last_words(const Error& why);
 
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;

@@ -306,6 +306,32 @@ TEST_F(AgentTest, OfABatchOnlyTheOperationThatIsOutsideItsRegionDoesNothing) {
 }
 
 // Receive: an operation that comes byte by byte. Expect: its word is written whole, when all of it is there.
+// Receive: operations of sessions that the host has ended, before and after they were sent. Expect: they are
+// told that it did not happen, and it did not.
+TEST_F(AgentTest, OfASessionThatTheHostHasEndedNothingHappensAndItKnows) {
+  const Address at{0, 64};
+  for (int round = 0; round < 20; ++round) {
+    Endpoint endpoint(fabric_, fabric_->connect());
+    const std::uint64_t before = endpoint.run(add_one(&endpoint, at)).value();
+    auto asked = add_one(&endpoint, at);
+    const bool is_posted_before = round % 2 == 0;  // it is sent with the next step
+    if (is_posted_before) asked.start();
+    {
+      const auto paused = host_->pause("store").value();
+    }
+    if (!is_posted_before) asked.start();
+    while (!asked.done()) endpoint.step();
+    const auto added = asked.take();
+    ASSERT_FALSE(added.has_value());
+    EXPECT_EQ(added.error().code, Errc::moved) << added.error().message();
+    const auto later = endpoint.run(add_one(&endpoint, at));
+    ASSERT_FALSE(later.has_value());
+    EXPECT_EQ(later.error().code, Errc::moved) << later.error().message();
+    Endpoint another(fabric_, fabric_->connect());
+    EXPECT_EQ(another.run(add_one(&another, at)).value(), before + 1);
+  }
+}
+
 TEST_F(AgentTest, AnOperationThatComesInPiecesHappensOnceItIsThere) {
   const std::string bytes = operation(Operation::Kind::write, 128, 8, 0, "abcdefgh");
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -560,6 +586,46 @@ TEST(LyingHost, NoiseEndsTheSession) {
     });
     EXPECT_EQ(error.code, Errc::unavailable);
   }
+}
+
+const std::string words_of_ending = bytes_of(&last_words, sizeof last_words);
+
+// Receive: a session that the host ends when it has answered nothing, a read, or an atomic. Expect: of the
+// last alone nobody knows what became of its batch.
+TEST(LyingHost, WhatIsUnansweredWhenItEndsTheSessionDidNotHappen) {
+  using enum Operation::Kind;
+  const std::string word(8, 'w');
+  const auto code_after = [](Operation first, std::string said) {
+    const LyingHost host([&](net::Stream& stream) { send_all(stream, said); });
+    const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+    Endpoint endpoint(fabric, fabric->connect());
+    std::array operations = {first, Operation::compare_swap({0, 64}, 1, 2)};
+    const auto done = endpoint.run(perform(&endpoint, operations));
+    EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::moved) << "this one surely did not";
+    return done ? Errc{} : done.error().code;
+  };
+  std::uint64_t into = 0;
+  const auto reading = Operation::read({0, 0}, &into, sizeof into);
+  const auto swapping = Operation::compare_swap({0, 0}, 1, 2);
+  EXPECT_EQ(code_after(reading, words_of_ending), Errc::moved);
+  EXPECT_EQ(code_after(reading, answer(read, Status::done, 0, 8, word) + words_of_ending), Errc::moved);
+  EXPECT_EQ(code_after(swapping, answer(compare_swap, Status::done, 0, 8, word) + words_of_ending),
+            Errc::unavailable);
+}
+
+// Receive: the same over a connection that nothing can be written to any more. Expect: it is read to its end.
+TEST(LyingHost, IsHeardThoughItHasResetTheConnection) {
+  const LyingHost host([](net::Stream& stream) {
+    send_all(stream, words_of_ending);
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(stream.socket(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const base::FileDescriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ::dup2(other.get(), stream.socket());  // which closes it
+  });
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::moved);
 }
 
 TEST(LyingHost, SilenceIsATimeoutAndHalfAnAnswerIsNone) {

@@ -18,6 +18,9 @@
 //       read_words     the words | 8 each |; if it was not done: | 8, a bit for each that is no word | before
 //       them
 //
+// A host that ends a session says so, in an answer of no operation, all of which is 0 but its status: what it
+// has not answered before it does not carry out any more.
+//
 // read_words is for several words of one region that are anywhere, as the slots of a key are: to either end
 // they are one operation.
 //
@@ -56,15 +59,23 @@ struct OperationHead {
 };
 static_assert(sizeof(OperationHead) == 16 && std::has_unique_object_representations_v<OperationHead>);
 
-enum class Status : std::uint8_t { done = 0, bad_address = 1 };  // or not what was expected
+enum class Status : std::uint8_t {
+  done = 0,
+  bad_address = 1,  // or not what was expected
+  ended = 2,        // of the session
+};
 
 struct AnswerHead {
-  std::uint8_t status;
-  std::uint8_t kind;  // of the operation
-  std::uint16_t number;
-  std::uint32_t length_bytes;  // of what follows, without what fills it up
+  std::uint8_t status = 0;
+  std::uint8_t kind = 0;  // of the operation
+  std::uint16_t number = 0;
+  std::uint32_t length_bytes = 0;  // of what follows, without what fills it up
+
+  bool operator==(const AnswerHead&) const = default;
 };
 static_assert(sizeof(AnswerHead) == 8 && std::has_unique_object_representations_v<AnswerHead>);
+
+inline constexpr AnswerHead last_words{.status = static_cast<std::uint8_t>(Status::ended)};
 
 constexpr std::size_t whole_words(std::size_t bytes) {
   return (bytes + word_bytes - 1) / word_bytes * word_bytes;

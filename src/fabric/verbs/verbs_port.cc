@@ -217,6 +217,7 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
     ++writes_;
   }
   ++flight.pieces;
+  flight.may_have_swapped = flight.may_have_swapped || operation.is_atomic();
   pieces_.push_back({.flight = &flight,
                      .operations = operations,
                      .from = from,
@@ -359,16 +360,15 @@ void VerbsPort::awoken(std::span<const pollfd> waits) {
 }
 
 void VerbsPort::sever(Error why) {
-  if (!agent_.severed()) agent_.sever(why);
-  why.detail = fmt::format("{}: {}; it may or may not have happened", fabric_.location(), why.detail);
-  why.operation = "fabric";
-  severed_ = Error{.code = Errc::unavailable,
-                   .operation = "fabric",
-                   .detail = fmt::format("{}: the session was broken off", fabric_.location())};
+  if (!agent_.severed()) agent_.sever_after_last_words(why);
+  if (agent_.severed()->code == Errc::moved)
+    why = {.code = Errc::moved, .detail = "the host has ended the session"};
+  const auto ending = remote::Flights::Ending::of(why, fabric_.location());
+  severed_ = ending.posted_later;
   pieces_.clear();
   chained_ = 0;
   pair_ = nullptr;
-  flights_.end_all(why);
+  flights_.end_all(ending);
 }
 
 }  // namespace loch::fabric::verbs

@@ -46,12 +46,12 @@ std::unexpected<Error> ZooKeeperCoordinator::failure(Errc code, const std::strin
   return fail(code, "cluster", fmt::format("ZooKeeper at {}, {}: {}", address_.servers(), path, what));
 }
 
-Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperCoordinator::session() {
+Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperCoordinator::session(base::Nanos deadline) {
   std::shared_ptr<Session> former;  // ends after the lock: its threads take the same one
   const std::scoped_lock lock(signals_.mutex);
   if (session_ != nullptr && !session_->is_over()) return session_;
   former = std::move(session_);
-  auto begun = Session::begin(address_, signals_);
+  auto begun = Session::begin(address_, signals_, deadline);
   if (!begun) return begun;
   session_ = *begun;
   return begun;
@@ -59,7 +59,7 @@ Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperCoordinator::session() {
 
 // If the servers' names mean other addresses by now, the next call has a session there.
 void ZooKeeperCoordinator::drop_if_moved(const std::shared_ptr<Session>& silent) {
-  const auto addresses = address_.look_up();
+  const auto addresses = address_.look_up(clock_.now() + base::second_ns);
   if (!addresses || *addresses == silent->addresses()) return;
   const std::scoped_lock lock(signals_.mutex);
   if (session_ == silent) session_.reset();  // not the last one: the caller has it
@@ -70,7 +70,7 @@ Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string&
                                                               Ask ask) {
   Asked asked{.answer = {}};
   while (true) {
-    auto open = session();
+    auto open = session(deadline);
     // A resolver may be there later than this host, as at a boot.
     const bool is_found = open || open.error().code != Errc::unavailable;
     if (!open && is_found) return std::unexpected(std::move(open.error()));

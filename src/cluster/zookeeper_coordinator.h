@@ -56,7 +56,7 @@ class ZooKeeperCoordinator final : public Coordinator {
     bool is_unsure = false;     // it was asked before, and what came of that is not known
   };
 
-  Result<std::shared_ptr<Session>> session();
+  Result<std::shared_ptr<Session>> session(base::Nanos deadline);
   void drop_if_moved(const std::shared_ptr<Session>& silent);
   // Asks, in new sessions if need be, until there is an answer. Errors: unavailable, permission, io.
   template <class Ask>

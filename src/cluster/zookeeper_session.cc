@@ -92,30 +92,25 @@ std::string ZooKeeperAddress::servers() const {
 // Numbers, since the client would look up names before each attempt, and takes no [::1]. And an odd count of
 // them: the client goes two addresses on when one fails, and pauses at the end of the list only; of an even
 // count it tries every other one, without end and without a pause.
-Result<std::string> ZooKeeperAddress::look_up() const {
+Result<std::string> ZooKeeperAddress::look_up(base::Nanos deadline) const {
   std::vector<std::string> found;
   std::string why;
+  base::Nanos left = hosts.size();
   for (const net::HostPort& host : hosts) {
-    const addrinfo hints{.ai_flags = 0,
-                         .ai_family = AF_UNSPEC,
-                         .ai_socktype = SOCK_STREAM,
-                         .ai_protocol = IPPROTO_TCP,
-                         .ai_addrlen = 0,
-                         .ai_addr = nullptr,
-                         .ai_canonname = nullptr,
-                         .ai_next = nullptr};
-    addrinfo* list = nullptr;
-    if (const int rc = ::getaddrinfo(host.host.c_str(), host.port.c_str(), &hints, &list); rc != 0) {
-      why = ::gai_strerror(rc);
+    // One that is not found leaves time for the others.
+    const base::Nanos now = base::Clock().now();
+    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left--;
+    auto addresses = net::look_up_all(host, until);
+    if (!addresses) {
+      why = addresses.error().detail;
       continue;
     }
-    for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
+    for (net::SocketAddress& each : *addresses) {
       std::array<char, NI_MAXHOST> number{};
-      if (::getnameinfo(each->ai_addr, each->ai_addrlen, number.data(), number.size(), nullptr, 0,
-                        NI_NUMERICHOST) == 0)
+      if (::getnameinfo(each.get(), each.length, number.data(), number.size(), nullptr, 0, NI_NUMERICHOST) ==
+          0)
         found.push_back(fmt::format("{}:{}", number.data(), host.port));
     }
-    ::freeaddrinfo(list);
   }
   if (found.empty())
     return fail(Errc::unavailable, "cluster",
@@ -172,10 +167,11 @@ struct ZooKeeperSession::Callbacks {
 };
 
 Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperSession::begin(const ZooKeeperAddress& address,
-                                                                  ZooKeeperSignals& signals) {
+                                                                  ZooKeeperSignals& signals,
+                                                                  base::Nanos deadline) {
   // What it would write to standard error is in our errors.
   zoo_set_debug_level(static_cast<ZooLogLevel>(0));
-  auto addresses = address.look_up();
+  auto addresses = address.look_up(deadline);
   if (!addresses) return std::unexpected(std::move(addresses.error()));
   std::shared_ptr<ZooKeeperSession> session(
       new ZooKeeperSession(address.credentials, std::move(*addresses), signals));

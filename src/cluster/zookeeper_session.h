@@ -35,7 +35,7 @@ struct ZooKeeperAddress {
   [[nodiscard]] std::string servers() const;  // "a:2181,b:2181"
   // As the C client is to be told of the servers, for as long as their names mean the same. Errors:
   // unavailable.
-  [[nodiscard]] Result<std::string> look_up() const;
+  [[nodiscard]] Result<std::string> look_up(base::Nanos deadline) const;
 };
 
 // What ZooKeeper's threads tell ours.
@@ -69,9 +69,9 @@ class ZooKeeperSession {
   // How long ZooKeeper waits for a session that says nothing before it takes its host for dead.
   static constexpr base::Nanos timeout_ns = 4 * base::second_ns;
 
-  // Errors: unavailable (no such host), io.
+  // The servers' names are looked up until then. Errors: unavailable (no such host), io.
   static Result<std::shared_ptr<ZooKeeperSession>> begin(const ZooKeeperAddress& address,
-                                                         ZooKeeperSignals& signals);
+                                                         ZooKeeperSignals& signals, base::Nanos deadline);
   // What was `of_session` goes at once, if ZooKeeper can be told.
   ~ZooKeeperSession();
   ZooKeeperSession(const ZooKeeperSession&) = delete;

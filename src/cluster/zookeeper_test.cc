@@ -52,8 +52,8 @@ std::string text_of(const Result<void>& result) { return result ? "fine" : resul
 void write_node(const ZooKeeperServer& server, const std::string& path, const std::string& data) {
   ZooKeeperSignals signals;
   const auto address = ZooKeeperAddress::parse(server.address() + "/loch").value();
-  const auto session = ZooKeeperSession::begin(address, signals).value();
   const base::Nanos deadline = base::Clock().now() + 10 * base::second_ns;
+  const auto session = ZooKeeperSession::begin(address, signals, deadline).value();
   ASSERT_TRUE(session->await_connected(deadline));
   const auto there = session->exists(path, false, deadline);
   const auto written = there.code == ZooKeeperSession::Code::ok

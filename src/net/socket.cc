@@ -5,21 +5,24 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
-#include <memory>
+#include <future>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <optional>
 #include <poll.h>
 #include <sys/socket.h>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 namespace loch::net {
 namespace {
 
 using base::FileDescriptor;
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 bool is_host(std::string_view text) {
   const auto may_stand = [](char c) {
@@ -37,25 +40,66 @@ bool is_port(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-Result<Addresses> resolve(const HostPort& at, int flags, const char* operation) {
+struct Found {
+  int error = 0;  // of getaddrinfo
+  std::vector<SocketAddress> addresses{};
+};
+
+Found find_addresses(const HostPort& at, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV | AI_ADDRCONFIG;
-  addrinfo* found = nullptr;
+  addrinfo* list = nullptr;
   const char* host = at.host.empty() || at.host == "*" ? nullptr : at.host.c_str();
-  int error = ::getaddrinfo(host, at.port.c_str(), &hints, &found);
-  if (error == EAI_NONAME || error == EAI_ADDRFAMILY) {
+  Found found;
+  found.error = ::getaddrinfo(host, at.port.c_str(), &hints, &list);
+  if (found.error == EAI_NONAME || found.error == EAI_ADDRFAMILY) {
     // An address of a host whose only interface is the loopback.
     hints.ai_flags &= ~AI_ADDRCONFIG;
-    error = ::getaddrinfo(host, at.port.c_str(), &hints, &found);
+    found.error = ::getaddrinfo(host, at.port.c_str(), &hints, &list);
   }
-  if (error != 0) {
-    return fail(error == EAI_AGAIN ? Errc::unavailable : Errc::invalid_argument, operation,
-                fmt::format("{}: {}", at.text(), ::gai_strerror(error)));
+  if (found.error != 0) return found;
+  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
+    SocketAddress& address = found.addresses.emplace_back();
+    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+    address.length = each->ai_addrlen;
   }
-  return Addresses(found, &::freeaddrinfo);
+  ::freeaddrinfo(list);
+  return found;
 }
+
+// A name server that does not answer is waited for by a thread of its own, which ends when the resolver lets
+// it. Numbers are read at once.
+Result<std::vector<SocketAddress>> resolve(const HostPort& at, int flags, const char* operation,
+                                           base::Nanos deadline) {
+  Found found = find_addresses(at, flags | AI_NUMERICHOST);
+  if (found.error == EAI_NONAME) {
+    std::packaged_task<Found()> task([at, flags] { return find_addresses(at, flags); });
+    auto result = task.get_future();
+    try {
+      std::thread(std::move(task)).detach();
+    } catch (const std::system_error& error) {
+      return fail(Errc::unavailable, operation,
+                  fmt::format("{}: no thread to look it up: {}", at.text(), error.what()));
+    }
+    const base::Nanos now = base::Clock().now();
+    const std::chrono::nanoseconds left(deadline > now ? deadline - now : 0);
+    if (result.wait_for(left) != std::future_status::ready) {
+      return fail(
+          Errc::unavailable, operation,
+          fmt::format("{}: the name was not looked up in time; do the name servers answer?", at.text()));
+    }
+    found = result.get();
+  }
+  if (found.error != 0) {
+    return fail(found.error == EAI_AGAIN ? Errc::unavailable : Errc::invalid_argument, operation,
+                fmt::format("{}: {}", at.text(), ::gai_strerror(found.error)));
+  }
+  return std::move(found.addresses);
+}
+
+base::Nanos look_up_deadline() { return base::Clock().now() + look_up_max_ns; }
 
 void set_option(int socket, int level, int option, int value) {
   ::setsockopt(socket, level, option, &value, sizeof value);
@@ -75,10 +119,15 @@ void prepare(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_ms);
 }
 
+FileDescriptor stream_socket(const SocketAddress& at) {
+  return FileDescriptor(
+      ::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+}
+
 // 0, or the error of connecting to one address.
-int connect_one(int socket, const addrinfo& to, SocketAddress* source, base::Nanos deadline) {
+int connect_one(int socket, SocketAddress& to, SocketAddress* source, base::Nanos deadline) {
   if (source != nullptr && ::bind(socket, source->get(), source->length) != 0) return errno;
-  if (::connect(socket, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (::connect(socket, to.get(), to.length) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int error = 0;
@@ -131,16 +180,18 @@ bool wait_for(int socket, short events, base::Nanos deadline) {
   }
 }
 
-Result<SocketAddress> look_up(const HostPort& at) {
-  auto addresses = resolve(at, AI_PASSIVE, "address");
+Result<std::vector<SocketAddress>> look_up_all(const HostPort& at, base::Nanos deadline) {
+  return resolve(at, AI_PASSIVE, "address", deadline);
+}
+
+Result<SocketAddress> look_up(const HostPort& at, base::Nanos deadline) {
+  auto addresses = look_up_all(at, deadline);
   if (!addresses) return std::unexpected(std::move(addresses.error()));
-  SocketAddress address{.length = (*addresses)->ai_addrlen};
-  std::memcpy(&address.storage, (*addresses)->ai_addr, address.length);
-  return address;
+  return addresses->front();
 }
 
 bool is_of_this_host(const HostPort& at) {
-  auto address = look_up({.host = at.host, .port = "0"});
+  auto address = look_up({.host = at.host, .port = "0"}, look_up_deadline());
   if (!address) return false;
   // The kernel lets nobody bind to another's.
   const FileDescriptor socket(::socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -152,26 +203,24 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
   const base::Nanos start = clock.now();
   std::optional<SocketAddress> from;
   if (!source.empty()) {
-    auto looked_up = look_up({.host = source, .port = "0"});
+    auto looked_up = look_up({.host = source, .port = "0"}, deadline);
     if (!looked_up) return std::unexpected(std::move(looked_up.error()));
     from = *looked_up;
   }
-  auto addresses = resolve(to, 0, "connect");
+  auto addresses = resolve(to, 0, "connect", deadline);
   if (!addresses) {
     // Names go with their hosts, and those that are left serve on.
     addresses.error().code = Errc::unavailable;
     return std::unexpected(std::move(addresses.error()));
   }
-  base::Nanos left = 0;  // addresses
-  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) ++left;
+  base::Nanos left = addresses->size();
   int error = 0;
-  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next, --left) {
-    FileDescriptor socket(
-        ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
+  for (SocketAddress& each : *addresses) {
+    FileDescriptor socket = stream_socket(each);
     // One that does not answer leaves time for the others.
     const base::Nanos now = clock.now();
-    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left;
-    error = socket.is_open() ? connect_one(socket.get(), *each, from ? &*from : nullptr, until) : errno;
+    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left--;
+    error = socket.is_open() ? connect_one(socket.get(), each, from ? &*from : nullptr, until) : errno;
     if (error != 0) continue;
     prepare(socket.get());
     return socket;
@@ -183,20 +232,19 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
 }
 
 Result<Listener> listen(const HostPort& at) {
-  auto addresses = resolve(at, AI_PASSIVE, "listen");
+  auto addresses = resolve(at, AI_PASSIVE, "listen", look_up_deadline());
   if (!addresses) return std::unexpected(std::move(addresses.error()));
   int error = 0;
-  for (const addrinfo* each = addresses->get(); each != nullptr; each = each->ai_next) {
-    FileDescriptor socket(
-        ::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol));
+  for (SocketAddress& each : *addresses) {
+    FileDescriptor socket = stream_socket(each);
     if (!socket.is_open()) {
       error = errno;
       continue;
     }
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (each->ai_family == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (each.storage.ss_family == AF_INET6) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     constexpr int backlog = 1'024;
-    if (::bind(socket.get(), each->ai_addr, each->ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
+    if (::bind(socket.get(), each.get(), each.length) != 0 || ::listen(socket.get(), backlog) != 0) {
       error = errno;
       continue;
     }

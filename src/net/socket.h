@@ -1,5 +1,5 @@
 // TCP sockets, not blocking. Every wait has a deadline by base::Clock; errors name the address, the step and
-// how long it took. Looking up a host's name takes as long as the system's resolver lets it. Any thread.
+// how long it took. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
+#include <vector>
 
 #include <loch/error.h>
 
@@ -51,9 +52,13 @@ struct SocketAddress {
 
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
-// The first address of `at`; to bind to, if it is empty or "*". Errors: invalid_argument (the name leads
-// nowhere), unavailable (it can not be looked up now).
-Result<SocketAddress> look_up(const HostPort& at);
+// The addresses of `at`, one at least; to bind to, if it is empty or "*". Errors: invalid_argument (the name
+// leads nowhere), unavailable (it can not be looked up now, or not in time).
+Result<std::vector<SocketAddress>> look_up_all(const HostPort& at, base::Nanos deadline);
+// The first of them.
+Result<SocketAddress> look_up(const HostPort& at, base::Nanos deadline);
+// How long it may take where nobody is in a hurry.
+inline constexpr base::Nanos look_up_max_ns = 10 * base::second_ns;
 
 // "192.0.2.7:40312", for people.
 std::string peer_of(int socket);

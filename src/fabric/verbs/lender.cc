@@ -64,7 +64,7 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   if (auto watched = lender->watch(lender->events_->fd); !watched)
     return std::unexpected(std::move(watched.error()));
   for (const net::HostPort& each : at) {
-    auto address = net::look_up(each);
+    auto address = net::look_up(each, base::Clock().now() + net::look_up_max_ns);
     if (!address) return std::unexpected(std::move(address.error()));
     const auto failed = [&](const char* step) {
       const int error = errno;

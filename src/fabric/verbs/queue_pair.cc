@@ -50,11 +50,11 @@ Result<void> QueuePair::resolve(const net::HostPort& to, const std::string& sour
   if (::rdma_create_id(events_.get(), &id, nullptr, RDMA_PS_TCP) != 0)
     return system_error(name_, "no identifier", errno);
   id_.reset(id);
-  auto address = net::look_up(to);
+  auto address = net::look_up(to, deadline);
   if (!address) return std::unexpected(std::move(address.error()));
   net::SocketAddress from;
   if (!source.empty()) {
-    auto found = net::look_up({.host = source, .port = "0"});
+    auto found = net::look_up({.host = source, .port = "0"}, deadline);
     if (!found) return std::unexpected(std::move(found.error()));
     from = *found;
   }

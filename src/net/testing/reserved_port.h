@@ -22,7 +22,7 @@ class ReservedPort {
  public:
   // `host` is an address of this host.
   explicit ReservedPort(std::string host = "127.0.0.1") : at_{.host = std::move(host), .port = "0"} {
-    SocketAddress address = look_up(at_).value();
+    SocketAddress address = look_up(at_, base::Clock().now() + look_up_max_ns).value();
     socket_ = base::FileDescriptor(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     must(::bind(socket_.get(), address.get(), address.length), "bind");
     // Not before: the port is to be one that nobody has reserved.

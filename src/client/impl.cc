@@ -143,8 +143,8 @@ Result<void> Store::Impl::wait_for_move(const Result<Hold>& mine, std::optional<
   if (now - **since > options_.timeout_ns) {
     return fail(
         Errc::timed_out, "store",
-        "what is asked for moves to another host of the cluster, and has not arrived there in time; it did "
-        "not happen");
+        "what is asked for moves to another host of the cluster, or its host ends all sessions, and that was "
+        "not over in time; it did not happen");
   }
   // What this client has done before is over, and its hosts are to know.
   if (mine) {

@@ -198,7 +198,9 @@ Result<void> Store::for_each(const std::function<bool(const Entry&)>& visit) {
     // Not from the beginning, when something was given out already.
     if (!walked && walked.error().code == Errc::moved && has_visited) {
       walked.error().code = Errc::unavailable;
-      walked.error().detail = "hosts joined or left the cluster while all items were looked at; begin again";
+      walked.error().detail =
+          "hosts joined or left the cluster, or ended the session, while all items were looked at; begin "
+          "again";
     }
     return walked;
   });

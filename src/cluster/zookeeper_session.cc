@@ -95,12 +95,9 @@ std::string ZooKeeperAddress::servers() const {
 Result<std::string> ZooKeeperAddress::look_up(base::Nanos deadline) const {
   std::vector<std::string> found;
   std::string why;
-  base::Nanos left = hosts.size();
+  std::size_t left = hosts.size();
   for (const net::HostPort& host : hosts) {
-    // One that is not found leaves time for the others.
-    const base::Nanos now = base::Clock().now();
-    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left--;
-    auto addresses = net::look_up_all(host, until);
+    auto addresses = net::look_up_all(host, net::deadline_of_one(deadline, left--));
     if (!addresses) {
       why = addresses.error().detail;
       continue;

@@ -180,6 +180,11 @@ bool wait_for(int socket, short events, base::Nanos deadline) {
   }
 }
 
+base::Nanos deadline_of_one(base::Nanos deadline, std::size_t left) {
+  const base::Nanos now = base::Clock().now();
+  return now >= deadline ? deadline : now + (deadline - now) / left;
+}
+
 Result<std::vector<SocketAddress>> look_up_all(const HostPort& at, base::Nanos deadline) {
   return resolve(at, AI_PASSIVE, "address", deadline);
 }
@@ -213,13 +218,11 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
     addresses.error().code = Errc::unavailable;
     return std::unexpected(std::move(addresses.error()));
   }
-  base::Nanos left = addresses->size();
+  std::size_t left = addresses->size();
   int error = 0;
   for (SocketAddress& each : *addresses) {
     FileDescriptor socket = stream_socket(each);
-    // One that does not answer leaves time for the others.
-    const base::Nanos now = clock.now();
-    const base::Nanos until = now >= deadline ? deadline : now + (deadline - now) / left--;
+    const base::Nanos until = deadline_of_one(deadline, left--);
     error = socket.is_open() ? connect_one(socket.get(), each, from ? &*from : nullptr, until) : errno;
     if (error != 0) continue;
     prepare(socket.get());

@@ -66,6 +66,10 @@ std::string peer_of(int socket);
 // Whether it is an address of this host.
 bool is_of_this_host(const HostPort& at);
 
+// When to go on to the next of `left` that there are to try until the deadline: one that does not answer
+// leaves time for the others.
+base::Nanos deadline_of_one(base::Nanos deadline, std::size_t left);
+
 // Waits until `events` of poll(2) are there; false if the deadline passed.
 bool wait_for(int socket, short events, base::Nanos deadline);
 

@@ -20,6 +20,11 @@ foreach(section IN ITEMS floor loch peers processes ycsb network "network proces
   endif()
 endforeach()
 
+string(FIND "${results}" "\"subject\": \"tcp\"" measured)
+if(measured EQUAL -1)
+  message(FATAL_ERROR "There is no floor of the network")
+endif()
+
 # libfabric is measured, or a note says why it is not.
 string(JSON notes GET "${results}" notes)
 string(FIND "${results}" "\"subject\": \"libfabric\"" measured)

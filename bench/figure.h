@@ -37,7 +37,7 @@ struct Figure {
   std::string section;  // "floor", "loch", "peers", "processes", "ycsb", "network", "network processor",
                         // "memory", "idle", "simulator"
   std::string name;     // "get, dependent"
-  std::string subject;  // "machine", "loch", "lmdb" ...
+  std::string subject;  // "machine", "tcp" (the network's floor), "loch", "lmdb" ...
   std::uint32_t processes = 1;
   double value = 0;
   std::string unit =

@@ -1,26 +1,16 @@
 #include "bench/libfabric_reads.h"
 
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <csignal>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <functional>
-#include <poll.h>
 #include <sched.h>
 #include <span>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <type_traits>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/file_descriptor.h"
 #include "base/random.h"
+#include "bench/child.h"
 #include "bench/clock.h"
 #include "bench/libfabric_end.h"
 
@@ -30,87 +20,20 @@ namespace {
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t timeout_ns = 10 * base::second_ns;  // of a read, and of all that comes before
 
-// What an end tells the process that made it: once, or that it failed.
+// What an end tells the process that made it.
 struct News {
   LibfabricEnd::Address target{};
   Lap lap{};
-  Errc code = Errc::io;
-  std::array<char, 256> failure{};  // empty: none
 };
-static_assert(std::is_trivially_copyable_v<News>);
-static_assert(sizeof(News) <= PIPE_BUF);  // so it is written as a whole
+using End = Child<News>;
 
 std::unexpected<Error> system_failure(const char* step) {
   return fail(Errc::io, "bench", fmt::format("libfabric: {}: {}", step, std::strerror(errno)));
 }
 
-// A child that is killed with its owner.
-class Child {
- public:
-  using Tell = std::function<void(const News&)>;
-
-  static Result<Child> start(const std::function<Result<void>(const Tell&)>& work) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_failure("pipe2");
-    base::FileDescriptor ear(ends[0]);
-    const base::FileDescriptor mouth(ends[1]);
-    const pid_t parent = ::getpid();
-    const pid_t id = ::fork();
-    if (id < 0) return system_failure("fork");
-    if (id == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(1);  // the parent died before the line above
-      be_child(mouth.get(), work);
-    }
-    return Child(id, std::move(ear));
-  }
-
-  Child(Child&& other) noexcept : id_(std::exchange(other.id_, -1)), ear_(std::move(other.ear_)) {}
-  Child& operator=(Child&&) = delete;
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (id_ < 0) return;
-    ::kill(id_, SIGKILL);
-    while (::waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-
-  [[nodiscard]] Result<News> hear(std::uint64_t wait_ns) const {
-    pollfd waiting{.fd = ear_.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, static_cast<int>(wait_ns / base::millisecond_ns)) <= 0)
-      return fail(Errc::timed_out, "bench", "libfabric: an end is silent");
-    News news;
-    if (::read(ear_.get(), &news, sizeof news) != sizeof news)
-      return fail(Errc::io, "bench", "libfabric: an end died");
-    if (news.failure[0] != '\0') return fail(news.code, "bench", news.failure.data());
-    return news;
-  }
-
- private:
-  Child(pid_t id, base::FileDescriptor ear) : id_(id), ear_(std::move(ear)) {}
-
-  [[noreturn]] static void be_child(int mouth, const std::function<Result<void>(const Tell&)>& work) {
-    const Tell tell = [mouth](const News& news) {
-      // Who does not hear it hears of the end of this process.
-      if (::write(mouth, &news, sizeof news) != sizeof news) ::_exit(1);
-    };
-    if (const auto done = work(tell); !done) {
-      News news{.code = done.error().code};
-      const std::string& detail = done.error().detail;
-      detail.copy(news.failure.data(), news.failure.size() - 1);
-      tell(news);
-    }
-    ::_exit(0);
-  }
-
-  pid_t id_;
-  base::FileDescriptor ear_;
-};
-
 // Each word holds its place, so the reader knows what it has to get. Both ends look again and again, and let
 // others run between two looks, as the ends of Loch's connections do.
-Result<void> serve(const LibfabricReads& reads, const Child::Tell& tell) {
+Result<void> serve(const LibfabricReads& reads, const End::Tell& tell) {
   if (reads.network_namespace >= 0 && ::setns(reads.network_namespace, CLONE_NEWNET) != 0)
     return system_failure("setns");
   confine(0, reads.target_cores);
@@ -214,7 +137,7 @@ class Reader {
   base::Random random_;
 };
 
-Result<void> read(const LibfabricReads& reads, const LibfabricEnd::Address& target, const Child::Tell& tell) {
+Result<void> read(const LibfabricReads& reads, const LibfabricEnd::Address& target, const End::Tell& tell) {
   std::vector<Read> posted(reads.outstanding);
   auto end = LibfabricEnd::open(LibfabricEnd::Side::reader, reads.host, reads.outstanding);
   if (!end) return std::unexpected(std::move(end.error()));
@@ -228,7 +151,7 @@ Result<void> read(const LibfabricReads& reads, const LibfabricEnd::Address& targ
 }  // namespace
 
 Result<void> find_libfabric() {
-  const auto child = Child::start([](const Child::Tell& tell) -> Result<void> {
+  const auto child = End::start("libfabric", [](const End::Tell& tell) -> Result<void> {
     if (const auto calls = LibfabricCalls::load(); !calls) return std::unexpected(calls.error());
     tell({});
     return {};
@@ -239,11 +162,12 @@ Result<void> find_libfabric() {
 }
 
 Result<Lap> run_libfabric_reads(const LibfabricReads& reads) {
-  const auto target = Child::start([&](const Child::Tell& tell) { return serve(reads, tell); });
+  const auto target = End::start("libfabric", [&](const End::Tell& tell) { return serve(reads, tell); });
   if (!target) return std::unexpected(target.error());
   const auto lent = target->hear(timeout_ns);
   if (!lent) return std::unexpected(lent.error());
-  const auto reader = Child::start([&](const Child::Tell& tell) { return read(reads, lent->target, tell); });
+  const auto reader =
+      End::start("libfabric", [&](const End::Tell& tell) { return read(reads, lent->target, tell); });
   if (!reader) return std::unexpected(reader.error());
   const auto heard = reader->hear(static_cast<std::uint64_t>(reads.seconds * 1e9) + 3 * timeout_ns);
   if (!heard) return std::unexpected(heard.error());

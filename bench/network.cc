@@ -56,6 +56,8 @@ std::string Network::text() const {
   return fmt::format("loopback, since network namespaces can not be had ({})", why_not_);
 }
 
+Result<void> Network::enter_servers() const { return servers_ ? servers_->enter() : Result<void>(); }
+
 std::string Network::server_address() const { return has_namespaces() ? address_of_servers : "127.0.0.1"; }
 
 Result<std::uint16_t> Network::free_port() const {

@@ -25,6 +25,8 @@ class Network {
 
   [[nodiscard]] bool has_namespaces() const { return servers_.has_value(); }
   [[nodiscard]] std::string text() const;  // for people
+  // The calling thread is where servers are from then on. Errors: io.
+  [[nodiscard]] Result<void> enter_servers() const;
   // A descriptor of the servers' namespace; -1 over loopback.
   [[nodiscard]] int servers() const { return servers_ ? servers_->descriptor() : -1; }
   [[nodiscard]] std::string server_address() const;

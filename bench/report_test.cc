@@ -52,6 +52,7 @@ Report example() {
                             .name = "get",
                             .subject = "redis",
                             .value = 40'000,
+                            .floor_ratio = 2.5,
                             .peer_ratios = {{"redis", 1.5}},
                             .target = at_least(1.5, 1),
                             .reads = latency_of(reads)});
@@ -78,8 +79,8 @@ TEST(Tables, ShowFiguresRatiosTargetsAndNotes) {
   EXPECT_THAT(text, testing::ContainsRegex("operation of the fabric +2000 ns +500.0 k/s +>= 300 k/s +met"));
   EXPECT_THAT(text, HasSubstr("3 of 4 targets met; they are stated for 10,000,000 items"));
   EXPECT_THAT(text, HasSubstr("through two tins and a string"));
-  EXPECT_THAT(text,
-              testing::ContainsRegex("get +redis +25.0 k/s +40.0 us +100 ns +200 us +1.50 x +>= 1 +met"));
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "get +redis +25.0 k/s +40.0 us +100 ns +200 us +2.50 x +1.50 x +>= 1 +met"));
   EXPECT_THAT(text, testing::ContainsRegex("idle +loch +800.0 us/s"));
   EXPECT_THAT(text, Not(HasSubstr("Memory above")));  // a section without figures has no table
 }

@@ -25,7 +25,9 @@ constexpr double idle_us_max = 1'000;        // in a second: a thousandth of a c
 constexpr double as_fast = 1;
 constexpr double twice_as_fast = 2;
 
+constexpr const char* raw_read = "raw read of 8 B";
 constexpr const char* many_raw_reads = "32 raw reads of 8 B";
+constexpr std::uint32_t word_bytes = sizeof(std::uint64_t);
 
 constexpr Mix gets{.name = "get"};
 constexpr Mix puts{.name = "put", .read = 0, .update = 100};
@@ -37,6 +39,7 @@ struct Measured {
   std::uint64_t keys = known_keys;
   double rate_min = 0;       // as a multiple of each peer's; 0: no target
   double processor_min = 0;  // memcached's processor time as a multiple of Loch's; 0: no target
+  bool has_floor = true;
 };
 
 constexpr std::array<Measured, 8> with_small_values = {{
@@ -55,10 +58,11 @@ constexpr std::array<Measured, 8> with_small_values = {{
 }};
 // What each client does first, as one that has run for long has done: it gets all items once.
 constexpr Measured first_gets{.name = "32 gets, new keys", .act = Act::read_back};
-// While others compute on the same cores.
+// While others compute on the same cores. Of the floor, whose ends only look and yield, that would tell how
+// the kernel takes turns.
 constexpr std::array<Measured, 2> with_busy_cores = {{
-    {.name = "get, busy cores", .act = Act::mix, .mix = gets},
-    {.name = "32 gets, busy cores", .act = Act::multi_gets},
+    {.name = "get, busy cores", .act = Act::mix, .mix = gets, .has_floor = false},
+    {.name = "32 gets, busy cores", .act = Act::multi_gets, .has_floor = false},
 }};
 constexpr std::array<Measured, 2> with_large_values = {{
     {.name = "get of 16 KiB", .act = Act::mix, .mix = gets, .processor_min = 1},
@@ -94,9 +98,31 @@ Task task_of(const Bench& bench, const Measured& measured, const Member& member)
   return task;
 }
 
+// The network's floor, a member of each comparison: what has to go there and come back for the operations of
+// a row whoever answers them, and nothing else.
+const Member bare_tcp{.kind = "tcp", .subject = no_subject};
+
+Task floor_task(const Bench& bench, std::uint32_t batch, std::uint64_t request_bytes,
+                std::uint64_t reply_bytes) {
+  Task task = on_two_cores(bench.task(Act::exchanges));
+  task.batch = batch;
+  task.request_bytes = request_bytes;
+  task.reply_bytes = reply_bytes;
+  return task;
+}
+
+// A key there and its value back; or both there, and a byte that says so back.
+Task floor_task_of(const Bench& bench, const Measured& measured, const Dataset& items) {
+  const bool is_put = measured.act == Act::multi_puts || measured.mix.update != 0;
+  const std::uint32_t batch = measured.act == Act::mix ? 1 : outstanding;
+  if (is_put) return floor_task(bench, batch, items.key_bytes() + items.value_bytes(), 1);
+  return floor_task(bench, batch, items.key_bytes(), items.value_bytes());
+}
+
 void report_rate(Report& report, const Measured& measured, const Member& member, const Series& own,
-                 const Series* loch) {
+                 const Series* floor, const Series* loch) {
   Figure figure{.section = "network", .name = measured.name, .subject = member.kind, .value = own.ns()};
+  if (floor != nullptr) figure.floor_ratio = rate_ratio(own, *floor);
   if (own.reads.count() != 0) figure.reads = latency_of(own.reads);
   if (own.writes.count() != 0) figure.writes = latency_of(own.writes);
   if (loch != nullptr) {
@@ -124,19 +150,23 @@ void report_processor(Report& report, const Measured& measured, const Member& me
 }
 
 Result<void> compare(Bench& bench, std::span<const Measured> rows, const std::vector<Member>& members) {
+  const Dataset& items = bench.at(members.front().subject).dataset();
   std::vector<Planned> planned;
   for (const Measured& row : rows) {
+    if (row.has_floor) planned.push_back({.task = floor_task_of(bench, row, items)});
     for (const Member& member : members) planned.push_back({.task = task_of(bench, row, member)});
   }
   const auto series = bench.alternate(planned);
   if (!series) return std::unexpected(series.error());
   std::size_t next = 0;
   for (const Measured& row : rows) {
+    const Series* const floor = row.has_floor ? &(*series)[next++] : nullptr;
+    if (floor != nullptr) report_rate(bench.report(), row, bare_tcp, *floor, floor, nullptr);
     const Series* const loch = members.front().kind == "loch" ? &(*series)[next] : nullptr;
     for (const Member& member : members) {
       const Series& own = (*series)[next++];
       const Series* const compared = &own == loch ? nullptr : loch;
-      report_rate(bench.report(), row, member, own, compared);
+      report_rate(bench.report(), row, member, own, floor, compared);
       report_processor(bench.report(), row, member, own, compared);
     }
   }
@@ -144,14 +174,19 @@ Result<void> compare(Bench& bench, std::span<const Measured> rows, const std::ve
 }
 
 Result<void> get_all_once(Bench& bench, const std::vector<Member>& members) {
+  const Dataset& items = bench.at(members.front().subject).dataset();
+  const Planned floor_planned{.task = floor_task_of(bench, first_gets, items)};
+  const auto floor = bench.alternate(std::span(&floor_planned, 1));
+  if (!floor) return std::unexpected(floor.error());
+  report_rate(bench.report(), first_gets, bare_tcp, floor->front(), &floor->front(), nullptr);
   std::vector<Series> series;
   for (const Member& member : members) {
     Task task = task_of(bench, first_gets, member);
-    task.last = bench.at(member.subject).dataset().items();
+    task.last = items.items();
     const auto lap = bench.run_once(task);
     if (!lap) return std::unexpected(lap.error());
     series.push_back({.rates = {1e9 / lap->ns_per_operation()}});
-    report_rate(bench.report(), first_gets, member, series.back(),
+    report_rate(bench.report(), first_gets, member, series.back(), &floor->front(),
                 series.size() > 1 && members.front().kind == "loch" ? &series.front() : nullptr);
   }
   return {};
@@ -167,12 +202,14 @@ Result<Task> libfabric_task(Bench& bench, std::uint32_t loch) {
   return task;
 }
 
+// Reads of words, one at a time and many: the floor's, then Loch's; and libfabric's of many, if there is any.
 Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
-  Task one = on_two_cores(bench.task(Act::raw_reads, loch));
-  one.batch = 1;
-  Task many = one;
-  many.batch = outstanding;
-  std::vector<Planned> planned = {{.task = one}, {.task = many}};
+  std::vector<Planned> planned;
+  for (const std::uint32_t batch : {1u, outstanding}) {
+    planned.push_back({.task = floor_task(bench, batch, word_bytes, word_bytes)});
+    planned.push_back({.task = on_two_cores(bench.task(Act::raw_reads, loch))});
+    planned.back().task.batch = batch;
+  }
   const auto libfabric = find_libfabric();
   if (libfabric) {
     const auto task = libfabric_task(bench, loch);
@@ -183,26 +220,22 @@ Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
   }
   const auto series = bench.alternate(planned);
   if (!series) return std::unexpected(series.error());
-  for (const bool is_many : {false, true}) {
-    const Series& own = (*series)[is_many ? 1 : 0];
-    Figure figure{.section = "network",
-                  .name = is_many ? many_raw_reads : "raw read of 8 B",
-                  .subject = "loch",
-                  .value = own.ns()};
-    if (is_many) {
-      figure.target = Target{fmt::format(">= {:.1f} M/s", raw_reads_min / 1e6), own.rate() >= raw_reads_min};
-    } else {
-      figure.reads = latency_of(own.reads);
-    }
+  const auto add = [&](const char* name, const char* subject, std::size_t own,
+                       std::size_t floor_of_row) -> Figure& {
+    Figure figure{.section = "network", .name = name, .subject = subject, .value = (*series)[own].ns()};
+    figure.floor_ratio = rate_ratio((*series)[own], (*series)[floor_of_row]);
+    if ((*series)[own].reads.count() != 0) figure.reads = latency_of((*series)[own].reads);
     bench.report().figures.push_back(std::move(figure));
-  }
-  if (!libfabric) return {};
-  const Series& own = series->back();
-  bench.report().figures.push_back({.section = "network",
-                                    .name = many_raw_reads,
-                                    .subject = "libfabric",
-                                    .value = own.ns(),
-                                    .peer_ratios = {{"libfabric", rate_ratio(own, (*series)[1])}}});
+    return bench.report().figures.back();
+  };
+  add(raw_read, "tcp", 0, 0);
+  add(raw_read, "loch", 1, 0);
+  add(many_raw_reads, "tcp", 2, 2);
+  const Series& many = (*series)[3];
+  add(many_raw_reads, "loch", 3, 2).target =
+      Target{fmt::format(">= {:.1f} M/s", raw_reads_min / 1e6), many.rate() >= raw_reads_min};
+  if (libfabric)
+    add(many_raw_reads, "libfabric", 4, 2).peer_ratios = {{"libfabric", rate_ratio((*series)[4], many)}};
   return {};
 }
 

@@ -164,8 +164,9 @@ std::string ycsb_table(const Report& report) {
 }
 
 std::string network_table(const Report& report) {
-  cmd::Table table("llrrrrrrl");
-  table.add({"operation", "subject", "rate", "time of one", "p50", "p99", "loch is", "target", ""});
+  cmd::Table table("llrrrrrrrl");
+  table.add(
+      {"operation", "subject", "rate", "time of one", "p50", "p99", "/ floor", "loch is", "target", ""});
   for (const Figure* figure : report.in("network")) {
     const auto& latency = figure->reads ? figure->reads : figure->writes;
     std::vector<std::string> row = {figure->name,
@@ -174,6 +175,7 @@ std::string network_table(const Report& report) {
                                     time_text(figure->value),
                                     latency ? time_text(static_cast<double>(latency->p50_ns)) : "",
                                     latency ? time_text(static_cast<double>(latency->p99_ns)) : "",
+                                    ratio_text(figure->floor_ratio),
                                     ratio_text(ratio_of(*figure, figure->subject))};
     add_target(row, *figure);
     table.add(std::move(row));

@@ -31,6 +31,7 @@ enum class Act : std::uint8_t {
   memory,     // answers `memory`
   close,      // ends the session
   // On the machine.
+  exchanges,        // beyond the network: what `batch` operations send and get
   libfabric_reads,  // of 8 bytes of `region_bytes` beyond the network, `batch` at a time
   harness,          // what drawing a key, making key and value and checking one costs by itself
   idle,             // sleeps, with the sessions that it has
@@ -43,7 +44,7 @@ enum class Act : std::uint8_t {
 };
 
 // Whether a worker has it done by processes that it forks.
-constexpr bool forks(Act act) { return act == Act::libfabric_reads; }
+constexpr bool forks(Act act) { return act == Act::exchanges || act == Act::libfabric_reads; }
 
 struct Task {
   Act act = Act::gets;
@@ -61,6 +62,8 @@ struct Task {
   std::uint64_t floor_bytes = 0;
   std::uint64_t copy_bytes = 0;
   std::uint64_t region_bytes = 0;
+  std::uint64_t request_bytes = 0;  // of each operation of an exchange, as the reply
+  std::uint64_t reply_bytes = 0;
   bool large_floor = false;         // the floor of large values, a file of its own
   Cores cores = Cores::all;         // where the workers run
   Cores server_cores = Cores::all;  // where the subject's server does, or what else is at the other end

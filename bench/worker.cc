@@ -3,16 +3,22 @@
 #include <fmt/format.h>
 #include <map>
 #include <optional>
+#include <sched.h>
+#include <string>
 #include <unistd.h>
 #include <utility>
 
+#include "bench/child.h"
 #include "bench/clock.h"
 #include "bench/driver.h"
+#include "bench/exchanges.h"
 #include "bench/floor.h"
 #include "bench/libfabric_reads.h"
 
 namespace loch::bench {
 namespace {
+
+std::unexpected<Error> no_network() { return fail(Errc::invalid_argument, "bench", "there is no network"); }
 
 class Worker {
  public:
@@ -53,6 +59,8 @@ class Worker {
         return load(task, gathering, outcome);
       case Act::raw_reads:
         return read_raw(task, outcome);
+      case Act::exchanges:
+        return exchange(task, outcome);
       case Act::libfabric_reads:
         return read_by_libfabric(task, outcome);
       default:
@@ -84,8 +92,34 @@ class Worker {
     return {};
   }
 
+  // With a process at the servers' end of the network.
+  Result<void> exchange(const Task& task, Outcome& outcome) {
+    if (network_ == nullptr) return no_network();
+    using Server = Child<std::uint16_t>;
+    const auto server = Server::start("exchanges", [&](const Server::Tell& tell) -> Result<void> {
+      if (auto entered = network_->enter_servers(); !entered) return entered;
+      confine(0, task.server_cores);
+      const auto listener = net::listen({.host = network_->server_address(), .port = "0"});
+      if (!listener) return std::unexpected(listener.error());
+      tell(listener->port);
+      return serve_exchanges(*listener);
+    });
+    if (!server) return std::unexpected(server.error());
+    const auto port = server->hear(10 * base::second_ns);
+    if (!port) return std::unexpected(port.error());
+    const auto done = run_exchanges(
+        {.host = network_->server_address(), .port = std::to_string(*port)},
+        {.request_bytes = task.batch * task.request_bytes, .reply_bytes = task.batch * task.reply_bytes},
+        task.seconds);
+    if (!done) return std::unexpected(done.error());
+    outcome.lap = done->lap;
+    outcome.lap.operations *= task.batch;
+    outcome.reads = done->latencies;
+    return {};
+  }
+
   Result<void> read_by_libfabric(const Task& task, Outcome& outcome) {
-    if (network_ == nullptr) return fail(Errc::invalid_argument, "bench", "there is no network");
+    if (network_ == nullptr) return no_network();
     const auto lap = run_libfabric_reads({.host = network_->server_address(),
                                           .network_namespace = network_->servers(),
                                           .target_cores = task.server_cores,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/cluster_files.h"
+#include "bench/exchanges.h"
 #include "bench/interrupt.h"
 #include "bench/machine.h"
 #include "bench/server_process.h"
@@ -16,7 +17,6 @@
 #include "cmd/table.h"
 #include "cmd/units.h"
 #include "demo/cluster_crew.h"
-#include "demo/echo.h"
 #include "demo/measure.h"
 #include "demo/tables.h"
 #include "fabric/fabric.h"
@@ -161,6 +161,16 @@ Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const S
   return events;
 }
 
+// Where host b answers exchanges of plain TCP; as echoes were always answered.
+net::HostPort plain_server() { return {.host = bench::Hosts::address(b), .port = "7"}; }
+
+int serve_plain(Slot& slot) {
+  const auto listener = net::listen(plain_server());
+  const Error ended = listener ? bench::serve_exchanges(*listener).error() : listener.error();
+  slot.fail(ended.message());
+  return exit_failed;
+}
+
 // One client alone, on one host.
 struct Client {
   OneAtATime loch{};
@@ -168,7 +178,7 @@ struct Client {
 };
 
 int measure_client(const ClusterScene& cluster, Slot& slot, double seconds, Client& into) {
-  const auto trips = measure_round_trips(bench::Hosts::address(b), seconds);
+  const auto trips = bench::run_exchanges(plain_server(), {}, seconds);
   auto session = bench::open_loch(cluster.scene.url, cluster.scene.options);
   if (!session) {
     slot.fail(session.error().message());
@@ -179,7 +189,7 @@ int measure_client(const ClusterScene& cluster, Slot& slot, double seconds, Clie
     slot.fail((trips ? measured.error() : trips.error()).message());
     return exit_failed;
   }
-  into = {.loch = *measured, .round_trips = *trips};
+  into = {.loch = *measured, .round_trips = trips->latencies};
   return 0;
 }
 
@@ -192,12 +202,8 @@ Result<Shared<Clients>> measure_clients(const ClusterScene& cluster, const Setti
   auto clients = Shared<Clients>::make();
   if (!clients) return clients;
   Slot& slot = cluster.scene.board.slots[checker_slot];
-  auto echo = cluster.start(b, [&] {
-    const auto ended = serve_echo(bench::Hosts::address(b));
-    slot.fail(ended.error().message());
-    return exit_failed;
-  });
-  if (!echo) return std::unexpected(std::move(echo.error()));
+  auto plain = cluster.start(b, [&] { return serve_plain(slot); });
+  if (!plain) return std::unexpected(std::move(plain.error()));
   const std::tuple<std::size_t, Client&> places[] = {{a, (*clients)->on_host}, {d, (*clients)->on_no_host}};
   for (const auto& [host, client] : places) {
     say(fmt::format("measuring a client on host {}", bench::Hosts::name(host)));

@@ -51,9 +51,11 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
 Result<std::unique_ptr<Client>> Client::open(const std::shared_ptr<memory::StoreMemory>& memory,
                                              const ClientOptions& options) {
   auto begun = begin(memory, options);
-  // A host of a cluster may end in the midst of it. Who begins after that does without it.
+  if (begun) return begun;
+  // A host of a cluster may end in the midst of it, silently or not. Who begins after that does without it.
+  const bool may_have_ended = begun.error().code == Errc::unavailable || begun.error().code == Errc::moved;
   const bool others_are_left = memory->region_map().nodes.size() > 1;
-  if (!begun && begun.error().code == Errc::unavailable && others_are_left) begun = begin(memory, options);
+  if (may_have_ended && others_are_left) begun = begin(memory, options);
   return begun;
 }
 

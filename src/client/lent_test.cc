@@ -130,6 +130,28 @@ TEST_F(Lent, CallsGoOnInAnotherSessionWhenTheHostHasEndedTheirs) {
   }
 }
 
+// Receive: a batch right after the host has ended the session, of which some are no puts. Expect: each is
+// told apart, the same key's other put or not.
+TEST_F(Lent, WhatIsNoPutIsToldAlsoWhenTheHostHasEndedTheSession) {
+  auto far = open_far();
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  ASSERT_TRUE(far->put("a", "1").has_value());
+  std::ignore = host_->pause(name_).value();
+  const PutOptions none{.time_to_live = -1ms};
+  std::vector<Assignment> assignments = {{.key = "a", .value = "2"},
+                                         {.key = "b", .value = "2", .options = none},
+                                         {.key = "a", .value = "3", .options = none},
+                                         {.key = "a", .value = "4"}};
+  far->multi_put(assignments);
+  for (const Assignment& one : assignments) {
+    const bool is_put = one.options.time_to_live == 0ms;
+    EXPECT_EQ(one.result.has_value(), is_put) << one.key << " " << one.value;
+    if (!one.result)
+      EXPECT_EQ(one.result.error().code, Errc::invalid_argument) << one.result.error().message();
+  }
+  EXPECT_EQ(far->get("a").value_or("nothing"), "4");
+}
+
 // Receive: a call of an Async whose host ended and came back. Expect: it is over, and another one works.
 TEST_F(Lent, AnAsyncIsOverWhenItsHostWasAway) {
   auto far = open_far();

@@ -169,10 +169,12 @@ void Store::multi_get(std::span<Lookup> lookups) {
   impl_->ask_for_each(lookups, &Client::multi_get, [](const Lookup&) { return true; });
 }
 
-// A put that another one of its key follows counts as done right before it, and is not done after it.
+// A put that another one of its key follows counts as done right before it, and is not done after it; of
+// those that are no puts each is asked for by itself.
 void Store::multi_put(std::span<Assignment> assignments) {
   std::map<std::string_view, const Assignment*> last_of;
   const auto is_last = [&](const Assignment& one) {
+    if (!client::is_valid(one)) return true;
     if (last_of.empty()) {
       for (const Assignment& each : assignments) {
         if (client::is_valid(each)) last_of[each.key] = &each;
@@ -183,7 +185,7 @@ void Store::multi_put(std::span<Assignment> assignments) {
   if (!impl_->ask_for_each(assignments, &Client::multi_put, is_last)) [[likely]]
     return;
   for (Assignment& one : assignments) {
-    if (has_moved(one)) one.result = last_of.at(one.key)->result;
+    if (has_moved(one) && client::is_valid(one)) one.result = last_of.at(one.key)->result;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <utility>
 
 #include "fabric/cluster_map.h"
 #include "fabric/map_message.h"
@@ -46,14 +47,19 @@ std::unexpected<Error> ZooKeeperCoordinator::failure(Errc code, const std::strin
   return fail(code, "cluster", fmt::format("ZooKeeper at {}, {}: {}", address_.servers(), path, what));
 }
 
+// Sessions are begun and end without the lock: names are looked up, and threads end that take the same one.
 Result<std::shared_ptr<ZooKeeperSession>> ZooKeeperCoordinator::session(base::Nanos deadline) {
-  std::shared_ptr<Session> former;  // ends after the lock: its threads take the same one
-  const std::scoped_lock lock(signals_.mutex);
-  if (session_ != nullptr && !session_->is_over()) return session_;
-  former = std::move(session_);
+  const auto is_of_use = [this] { return session_ != nullptr && !session_->is_over(); };
+  {
+    const std::scoped_lock lock(signals_.mutex);
+    if (is_of_use()) return session_;
+  }
   auto begun = Session::begin(address_, signals_, deadline);
   if (!begun) return begun;
-  session_ = *begun;
+  std::shared_ptr<Session> former;
+  const std::scoped_lock lock(signals_.mutex);
+  if (is_of_use()) return session_;  // another thread began one meanwhile
+  former = std::exchange(session_, *begun);
   return begun;
 }
 

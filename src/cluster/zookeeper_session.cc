@@ -13,6 +13,8 @@
 #include <utility>
 #include <zookeeper/zookeeper.h>
 
+#include "net/look_up.h"
+
 namespace loch::cluster {
 namespace {
 
@@ -95,9 +97,9 @@ std::string ZooKeeperAddress::servers() const {
 Result<std::string> ZooKeeperAddress::look_up(base::Nanos deadline) const {
   std::vector<std::string> found;
   std::string why;
-  std::size_t left = hosts.size();
+  for (const net::HostPort& host : hosts) net::begin_look_up(host);
   for (const net::HostPort& host : hosts) {
-    auto addresses = net::look_up_all(host, net::deadline_of_one(deadline, left--));
+    auto addresses = net::look_up_all(host, deadline);
     if (!addresses) {
       why = addresses.error().detail;
       continue;

@@ -5,19 +5,17 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
-#include <future>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <optional>
 #include <poll.h>
 #include <sys/socket.h>
-#include <system_error>
-#include <thread>
 #include <utility>
+
+#include "net/look_up.h"
 
 namespace loch::net {
 namespace {
@@ -40,63 +38,21 @@ bool is_port(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-struct Found {
-  int error = 0;  // of getaddrinfo
-  std::vector<SocketAddress> addresses{};
-};
-
-Found find_addresses(const HostPort& at, int flags) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV | AI_ADDRCONFIG;
-  addrinfo* list = nullptr;
-  const char* host = at.host.empty() || at.host == "*" ? nullptr : at.host.c_str();
-  Found found;
-  found.error = ::getaddrinfo(host, at.port.c_str(), &hints, &list);
-  if (found.error == EAI_NONAME || found.error == EAI_ADDRFAMILY) {
-    // An address of a host whose only interface is the loopback.
-    hints.ai_flags &= ~AI_ADDRCONFIG;
-    found.error = ::getaddrinfo(host, at.port.c_str(), &hints, &list);
-  }
-  if (found.error != 0) return found;
-  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
-    SocketAddress& address = found.addresses.emplace_back();
-    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
-    address.length = each->ai_addrlen;
-  }
-  ::freeaddrinfo(list);
-  return found;
-}
-
-// A name server that does not answer is waited for by a thread of its own, which ends when the resolver lets
-// it. Numbers are read at once.
 Result<std::vector<SocketAddress>> resolve(const HostPort& at, int flags, const char* operation,
                                            base::Nanos deadline) {
-  Found found = find_addresses(at, flags | AI_NUMERICHOST);
-  if (found.error == EAI_NONAME) {
-    std::packaged_task<Found()> task([at, flags] { return find_addresses(at, flags); });
-    auto result = task.get_future();
-    try {
-      std::thread(std::move(task)).detach();
-    } catch (const std::system_error& error) {
-      return fail(Errc::unavailable, operation,
-                  fmt::format("{}: no thread to look it up: {}", at.text(), error.what()));
-    }
-    const base::Nanos now = base::Clock().now();
-    const std::chrono::nanoseconds left(deadline > now ? deadline - now : 0);
-    if (result.wait_for(left) != std::future_status::ready) {
-      return fail(
-          Errc::unavailable, operation,
-          fmt::format("{}: the name was not looked up in time; do the name servers answer?", at.text()));
-    }
-    found = result.get();
+  auto found = find_addresses(at, flags, deadline);
+  if (!found) return std::unexpected(std::move(found.error()));
+  if (!*found) {
+    return fail(
+        Errc::unavailable, operation,
+        fmt::format("{}: the name was not looked up in time; do the name servers answer?", at.text()));
   }
-  if (found.error != 0) {
-    return fail(found.error == EAI_AGAIN ? Errc::unavailable : Errc::invalid_argument, operation,
-                fmt::format("{}: {}", at.text(), ::gai_strerror(found.error)));
+  const int error = (*found)->error;
+  if (error != 0) {
+    return fail(error == EAI_AGAIN ? Errc::unavailable : Errc::invalid_argument, operation,
+                fmt::format("{}: {}", at.text(), ::gai_strerror(error)));
   }
-  return std::move(found.addresses);
+  return std::move((*found)->addresses);
 }
 
 base::Nanos look_up_deadline() { return base::Clock().now() + look_up_max_ns; }

@@ -5,16 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <string>
 #include <string_view>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 namespace loch::net {
@@ -26,37 +19,6 @@ constexpr std::uint16_t usual_port = 7117;
 constexpr base::Nanos soon_ns = 300 * base::millisecond_ns;
 
 base::Nanos in(base::Nanos time) { return base::Clock().now() + time; }
-
-enum class Silent : std::uint8_t { told_in_time, something_else, may_not };
-
-// Of a process that ends with it.
-Silent connect_by_silent_name_server() {
-  std::string servers = "/tmp/loch-resolv.XXXXXX";
-  const base::FileDescriptor file(::mkstemp(servers.data()));
-  const std::string_view line = "nameserver 127.0.0.1\n";
-  const bool is_written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const bool is_apart = is_written &&
-                        ::unshare(CLONE_NEWNS | CLONE_NEWNET | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
-                        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                        ::mount(servers.c_str(), "/etc/resolv.conf", nullptr, MS_BIND, nullptr) == 0;
-  ::unlink(servers.c_str());
-  const base::FileDescriptor server(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq loopback{};
-  std::strcpy(loopback.ifr_name, "lo");
-  loopback.ifr_flags = IFF_UP;
-  const sockaddr_in at{.sin_family = AF_INET,
-                       .sin_port = htons(53),
-                       .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
-                       .sin_zero = {}};
-  if (!is_apart || ::ioctl(server.get(), SIOCSIFFLAGS, &loopback) != 0 ||
-      ::bind(server.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
-    return Silent::may_not;
-  const auto socket = connect({.host = "far.example", .port = "1"}, "", in(soon_ns));
-  const bool is_told = !socket && socket.error().code == Errc::unavailable &&
-                       socket.error().detail.contains("far.example:1: the name was not looked up in time");
-  if (!is_told && !socket) fmt::print("{}\n", socket.error().message());
-  return is_told ? Silent::told_in_time : Silent::something_else;
-}
 
 TEST(HostPort, IsReadWithAPortAndWithoutOne) {
   const auto read = [](const char* text) { return parse_host_port(text, usual_port).value(); };
@@ -118,20 +80,6 @@ TEST(Connect, ANameThatLeadsNowhereIsUnavailable) {
   ASSERT_FALSE(socket.has_value());
   EXPECT_EQ(socket.error().code, Errc::unavailable);
   EXPECT_THAT(socket.error().message(), HasSubstr(std::string(64, 'a') + ".b:1: "));
-}
-
-// Given: a name server that does not answer, if this process may have a network and mounts of its own.
-// Expect: nobody waits for as long as the resolver does.
-TEST(Connect, ANameServerThatDoesNotAnswerIsNotWaitedFor) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(static_cast<int>(connect_by_silent_name_server()));
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  const auto outcome = static_cast<Silent>(WEXITSTATUS(status));
-  if (outcome == Silent::may_not) GTEST_SKIP() << "this process may have no network of its own";
-  EXPECT_EQ(outcome, Silent::told_in_time);
 }
 
 // Given: a host that takes no more connections, and drops who asks for one.

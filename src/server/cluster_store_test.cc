@@ -1,5 +1,8 @@
 // A store of a cluster: several hosts in one process, each with its own folder, and clients by sockets.
+#include <array>
 #include <atomic>
+#include <barrier>
+#include <chrono>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -8,10 +11,13 @@
 #include <string>
 #include <sys/stat.h>
 #include <thread>
+#include <vector>
 
+#include <loch/async.h>
 #include <loch/loch.h>
 
 #include "base/testing/comes_true.h"
+#include "net/socket.h"
 #include "server/testing/fixed_cluster.h"
 
 namespace loch::server {
@@ -166,34 +172,75 @@ TEST_F(ClusterStore, AHostThatDiesMakesItsOwnKeysUnavailable) {
   EXPECT_EQ(changed, there);
 }
 
-// Receive: clients that begin again and again while a host ends. Expect: each begins, with the host or
-// without.
+// Receive: clients that begin again and again while a host ends, by a store of their own and as an Async of
+// one. Expect: each begins, with the host or without.
 TEST_F(ClusterStore, CanBeOpenedWhileAHostDies) {
   add_nodes(3);
   start_all();
   ASSERT_TRUE(comes_true([&] { return open().has_value(); }));
+  auto kept = open().value();
   for (int round = 0; round < 20; ++round) {
     std::atomic<bool> stop = false;
-    std::atomic<int> opened = 0;
-    std::thread client([&] {
+    std::array<std::atomic<int>, 2> opened{};
+    const auto open_again_and_again = [&](std::atomic<int>& count, auto open_one) {
       while (!stop) {
-        if (const auto store = open(); !store) {
-          ADD_FAILURE() << "round " << round << ": " << store.error().message();
+        if (const auto one = open_one(); !one) {
+          ADD_FAILURE() << "round " << round << ": " << one.error().message();
           return;
         }
-        ++opened;
+        ++count;
       }
-    });
-    EXPECT_TRUE(comes_true([&] { return opened > round % 3; }));
+    };
+    std::thread client([&] { open_again_and_again(opened[0], [&] { return open(); }); });
+    std::thread of_a_store([&] { open_again_and_again(opened[1], [&] { return Async::open(kept); }); });
+    const auto each_opens = [&](int more) {
+      const std::array<int, 2> before = {opened[0], opened[1]};
+      return comes_true(
+          [&] { return HasFailure() || (opened[0] > before[0] + more && opened[1] > before[1] + more); });
+    };
+    EXPECT_TRUE(each_opens(round % 3));
     nodes_[1]->stop();
-    const int before = opened;
-    EXPECT_TRUE(comes_true([&] { return opened > before + 1 || HasFailure(); }));
+    EXPECT_TRUE(each_opens(1));
     stop = true;
     client.join();
+    of_a_store.join();
     ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
     ASSERT_TRUE(comes_true([&] { return open().has_value() && open()->count().has_value(); }));
     if (HasFailure()) break;
   }
+}
+
+// Given: a host that ended, and at its address something that takes connections and never answers. Receive:
+// the first calls of many threads after that, at once. Expect: they wait for it together, and not for each
+// other's waiting as well.
+TEST_F(ClusterStore, ASilentHostHoldsUpAllThreadsNoLongerThanOne) {
+  add_nodes(2);
+  start_all();
+  auto store = open(put_at(Placement::by_key)).value();
+  constexpr int threads_count = 16;
+  constexpr auto longest = std::chrono::seconds(6);  // one by one they take 16
+  std::barrier all_together(threads_count + 1);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < threads_count; ++thread) {
+    threads.emplace_back([&, thread] {
+      const auto own_key = [&](int i) { return key(10 * thread + i); };
+      for (int i = 0; i < 10; ++i) EXPECT_TRUE(store.put(own_key(i), "v").has_value());
+      all_together.arrive_and_wait();
+      all_together.arrive_and_wait();
+      for (int i = 0; i < 10; ++i) {
+        const auto began = std::chrono::steady_clock::now();
+        const auto got = store.get(own_key(i));
+        EXPECT_TRUE(got || got.error().code == Errc::unavailable) << got.error().message();
+        EXPECT_LT(std::chrono::steady_clock::now() - began, longest);
+      }
+    });
+  }
+  all_together.arrive_and_wait();
+  nodes_[1]->stop();
+  const auto silent = net::listen(nodes_[1]->address());
+  EXPECT_TRUE(silent.has_value()) << silent.error().message();
+  all_together.arrive_and_wait();
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(ClusterStore, OneHostOfTheListIsEnoughToFindTheOthers) {

@@ -1,0 +1,139 @@
+#include "net/look_up.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string>
+#include <string_view>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace loch::net {
+namespace {
+
+constexpr base::Nanos soon_ns = 300 * base::millisecond_ns;
+
+base::Nanos in(base::Nanos time) { return base::Clock().now() + time; }
+
+// The socket of the one name server of this process, which has a network and mounts of its own from now on;
+// not open where it may not.
+base::FileDescriptor become_name_server() {
+  std::string servers = "/tmp/loch-resolv.XXXXXX";
+  const base::FileDescriptor file(::mkstemp(servers.data()));
+  const std::string_view line = "nameserver 127.0.0.1\n";
+  const bool is_written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const bool is_apart = is_written &&
+                        ::unshare(CLONE_NEWNS | CLONE_NEWNET | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
+                        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                        ::mount(servers.c_str(), "/etc/resolv.conf", nullptr, MS_BIND, nullptr) == 0;
+  ::unlink(servers.c_str());
+  base::FileDescriptor server(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP;
+  const sockaddr_in at{.sin_family = AF_INET,
+                       .sin_port = htons(53),
+                       .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
+                       .sin_zero = {}};
+  if (!is_apart || ::ioctl(server.get(), SIOCSIFFLAGS, &loopback) != 0 ||
+      ::bind(server.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+    return {};
+  return server;
+}
+
+// Answers every question for an address of IPv4 with 192.0.2.7, and others with nothing, each so late.
+[[noreturn]] void answer_late(int server, std::chrono::milliseconds delay) {
+  constexpr std::size_t header_bytes = 12;
+  constexpr std::array<char, 16> address = {'\xc0', 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, '\xc0', 0, 2, 7};
+  std::array<char, 512> packet{};
+  for (;;) {
+    SocketAddress who{.length = sizeof(sockaddr_storage)};
+    const ssize_t length =
+        ::recvfrom(server, packet.data(), packet.size() - address.size(), 0, who.get(), &who.length);
+    if (length < static_cast<ssize_t>(header_bytes)) continue;
+    std::size_t end = header_bytes;
+    while (packet[end] != 0) end += 1 + static_cast<std::size_t>(packet[end]);
+    const bool is_for_ipv4 = packet[end + 2] == 1;
+    end += 5;
+    // An answer, without recursion; one question, the records that follow, and no others.
+    const std::array<char, 10> answered = {'\x81', '\x80', 0, 1, 0, static_cast<char>(is_for_ipv4),
+                                           0,      0,      0, 0};
+    std::memcpy(&packet[2], answered.data(), answered.size());
+    std::memcpy(&packet[end], address.data(), address.size());
+    std::thread([server, delay, packet, who, bytes = end + (is_for_ipv4 ? address.size() : 0)]() mutable {
+      std::this_thread::sleep_for(delay);
+      ::sendto(server, packet.data(), bytes, 0, who.get(), who.length);
+    }).detach();
+  }
+}
+
+enum class Outcome : std::uint8_t { as_expected, something_else, may_not };
+
+Outcome in_child(const std::function<bool(int server)>& is_as_expected) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const base::FileDescriptor server = become_name_server();
+    if (!server.is_open()) ::_exit(static_cast<int>(Outcome::may_not));
+    const bool is = is_as_expected(server.get());
+    ::_exit(static_cast<int>(is ? Outcome::as_expected : Outcome::something_else));
+  }
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status))
+    return Outcome::something_else;
+  return static_cast<Outcome>(WEXITSTATUS(status));
+}
+
+bool is_not_in_time(const auto& answer, const HostPort& at) {
+  const bool is = !answer && answer.error().code == Errc::unavailable &&
+                  answer.error().detail.contains(at.text() + ": the name was not looked up in time");
+  if (!is && !answer) fmt::print("{}\n", answer.error().message());
+  return is;
+}
+
+// Given: a name server that does not answer, if this process may have a network and mounts of its own.
+// Expect: nobody waits for as long as the resolver does.
+TEST(LookUp, ANameServerThatDoesNotAnswerIsNotWaitedFor) {
+  const auto outcome = in_child([](int) {
+    const HostPort far{.host = "far.example", .port = "1"};
+    return is_not_in_time(connect(far, "", in(soon_ns)), far);
+  });
+  if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
+  EXPECT_EQ(outcome, Outcome::as_expected);
+}
+
+// Given: one that answers later than anybody waits. Expect: the answer is there for who asks again; and for a
+// second name, which was begun with the first, at once.
+TEST(LookUp, AnAnswerThatComesLaterIsForWhoAsksNext) {
+  const auto outcome = in_child([](int server) {
+    std::thread(answer_late, server, std::chrono::milliseconds(soon_ns / base::millisecond_ns)).detach();
+    const HostPort first{.host = "far.example", .port = "1"};
+    const HostPort second{.host = "farther.example", .port = "2"};
+    begin_look_up(second);
+    if (!is_not_in_time(look_up_all(first, in(soon_ns / 10)), first)) return false;
+    Result<std::vector<SocketAddress>> found;
+    for (const base::Nanos end = in(10 * base::second_ns); base::Clock().now() < end && !found->size();) {
+      auto again = look_up_all(first, in(soon_ns / 10));
+      if (again) found = std::move(again);
+    }
+    const auto begun_before = look_up_all(second, in(base::second_ns));
+    const auto is_right = [](const Result<std::vector<SocketAddress>>& addresses) {
+      return addresses && addresses->size() == 1 && addresses->front().storage.ss_family == AF_INET;
+    };
+    return is_right(found) && is_right(begun_before);
+  });
+  if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
+  EXPECT_EQ(outcome, Outcome::as_expected);
+}
+
+}  // namespace
+}  // namespace loch::net

@@ -65,6 +65,8 @@ Result<Secret> read_key_file(const std::string& path) {
     const Errc code = errno == ENOENT ? Errc::not_found : errno == EACCES ? Errc::permission : Errc::io;
     return fail(code, "key", fmt::format("{}: {}", path, std::strerror(errno)));
   }
+  if (S_ISDIR(stat.st_mode))
+    return fail(Errc::invalid_argument, "key", fmt::format("{} is a folder; a key is in a file", path));
   if ((stat.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0) {
     return fail(Errc::permission, "key",
                 fmt::format("{} may be read or changed by others (mode {:o}); chmod it to 600 or 640", path,

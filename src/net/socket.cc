@@ -80,6 +80,23 @@ FileDescriptor stream_socket(const SocketAddress& at) {
       ::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
+// 0, or why no socket can be bound to it; the kernel lets nobody bind to another host's.
+int error_of_binding(SocketAddress& address) {
+  const FileDescriptor socket(::socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return socket.is_open() && ::bind(socket.get(), address.get(), address.length) == 0 ? 0 : errno;
+}
+
+// The address that connections are to come from.
+Result<SocketAddress> look_up_source(const std::string& source, base::Nanos deadline) {
+  auto address = look_up({.host = source, .port = "0"}, deadline);
+  if (address && error_of_binding(*address) == EADDRNOTAVAIL) {
+    return fail(
+        Errc::invalid_argument, "connect",
+        fmt::format("{} is no address of this host, and no connection can come from it (--from)", source));
+  }
+  return address;
+}
+
 // 0, or the error of connecting to one address.
 int connect_one(int socket, SocketAddress& to, SocketAddress* source, base::Nanos deadline) {
   if (source != nullptr && ::bind(socket, source->get(), source->length) != 0) return errno;
@@ -153,10 +170,7 @@ Result<SocketAddress> look_up(const HostPort& at, base::Nanos deadline) {
 
 bool is_of_this_host(const HostPort& at) {
   auto address = look_up({.host = at.host, .port = "0"}, look_up_deadline());
-  if (!address) return false;
-  // The kernel lets nobody bind to another's.
-  const FileDescriptor socket(::socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  return socket.is_open() && ::bind(socket.get(), address->get(), address->length) == 0;
+  return address && error_of_binding(*address) == 0;
 }
 
 Result<FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline) {
@@ -164,7 +178,7 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
   const base::Nanos start = clock.now();
   std::optional<SocketAddress> from;
   if (!source.empty()) {
-    auto looked_up = look_up({.host = source, .port = "0"}, deadline);
+    auto looked_up = look_up_source(source, deadline);
     if (!looked_up) return std::unexpected(std::move(looked_up.error()));
     from = *looked_up;
   }

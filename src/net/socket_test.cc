@@ -73,6 +73,19 @@ TEST(Connect, NamesWhoDoesNotAnswer) {
               HasSubstr("127.0.0.1:" + std::to_string(port) + ": Connection refused"));
 }
 
+// Receive: to come from an address that is kept for examples, and no host has. Expect: that one is named, and
+// not who was to be reached.
+TEST(Connect, NamesASourceThatIsNotOfThisHost) {
+  const auto listener = listen({.host = "127.0.0.1", .port = "0"}).value();
+  const HostPort to{.host = "127.0.0.1", .port = std::to_string(listener.port)};
+  EXPECT_TRUE(connect(to, "127.0.0.1", in(base::second_ns)).has_value());
+  const auto socket = connect(to, "192.0.2.1", in(base::second_ns));
+  ASSERT_FALSE(socket.has_value());
+  EXPECT_EQ(socket.error().code, Errc::invalid_argument);
+  EXPECT_THAT(socket.error().message(), HasSubstr("192.0.2.1 is no address of this host"));
+  EXPECT_THAT(socket.error().message(), testing::Not(HasSubstr("firewall")));
+}
+
 // Given: a name that leads nowhere, as that of a host that is down may. It is no name at all, so no resolver
 // is asked. Expect: that the other hosts of a cluster are gone on with.
 TEST(Connect, ANameThatLeadsNowhereIsUnavailable) {

@@ -61,6 +61,17 @@ Result<std::size_t> Stream::write(std::span<const iovec> from) {
   return broken("write", std::strerror(errno));
 }
 
+bool Stream::leave() {
+  ::shutdown(socket(), SHUT_WR);
+  std::array<std::byte, 4'096> dropped{};
+  constexpr int reads_max = 16;
+  for (int i = 0; i < reads_max; ++i) {
+    const ssize_t got = ::recv(socket(), dropped.data(), dropped.size(), 0);
+    if (got <= 0) return got == 0 || !is_none_now(errno);
+  }
+  return false;
+}
+
 // ---- TLS
 
 namespace {
@@ -105,6 +116,24 @@ std::string openssl_reason() {
   std::array<char, 256> text{};
   ERR_error_string_n(error, text.data(), text.size());
   return text.data();
+}
+
+// What an alert of the other end says of our certificate; empty if the error is another one.
+std::string_view refusal_of_certificate(unsigned long error) {
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return {};
+  switch (ERR_GET_REASON(error)) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return "the other end wants a certificate, and was shown none";
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+      return "the other end does not trust the certificate that it was shown";
+    default:
+      return {};
+  }
 }
 
 class TlsStream final : public Stream {
@@ -203,6 +232,9 @@ class TlsStream final : public Stream {
                   fmt::format("the other end's certificate is not trusted: {}",
                               X509_verify_cert_error_string(verified)));
     }
+    const std::string_view refusal = refusal_of_certificate(ERR_peek_error());
+    if (!refusal.empty())
+      return fail(Errc::permission, operation, fmt::format("{}: {}", refusal, openssl_reason()));
     return broken(operation, openssl_reason());
   }
 
@@ -217,10 +249,17 @@ std::unexpected<Error> unusable(std::string_view what, const std::string& path) 
 
 }  // namespace
 
+Result<void> TlsContext::check(const TlsFiles& files) {
+  if (files.certificate.empty() == files.key.empty()) return {};
+  return fail(Errc::invalid_argument, "TLS",
+              fmt::format("TLS needs a certificate and its key, both or neither; there is no {}",
+                          files.key.empty() ? "key (tls.key, --tls-key)"
+                                            : "certificate (tls.certificate, --tls-certificate)"));
+}
+
 Result<TlsContext> TlsContext::server(const TlsFiles& files) {
-  if (files.certificate.empty() || files.key.empty()) {
+  if (files.certificate.empty() && files.key.empty())
     return fail(Errc::invalid_argument, "TLS", "a server needs a certificate and its key");
-  }
   return make(files, true);
 }
 
@@ -232,6 +271,7 @@ Result<TlsContext> TlsContext::client(const TlsFiles& files) {
 }
 
 Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
+  if (auto whole = check(files); !whole) return std::unexpected(std::move(whole.error()));
   ERR_clear_error();
   const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method()),
                                          &SSL_CTX_free);

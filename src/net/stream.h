@@ -26,19 +26,24 @@ class Stream {
   [[nodiscard]] int socket() const { return socket_.get(); }
 
   // Whether both ends can begin; false: not yet, wait for `awaited`. Errors: unavailable, permission (a
-  // certificate that is not trusted).
+  // certificate that is not trusted, at either end).
   virtual Result<bool> establish() { return true; }
   // The events of poll(2) that establish waits for.
   [[nodiscard]] virtual short awaited() const;
 
   // How many bytes were taken or given; 0: none for now. Errors: unavailable (closed by the other end, or
-  // broken).
+  // broken), permission (of a client: the server has looked at its certificate by now).
   virtual Result<std::size_t> read(std::span<const iovec> into);
   virtual Result<std::size_t> write(std::span<const iovec> from);
   // Whether a write of many parts costs no more than one of the same bytes in one part.
   [[nodiscard]] virtual bool gathers() const { return true; }
   // Whether there may be more to read that poll(2) on the socket does not tell of.
   [[nodiscard]] virtual bool holds_back() const { return false; }
+
+  // Says no more, and drops what comes: who closes a socket with something unread resets the connection, and
+  // the other end may never read what it was told last. Whether the other end has closed, too; false: not
+  // yet, wait for POLLIN.
+  bool leave();
 
  private:
   base::FileDescriptor socket_;
@@ -47,7 +52,9 @@ class Stream {
 // What TLS needs of one end; shared by its streams, from any thread.
 class TlsContext {
  public:
-  // Errors: invalid_argument (a file that can not be read or used, with OpenSSL's reason).
+  // Whether a certificate is there with its key. Errors: invalid_argument.
+  static Result<void> check(const TlsFiles& files);
+  // Errors: as check; invalid_argument (a file that can not be read or used, with OpenSSL's reason).
   static Result<TlsContext> server(const TlsFiles& files);
   static Result<TlsContext> client(const TlsFiles& files);
 

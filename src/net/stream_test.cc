@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 #include "net/socket.h"
 #include "net/testing/certificates.h"
@@ -58,6 +59,22 @@ TEST_F(TlsTest, AnEndThatTheOtherClosedIsNamedSo) {
   ASSERT_FALSE(read.has_value());
   EXPECT_EQ(read.error().code, Errc::unavailable);
   EXPECT_THAT(read.error().detail, HasSubstr("closed by the other end"));
+}
+
+// Receive: a certificate without its key, or a key alone. Expect: what is missing is named, as lochd's
+// setting and as the command's option.
+TEST_F(TlsTest, ACertificateNeedsItsKey) {
+  TlsFiles files{.certificate = certificates_.file("host.pem"),
+                 .authority = certificates_.file("authority.pem")};
+  for (const auto& made : {TlsContext::server(files), TlsContext::client(files)}) {
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, Errc::invalid_argument);
+    EXPECT_THAT(made.error().detail, HasSubstr("there is no key (tls.key, --tls-key)"));
+  }
+  files.key = std::exchange(files.certificate, "");
+  const auto made = TlsContext::client(files);
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().detail, HasSubstr("there is no certificate (tls.certificate"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "cluster/coordinator.h"
 #include "cluster/toml_settings.h"
+#include "net/stream.h"
 
 namespace loch::server {
 namespace {
@@ -100,8 +101,7 @@ Result<void> check_config(const Config& config, const std::string& path) {
   if (std::ranges::find(levels, config.log_level) == levels.end())
     return wrong(
         fmt::format("there is no log level '{}'; there are: {}", config.log_level, fmt::join(levels, ", ")));
-  if (config.tls.certificate.empty() != config.tls.key.empty())
-    return wrong("TLS needs a certificate and its key, both or neither");
+  if (const auto whole = net::TlsContext::check(config.tls); !whole) return wrong(whole.error().detail);
   if (!config.tls.authority.empty() && config.tls.certificate.empty())
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
   if (!config.other_key_file.empty() && config.key_file.empty())

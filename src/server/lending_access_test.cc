@@ -63,6 +63,8 @@ TEST_F(LendingAccessTest, OnlyThoseWhoKnowTheKeyGetIn) {
   EXPECT_THAT(host_->reload().error().message(), HasSubstr("5 bytes"));
   make_key("key", "abcdefabcdefabcdef", 0644);
   EXPECT_THAT(refused(knows).message(), HasSubstr("chmod"));
+  knows.key_file = "/etc";
+  EXPECT_THAT(refused(knows).message(), HasSubstr("/etc is a folder"));
 }
 
 // Receive: a key is replaced step by step. Expect: at no step is anybody refused who knows the key of now.
@@ -282,7 +284,20 @@ TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
   start();
   Options has_none;
   has_none.tls_authority = certificates.file("authority.pem");
-  EXPECT_NE(refused(has_none).detail, "it was opened");
+  Options has_anothers = has_none;
+  has_anothers.tls_certificate = certificates.file("stranger.pem");
+  has_anothers.tls_key = certificates.file("stranger.key");
+  const auto expect_refused = [this](const Options& options, const char* why) {
+    const Error error = refused(options);
+    EXPECT_EQ(error.code, Errc::permission);
+    EXPECT_THAT(error.message(), HasSubstr(why));
+    EXPECT_THAT(error.message(), HasSubstr("--tls-certificate"));
+  };
+  // The refusal comes while the client goes on, so it is not said once alone.
+  for (int i = 0; i < 20; ++i) {
+    expect_refused(has_none, "was shown none");
+    expect_refused(has_anothers, "does not trust the certificate that it was shown");
+  }
   Options has_one = has_none;
   has_one.tls_certificate = certificates.file("client.pem");
   has_one.tls_key = certificates.file("client.key");

@@ -48,7 +48,7 @@ Result<std::shared_ptr<net::ClientCredentials>> neighbour_credentials_of(const H
 
 // A connection that speaks messages: a client that greets, or a link.
 struct Peer {
-  enum class Stage : std::uint8_t { tls, greets, proves, is_linked };
+  enum class Stage : std::uint8_t { tls, greets, proves, is_linked, is_refused };
 
   Peer(std::unique_ptr<net::Stream> stream, base::Nanos until)
       : name(net::peer_of(stream->socket())), messages(std::move(stream)), deadline(until) {}
@@ -56,7 +56,7 @@ struct Peer {
   std::string name;
   net::Messages messages;
   Stage stage = Stage::tls;
-  base::Nanos deadline;  // until it is linked
+  base::Nanos deadline;  // until it is linked, or has taken its refusal
   std::string mine;      // the nonces
   std::string theirs;
   bool stopped_early = false;  // it may have said more, though there be nothing to read
@@ -141,6 +141,8 @@ class HostThread final : public Host {
   int fill(std::vector<pollfd>* waits, std::vector<Id>* order);
   void serve_lender();
   void accept_all(const net::Listener& listener);
+  // False if TLS has to wait.
+  bool establish(Peer& peer);
   // False if the peer is done with.
   bool serve(Id id, Peer& peer);
   bool serve_messages(Id id, Peer& peer);
@@ -219,7 +221,8 @@ void HostThread::run() {
       const pollfd& ready = waits[before_listeners + listeners_.size() + i];
       Peer& peer = peers_.at(order[i]);
       const bool is_late = peer.stage != Peer::Stage::is_linked && now > peer.deadline;
-      if (is_late) refuse(peer, Errc::timed_out, "it did not greet in time");
+      if (is_late && peer.stage != Peer::Stage::is_refused)
+        refuse(peer, Errc::timed_out, "it did not greet in time");
       const bool is_ready = ready.revents != 0 || peer.has_more_to_take();
       if (is_late || (is_ready && !serve(order[i], peer))) end_peer(order[i]);
     }
@@ -271,16 +274,21 @@ void HostThread::accept_all(const net::Listener& listener) {
   }
 }
 
-bool HostThread::serve(Id id, Peer& peer) {
-  if (peer.stage == Peer::Stage::tls) {
-    const auto established = peer.messages.stream().establish();
-    if (!established) {
-      refuse(peer, established.error().code, established.error().detail);
-      return false;
-    }
-    if (!*established) return true;
-    peer.stage = Peer::Stage::greets;
+bool HostThread::establish(Peer& peer) {
+  const auto established = peer.messages.stream().establish();
+  if (!established) {
+    // TLS has told the client why, who may have gone on meanwhile.
+    refuse(peer, established.error().code, established.error().detail);
+    peer.stage = Peer::Stage::is_refused;
+    return true;
   }
+  if (*established) peer.stage = Peer::Stage::greets;
+  return *established;
+}
+
+bool HostThread::serve(Id id, Peer& peer) {
+  if (peer.stage == Peer::Stage::tls && !establish(peer)) return true;
+  if (peer.stage == Peer::Stage::is_refused) return !peer.messages.stream().leave();
   if (auto flushed = peer.messages.flush(); !flushed) return false;
   return serve_messages(id, peer);
 }
@@ -324,6 +332,8 @@ HostThread::Outcome HostThread::take(Id id, Peer& peer, const Message& said) {
       requests_.extend_soon(*peer.store, net::number_of(said, "region").value_or(region_count_max),
                             net::number_of(said, "bytes").value_or(0));
       return {};
+    case Peer::Stage::is_refused:
+      break;
   }
   std::unreachable();
 }

@@ -11,6 +11,21 @@ namespace loch::fabric::remote {
 
 std::string Target::text() const { return fmt::format("{}://{}/{}", scheme, host.text(), store); }
 
+namespace {
+
+// A step, and what may be wrong there where the error does not say so itself.
+const char* step_of_tls(const Error& error) {
+  return error.code == Errc::permission ? "TLS" : "TLS (does the host have a certificate?)";
+}
+// A host looks at a client's certificate when the client is past TLS.
+const char* step_of_greeting(const Error& error) {
+  return error.code == Errc::permission
+             ? "TLS (--tls-certificate and --tls-key say what is shown to the host)"
+             : "greeting (is that lochd, and does it want TLS or want it not?)";
+}
+
+}  // namespace
+
 Link::Link(Target target)
     : target_(std::move(target)),
       credentials_(target_.credentials != nullptr ? target_.credentials->now() : net::Credentials{}) {}
@@ -33,13 +48,10 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
       credentials_.tls ? credentials_.tls->connect(std::move(*socket), target_.host.host)
                        : std::make_unique<net::Stream>(std::move(*socket)));
   if (auto done = greeting.messages->establish(deadline); !done)
-    return std::unexpected(explained(std::move(done.error()), "TLS (does the host have a certificate?)"));
+    return std::unexpected(explained(done.error(), step_of_tls(done.error())));
   greeting.mine = net::random_hex(nonce_bytes);
   auto answer = greeting.messages->ask({{"protocol", protocol_version}, {"nonce", greeting.mine}}, deadline);
-  if (!answer) {
-    return std::unexpected(explained(std::move(answer.error()),
-                                     "greeting (is that lochd, and does it want TLS or want it not?)"));
-  }
+  if (!answer) return std::unexpected(explained(answer.error(), step_of_greeting(answer.error())));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(explained(*error, "greeting"));
   const auto version = net::number_of(*answer, "protocol");
   greeting.theirs = net::text_of(*answer, "nonce");

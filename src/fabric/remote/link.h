@@ -29,8 +29,8 @@ struct Target {
 
 class Link {
  public:
-  // Errors: unavailable, timed_out, permission (another key), incompatible (another protocol), not_found (no
-  // such store there), those of the store.
+  // Errors: unavailable, timed_out, permission (another key, a certificate), incompatible (another protocol),
+  // not_found (no such store there), those of the store.
   static Result<std::shared_ptr<Link>> open(const Target& target, base::Nanos within_ns = greeting_max_ns);
 
   // A data connection; `port` is what the host calls it. Errors: as open; unavailable if the host has ended

@@ -53,6 +53,8 @@ bool Folder::has(const std::string& file) const {
   return ::fstatat(descriptor_.get(), file.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+bool Folder::may_have(const std::string& file) const { return has(file) || errno == EACCES; }
+
 Result<struct stat> Folder::status(const char* operation) const {
   struct stat found{};
   if (::fstat(descriptor_.get(), &found) != 0) return system_error(operation, errno, path_);

@@ -23,6 +23,8 @@ class Folder {
   // Whether it has its path still, and no other folder.
   [[nodiscard]] bool is_at_path() const;
   [[nodiscard]] bool has(const std::string& file) const;
+  // The same; also true if we may not look.
+  [[nodiscard]] bool may_have(const std::string& file) const;
   [[nodiscard]] Result<struct stat> status(const char* operation) const;
 
   // To read and write. What is no plain file is an error.

@@ -437,7 +437,8 @@ Result<std::vector<std::string>> list(const Access& access) {
     std::string name = entry.substr(std::string_view(store_prefix).size());
     if (!is_store_name(name)) continue;
     const auto folder = Folder::open(access.directory + "/" + entry, "list");
-    if (folder && folder->has(present_file)) names.push_back(std::move(name));
+    // One that we may not look into is a store of others; who opens it is told so.
+    if (folder && folder->may_have(present_file)) names.push_back(std::move(name));
   }
   std::ranges::sort(names);
   return names;

@@ -244,6 +244,27 @@ TEST_F(ShmTest, WhoMayNotOpenTheFilesIsTold) {
   EXPECT_TRUE(is_whole(shm::attach("store", access_).value()));
 }
 
+// Receive: a list for somebody who may not look into a store. Expect: the store is in it, and a folder that
+// he may look into, and has none, is not.
+TEST_F(ShmTest, AStoreOfOthersIsListed) {
+  ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
+  const std::string other = access_.directory + "/loch.other";
+  ASSERT_TRUE(std::filesystem::create_directory(other));
+  ::chmod(other.c_str(), 0755);
+  const std::string said = in_child([&]() -> std::string {
+    if (::geteuid() == 0) {
+      if (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)
+        return "setuid failed";
+    } else {
+      ::chmod((access_.directory + "/loch.store").c_str(), 0);
+    }
+    const auto names = shm::list(access_);
+    return names ? fmt::format("{}", fmt::join(*names, " ")) : outcome(names);
+  });
+  ::chmod((access_.directory + "/loch.store").c_str(), 0700);
+  EXPECT_EQ(said, "store");
+}
+
 TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
   access_.file_mode = 0666;
   ASSERT_TRUE(shm::create("store", access_, plan()).has_value());

@@ -16,6 +16,7 @@
 #include "net/credentials.h"
 #include "server/config.h"
 #include "server/daemon.h"
+#include "server/member.h"
 
 namespace loch::server {
 namespace {
@@ -141,6 +142,10 @@ Exit run(const Arguments& arguments) {
   start_log();
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
+  if (config->cluster) {
+    if (const auto listed = Member::check_list(*config->cluster); !listed)
+      return complain(listed.error(), usage);
+  }
   if (arguments.check_only) return check_files(*config);
   spdlog::set_level(spdlog::level::from_str(config->log_level));
   const auto daemon = Daemon::start(*config, {.log = write_to_log});

@@ -84,7 +84,24 @@ fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before) {
   return drained;
 }
 
+// The map; of a fixed list, it has to have this host.
+Result<cluster::Versioned> map_of(cluster::Coordinator& asked, const Config::Cluster& own) {
+  auto map = asked.read_map();
+  if (map && !asked.may_change() && !map->map.find(own.node))
+    return fail(Errc::invalid_argument, "cluster",
+                fmt::format("{} has no node '{}'", own.coordinator, own.node));
+  return map;
+}
+
 }  // namespace
+
+Result<void> Member::check_list(const Config::Cluster& own) {
+  auto coordinator = cluster::Coordinator::open(own.coordinator);
+  if (!coordinator) return std::unexpected(std::move(coordinator.error()));
+  if ((*coordinator)->may_change()) return {};
+  if (auto map = map_of(**coordinator, own); !map) return std::unexpected(std::move(map.error()));
+  return {};
+}
 
 Result<Member::Options> Member::options_of(const Config& config, const fabric::Access& here) {
   Options options{.cluster = *config.cluster, .at = config.listen.front(), .stores = {}, .here = here};
@@ -110,12 +127,9 @@ Result<std::unique_ptr<Member>> Member::join(Options options,
   cluster::Coordinator& asked = *member->coordinator_;
   if (auto said = asked.announce({.name = own.node, .at = member->options_.at}); !said)
     return std::unexpected(std::move(said.error()));
-  auto map = asked.read_map();
+  auto map = map_of(asked, own);
   const bool is_none_yet = !map && map.error().code == Errc::not_found && asked.may_change();
   if (!map && !is_none_yet) return std::unexpected(std::move(map.error()));
-  if (!is_none_yet && !asked.may_change() && !map->map.find(own.node))
-    return fail(Errc::invalid_argument, "cluster",
-                fmt::format("{} has no node '{}'", own.coordinator, own.node));
   if (is_none_yet || !map->map.find(own.node)) {
     member->log(
         fabric::Host::Level::info,

@@ -29,6 +29,9 @@ class Member {
     net::Secret key = net::no_key();                                     // the cluster's
     std::function<void(fabric::Host::Level, const std::string&)> log{};  // what becomes of it
   };
+  // Whether a fixed list of hosts can be read and has this one; a list that may change is not asked for.
+  // Errors: those of the coordinator; invalid_argument.
+  static Result<void> check_list(const Config::Cluster& own);
   // The cluster's stores of a configuration, and so on. Errors: those of the key file.
   static Result<Options> options_of(const Config& config, const fabric::Access& here);
 

@@ -82,6 +82,15 @@ class Served final : public Metrics {
   prometheus::Exposer exposer_;
 };
 
+// The library says that it can not listen there, and not why; the kernel does when it is asked again.
+Error explained(const net::HostPort& at, const std::exception& error) {
+  auto again = net::listen(at);
+  Error why = again ? Error{.code = Errc::io, .detail = fmt::format("{}: {}", at.text(), error.what())}
+                    : std::move(again.error());
+  why.operation = "metrics.listen";
+  return why;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Metrics>> Metrics::start(const net::HostPort& at, const fabric::Host& host,
@@ -90,7 +99,7 @@ Result<std::unique_ptr<Metrics>> Metrics::start(const net::HostPort& at, const f
   try {
     return std::make_unique<Served>(at, host, keeper);
   } catch (const std::exception& error) {
-    return fail(Errc::io, "metrics", fmt::format("can not listen at {}: {}", at.text(), error.what()));
+    return std::unexpected(explained(at, error));
   }
 }
 

@@ -376,10 +376,45 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_});
   EXPECT_EQ(taken.exit_code, 1);
   EXPECT_THAT(taken.err, HasSubstr("Address already in use"));
+  const std::string tells = write_file("tells.toml", "[metrics]\nlisten = \"127.0.0.1:" + port_ + "\"\n");
+  const Outcome told = lochd({"--config", tells, "--listen", "127.0.0.1:0"});
+  EXPECT_EQ(told.exit_code, 1);
+  EXPECT_THAT(told.err, HasSubstr("metrics.listen"));
+  EXPECT_THAT(told.err, HasSubstr("127.0.0.1:" + port_ + ": Address already in use"));
   const Outcome help = lochd({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("--check-config"));
   EXPECT_THAT(lochd({"--version"}).out, HasSubstr("lochd "));
+}
+
+// Receive: a fixed list of hosts that can not be read, or has not this one. Expect: it is said by
+// --check-config, and by the start in a way that has systemd not try it again.
+TEST_F(Lochd, SaysWhatIsWrongWithTheListOfItsCluster) {
+  const std::string list = file_path("cluster.toml");
+  const auto config = [&](const std::string& coordinator) {
+    return write_file("lochd.toml", fmt::format("listen = [\"127.0.0.1:0\"]\ndirectory = \"{}\"\n[cluster]\n"
+                                                "coordinator = \"{}\"\nnode = \"a\"\n",
+                                                folder(), coordinator));
+  };
+  const auto expect_wrong = [&](const char* why) {
+    for (const Arguments& more : {Arguments{}, Arguments{"--check-config"}}) {
+      Arguments arguments{"--config", config("file:" + list)};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Outcome wrong = lochd(arguments);
+      EXPECT_EQ(wrong.exit_code, 2) << why;
+      EXPECT_THAT(wrong.err, HasSubstr(list));
+      EXPECT_THAT(wrong.err, HasSubstr(why));
+    }
+  };
+  expect_wrong("No such file");
+  write_file("cluster.toml", "[[node]\n");
+  expect_wrong(":1: ");
+  write_file("cluster.toml", "[[node]]\nname = \"b\"\naddress = \"10.0.0.1\"\n");
+  expect_wrong("has no node 'a'");
+  write_file("cluster.toml", "[[node]]\nname = \"a\"\naddress = \"10.0.0.1\"\n");
+  EXPECT_EQ(lochd({"--config", config("file:" + list), "--check-config"}).exit_code, 0);
+  EXPECT_EQ(lochd({"--config", config("zookeeper://127.0.0.1:1/loch"), "--check-config"}).exit_code, 0)
+      << "ZooKeeper may not be there yet";
 }
 
 }  // namespace

@@ -5,8 +5,18 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/loch")
 
 install(TARGETS loch EXPORT lochTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/loch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
-install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES ARCHITECTURE.md HACKING.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
+install(FILES examples/quickstart.cc DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+
+# The README links to where things are installed.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS README.md)
+file(READ README.md readme)
+file(RELATIVE_PATH to_headers "${CMAKE_INSTALL_FULL_DOCDIR}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+string(REPLACE "](include/" "](${to_headers}/" readme "${readme}")
+string(REPLACE "](packaging/" "](examples/" readme "${readme}")
+file(WRITE "${PROJECT_BINARY_DIR}/README.md" "${readme}")
+install(FILES "${PROJECT_BINARY_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # find_package(loch)
 install(EXPORT lochTargets NAMESPACE loch:: DESTINATION "${package_dir}")

@@ -13,7 +13,8 @@ fail() {
 rm -rf "$work"
 mkdir -p "$work/stores"
 "$cmake" --install "$build" --prefix "$work/before" >"$work/install.log"
-# Whoever packages or copies an installed tree moves it: nothing in it may name where it was.
+# Whoever packages or copies an installed tree moves it: nothing in it may name where it was, but for the service, which
+# systemd wants a path in.
 mv "$work/before" "$work/prefix"
 prefix=$work/prefix
 
@@ -23,9 +24,20 @@ for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE share/doc/loch/d
 done
 user=$(sed -n 's/^User=//p' "$prefix/lib/systemd/system/lochd.service")
 grep -q "^u $user " "$prefix/lib/sysusers.d/lochd.conf" || fail "nothing makes '$user', the user of lochd.service"
-if grep -rlIF -e "$work/before" -e "$(cd "$build" && pwd)" "$prefix"; then
+if grep -rlIF -e "$work/before" -e "$(cd "$build" && pwd)" --exclude lochd.service "$prefix"; then
   fail "the files above name the folder they were built in or installed to"
 fi
+grep -qx "ExecStart=$work/before/sbin/lochd" "$prefix/lib/systemd/system/lochd.service" ||
+  fail "lochd.service starts another lochd than the one that was installed with it"
+DESTDIR=$work/stage "$cmake" --install "$build" --prefix /opt/loch >"$work/stage.log"
+grep -qx 'ExecStart=/opt/loch/sbin/lochd' "$work/stage/opt/loch/lib/systemd/system/lochd.service" ||
+  fail "with DESTDIR, lochd.service does not start the lochd of its prefix"
+
+readme=$prefix/share/doc/loch/README.md
+while read -r link; do
+  [[ -e $(dirname "$readme")/$link ]] || fail "the README links to $link, which is not installed"
+done < <(grep -oP '\]\(\K[^)]+' "$readme" | grep -v '^https\?:')
+[[ -e $prefix/share/doc/loch/examples/quickstart.cc ]] || fail "there is no program to start from"
 answer=$("$prefix/bin/loch" --version)
 [[ $answer == *"$version"* ]] || fail "loch --version says '$answer', not $version"
 

@@ -11,11 +11,13 @@
 //
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
 // 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64.
-// Threads: a Store may be used by any number of threads; each gets a session of its own on first use. That
+// Threads: a Store may be used by any number of threads; each gets a session of its own on first use, which
+// another one has when the thread has ended. That
 // call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything
-// takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the call
-// that finds its session broken off also begins another, which takes some seconds more if no host answers.
+// takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the first
+// call of a thread also begins its session, and one that finds it broken off another: some ms more, and some
+// seconds if no host answers or many begin at once.
 // Processes: a Store does not cross fork(); open it again in the child.
 #pragma once
 
@@ -228,6 +230,7 @@ class Store {
   // The names of the stores in `options.directory`, sorted.
   static Result<std::vector<std::string>> list(const Options& options = {});
 
+  // One that was moved from can be assigned to or destroyed, and nothing else.
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;
   Store(const Store&) = delete;

@@ -162,8 +162,8 @@ void Store::Impl::bury(Client* lost) {
   bury_locked(lost, &over);
 }
 
-// Views may still be pinned to one that is lost; it goes when none are. To `over`, which ends without the
-// lock: a session whose host is there takes its leave of it.
+// Views may still be pinned to one that is lost; it goes when none are. What goes now, to `over`, which ends
+// without the lock: a session whose host is there takes its leave of it.
 void Store::Impl::bury_locked(Client* lost, Clients* over) {
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
   counted_by_lost_ += lost->attachment().stats();
@@ -223,10 +223,17 @@ Result<std::unique_ptr<Client>> Store::Impl::begin_client() {
   return begun;
 }
 
-// One that Views are still pinned to, which live longer than the thread's clients, is nobody else's.
+// One that Views are still pinned to, which live longer than the thread's clients, is nobody else's. A store
+// has so many sessions only, so not all are kept that once were used together.
 void Store::Impl::give_back(Client* client) {
+  constexpr std::size_t idle_max = 32;
+  Clients over;
   const std::scoped_lock lock(mutex_);
-  if (!client->attachment().has_pins()) idle_.push_back(client);
+  if (client->attachment().has_pins()) return;
+  idle_.push_back(client);
+  if (idle_.size() <= idle_max) return;
+  bury_locked(idle_.front(), &over);
+  idle_.erase(idle_.begin());
 }
 
 Result<Client*> Store::Impl::first_client_of_thread() {

@@ -1,5 +1,6 @@
 // Threads that use one store, and several: each has a client of its own while it lives.
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -103,6 +104,25 @@ TEST_F(ImplTest, DestructorsOfAThreadThatEndsUseItsStores) {
     EXPECT_LE(store->info()->clients, 2U * lines_count + 2);
   }
   EXPECT_TRUE(Store::destroy(url_ + ".other").has_value());
+}
+
+// Receive: the end of many threads that used the store together. Expect: most of their sessions are free for
+// others then.
+TEST_F(ImplTest, ThreadsThatEndLeaveSessionsForOthers) {
+  constexpr int threads_count = 100;
+  std::barrier all_have_one(threads_count);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < threads_count; ++thread) {
+    threads.emplace_back([&] {
+      EXPECT_TRUE(store_->put("k", "v").has_value());
+      all_have_one.arrive_and_wait();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(store_->info()->clients, threads_count / 2);
+  EXPECT_GE(store_->stats()[Counter::put_insert] + store_->stats()[Counter::put_update],
+            static_cast<std::uint64_t>(threads_count))
+      << "what they counted is kept";
 }
 
 TEST_F(ImplTest, SeveralStoresInOneThread) {

@@ -9,6 +9,7 @@
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
 #include "net/credentials.h"
+#include "net/socket.h"
 
 namespace loch::fabric {
 namespace {
@@ -33,38 +34,50 @@ Access with_directory(const Access& access, const Url& url) {
   return result;
 }
 
-// By whichever of the hosts answers first; of a cluster, that one says who the others are.
+// By one of the hosts of a URL; of a cluster, it says who the others are.
+Result<std::shared_ptr<Fabric>> attach_by(remote::Target target, bool is_only, base::Nanos within_ns) {
+  auto attached = remote::RemoteFabric::attach(target, within_ns);
+  if (!attached) return attached;
+  const auto said = (*attached)->membership();
+  if (!said) return std::unexpected(said.error());
+  if (said->map.is_null() && is_only) return attached;
+  if (said->map.is_null()) {
+    return fail(Errc::invalid_argument, "open",
+                fmt::format("{} is of no cluster, so its URL names one host", target.text()));
+  }
+  target.read_only = (*attached)->read_only();
+  auto map = cluster::map_of(said->map);
+  if (!map) return std::unexpected(std::move(map.error()));
+  return cluster::ClusterFabric::attach(target, std::move(*map));
+}
+
+// By the first of the hosts that answers. All of them together have as long as one.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
   auto credentials = net::ClientCredentials::open(access.key_file, access.tls);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
+  const base::Clock clock;
+  const base::Nanos deadline = clock.now() + remote::greeting_max_ns;
+  std::size_t left = url.hosts.size();
   std::optional<Error> why;  // none of them will do
   for (const net::HostPort& host : url.hosts) {
-    remote::Target target{.scheme = url.scheme,
-                          .host = host,
-                          .store = url.name,
-                          .read_only = access.read_only,
-                          .source = access.source,
-                          .credentials = *credentials};
-    auto attached = remote::RemoteFabric::attach(target);
-    if (!attached) {
-      const bool may_be_elsewhere =
-          attached.error().code == Errc::unavailable || attached.error().code == Errc::timed_out;
-      if (!may_be_elsewhere) return std::unexpected(std::move(attached.error()));
-      if (!why) why = std::move(attached.error());
-      continue;
-    }
-    const auto said = (*attached)->membership();
-    if (!said) return std::unexpected(said.error());
-    if (said->map.is_null() && url.hosts.size() == 1) return attached;
-    if (said->map.is_null()) {
-      return fail(Errc::invalid_argument, "open",
-                  fmt::format("{} is of no cluster, so its URL names one host", target.text()));
-    }
-    target.read_only = (*attached)->read_only();
-    auto map = cluster::map_of(said->map);
-    if (!map) return std::unexpected(std::move(map.error()));
-    return cluster::ClusterFabric::attach(target, std::move(*map));
+    const base::Nanos until = net::deadline_of_one(deadline, left--);
+    const base::Nanos now = clock.now();
+    auto attached = attach_by({.scheme = url.scheme,
+                               .host = host,
+                               .store = url.name,
+                               .read_only = access.read_only,
+                               .source = access.source,
+                               .credentials = *credentials},
+                              url.hosts.size() == 1, until > now ? until - now : 0);
+    if (attached) return attached;
+    const bool may_be_elsewhere =
+        attached.error().code == Errc::unavailable || attached.error().code == Errc::timed_out;
+    if (!may_be_elsewhere) return attached;
+    if (!why) why = std::move(attached.error());
   }
+  if (url.hosts.size() > 1)
+    why->detail =
+        fmt::format("none of the {} hosts answers; of the first: {}", url.hosts.size(), why->detail);
   return std::unexpected(std::move(*why));
 }
 

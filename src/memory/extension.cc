@@ -61,8 +61,9 @@ Result<Allocator::Extension> Allocator::next_extension(std::uint64_t blocks_want
     if (bytes_used + added * block_bytes > limit) {
       return fail(
           Errc::no_space, "extend",
-          fmt::format("{} uses {} of the {} bytes that it was created for; remove items, or create it again "
-                      "with a larger max_bytes",
+          fmt::format("{} uses {} of the {} bytes that it was created for; remove items, whose memory is for "
+                      "others of about their size once nobody reads them, or create it again with a larger "
+                      "max_bytes",
                       session_.memory().fabric().location(), bytes_used, limit));
     }
   }

@@ -60,26 +60,37 @@ coro::Task<Result<void>> Session::enter() {
     if (auto read = co_await control_.read(0); !read) co_return read;
     if (auto same = is_same_store(); !same) co_return same;
   }
-  // Numbers that say they are free first, then those whose sessions may have died.
-  for (const bool want_free : {true, false}) {
-    for (std::uint32_t number = 1; number < client_count_max; ++number) {
-      const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
-      if (is_free != want_free) continue;
-      auto claimed = endpoint_.port().claim_presence(presence_of(number));
-      if (!claimed) co_return std::unexpected(std::move(claimed.error()));
-      if (!*claimed) continue;
-      entry_ = &control_.entry(number);
-      client_ = static_cast<std::uint16_t>(number);
-      // Where time is simulated, a run is to be repeated.
-      random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
-      if (auto read = co_await control_.read_entry(number); !read) co_return read;
-      if (reads_only_) co_return co_await begin_to_read();
-      co_return co_await begin();
-    }
+  const StoreMemory::Entering entering(*memory_);
+  for (const std::uint32_t number : numbers_to_claim(entering.turn())) {
+    auto claimed = endpoint_.port().claim_presence(presence_of(number));
+    if (!claimed) co_return std::unexpected(std::move(claimed.error()));
+    if (!*claimed) continue;
+    entry_ = &control_.entry(number);
+    client_ = static_cast<std::uint16_t>(number);
+    // Where time is simulated, a run is to be repeated.
+    random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
+    if (auto read = co_await control_.read_entry(number); !read) co_return read;
+    if (reads_only_) co_return co_await begin_to_read();
+    co_return co_await begin();
   }
   co_return fail(Errc::no_space, "open",
                  fmt::format("{} clients have {} open, the most there can be; close some",
                              client_count_max - 1, memory_->fabric().location()));
+}
+
+// Those that say they are free first, then those whose sessions may have died. Of the free ones each of the
+// sessions that are entered together begins with another: it takes a question of the host to learn that one
+// is taken, so that as many as threads may be would ask for half the square of that.
+std::vector<std::uint32_t> Session::numbers_to_claim(std::uint32_t turn) const {
+  std::vector<std::uint32_t> numbers;
+  std::vector<std::uint32_t> taken;
+  for (std::uint32_t number = 1; number < client_count_max; ++number) {
+    const bool is_free = shared(control_.entry(number).open).load(std::memory_order_acquire) == 0;
+    (is_free ? numbers : taken).push_back(number);
+  }
+  std::ranges::rotate(numbers, numbers.begin() + std::min<std::ptrdiff_t>(turn, std::ssize(numbers)));
+  numbers.insert(numbers.end(), taken.begin(), taken.end());
+  return numbers;
 }
 
 // A host that was away may have come back with another store of that name.

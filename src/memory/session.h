@@ -250,6 +250,7 @@ class Session {
     return endpoint_.port().present(presence_of(client));
   }
   coro::Task<Result<void>> enter();
+  [[nodiscard]] std::vector<std::uint32_t> numbers_to_claim(std::uint32_t turn) const;
   [[nodiscard]] Result<void> is_same_store() const;
   // With the number that it has taken.
   coro::Task<Result<void>> begin();

@@ -2,6 +2,7 @@
 // its regions.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,6 +41,20 @@ class StoreMemory {
     return std::make_shared<fabric::Endpoint>(fabric_, fabric_->connect());
   }
 
+  // While a session of this process is entered: how many others were being entered when it began.
+  class Entering {
+   public:
+    explicit Entering(StoreMemory& memory) : memory_(memory), turn_(memory.entering_.fetch_add(1)) {}
+    ~Entering() { memory_.entering_.fetch_sub(1); }
+    Entering(const Entering&) = delete;
+    Entering& operator=(const Entering&) = delete;
+    [[nodiscard]] std::uint32_t turn() const { return turn_; }
+
+   private:
+    StoreMemory& memory_;
+    const std::uint32_t turn_;
+  };
+
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] const RegionMap& region_map() const { return map_; }
   // What people call a node: "host b (10.0.0.2:7457)", or its number if nobody has given it a name.
@@ -55,6 +70,7 @@ class StoreMemory {
   const std::shared_ptr<fabric::Fabric> fabric_;
   const RegionMap map_;
   const Geometry geometry_;
+  std::atomic<std::uint32_t> entering_ = 0;
 };
 
 }  // namespace loch::memory

@@ -159,6 +159,7 @@ TEST_F(ClusterStore, AHostThatDiesMakesItsOwnKeysUnavailable) {
   EXPECT_GT(there, count / 2);
   EXPECT_GT(unavailable, count / 6);
   EXPECT_EQ(store.count().error().code, Errc::unavailable);
+  EXPECT_EQ(store.info().error().code, Errc::unavailable) << "a part is not told as the whole";
 
   nodes_[1]->start();
   ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
@@ -180,6 +181,7 @@ TEST_F(ClusterStore, CanBeOpenedWhileAHostDies) {
   ASSERT_TRUE(comes_true([&] { return open().has_value(); }));
   auto kept = open().value();
   for (int round = 0; round < 20; ++round) {
+    fake::Node& ending = *nodes_[round % 2];
     std::atomic<bool> stop = false;
     std::array<std::atomic<int>, 2> opened{};
     const auto open_again_and_again = [&](std::atomic<int>& count, auto open_one) {
@@ -199,12 +201,12 @@ TEST_F(ClusterStore, CanBeOpenedWhileAHostDies) {
           [&] { return HasFailure() || (opened[0] > before[0] + more && opened[1] > before[1] + more); });
     };
     EXPECT_TRUE(each_opens(round % 3));
-    nodes_[1]->stop();
+    ending.stop();
     EXPECT_TRUE(each_opens(1));
     stop = true;
     client.join();
     of_a_store.join();
-    ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
+    ASSERT_NO_FATAL_FAILURE(ending.start());
     ASSERT_TRUE(comes_true([&] { return open().has_value() && open()->count().has_value(); }));
     if (HasFailure()) break;
   }
@@ -261,6 +263,24 @@ TEST_F(ClusterStore, OneHostOfTheListIsEnoughToFindTheOthers) {
   EXPECT_EQ(found, done);
   const auto info = same.info();
   ASSERT_TRUE(info.has_value()) << info.error().message();
+}
+
+// Receive: hosts that take connections and never answer. Expect: all of them together are waited for as long
+// as one, and the error says that it was all.
+TEST_F(ClusterStore, AListOfSilentHostsIsWaitedForAsLongAsOne) {
+  std::string hosts;
+  std::vector<net::Listener> silent;
+  for (int host = 0; host < 3; ++host) {
+    silent.push_back(net::listen({.host = "127.0.0.1", .port = "0"}).value());
+    hosts += fmt::format("{}127.0.0.1:{}", host == 0 ? "" : ",", silent.back().port);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const auto store = Store::open(fmt::format("tcp://{}/{}", hosts, store_name));
+  constexpr auto longest = std::chrono::seconds(8);  // one by one they take 15
+  EXPECT_LT(std::chrono::steady_clock::now() - began, longest);
+  ASSERT_FALSE(store.has_value());
+  EXPECT_EQ(store.error().code, Errc::timed_out);
+  EXPECT_THAT(store.error().message(), HasSubstr("none of the 3 hosts answers"));
 }
 
 TEST_F(ClusterStore, HostsThatDoNotAgreeAreRefused) {

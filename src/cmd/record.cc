@@ -1,8 +1,10 @@
 #include "cmd/record.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include <loch/loch.h>
 
@@ -10,6 +12,8 @@
 
 namespace loch::cmd {
 namespace {
+
+constexpr std::size_t fields_max = 5;  // key, value, each in its other form, and ttl_ms
 
 bool is_ttl(std::int64_t ttl_ms) { return ttl_ms > 0 && ttl_ms <= time_to_live_max.count(); }
 
@@ -84,13 +88,32 @@ std::string json_complaint(std::string_view what) {
   return escaped(what.substr(0, length_max)) + (what.size() > length_max ? "..." : "");
 }
 
-Parsed<Record> parse_jsonl(std::string_view line) {
-  nlohmann::json json;
+// The document of a line. A field that stands in it twice is an error: of its two values one would be lost.
+Parsed<nlohmann::json> json_of(std::string_view line) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::string> fields;
+  std::optional<std::string> twice;
+  const auto look = [&](int depth, Event event, const nlohmann::json& parsed) {
+    if (event != Event::key || depth != 1) return true;
+    const auto& field = parsed.get_ref<const std::string&>();
+    if (std::ranges::find(fields, field) != fields.end()) twice = field;
+    // Of more than a record may have, one is refused for being unknown.
+    if (fields.size() < fields_max) fields.push_back(field);
+    return true;
+  };
   try {
-    json = nlohmann::json::parse(line);
+    auto json = nlohmann::json::parse(line, look);
+    if (twice) return std::unexpected(fmt::format("field \"{}\" stands there twice", escaped(*twice)));
+    return json;
   } catch (const nlohmann::json::exception& error) {
     return std::unexpected("no JSON: " + json_complaint(error.what()));
   }
+}
+
+Parsed<Record> parse_jsonl(std::string_view line) {
+  auto parsed = json_of(line);
+  if (!parsed) return std::unexpected(parsed.error());
+  const nlohmann::json& json = *parsed;
   if (!json.is_object()) return std::unexpected(R"(not a JSON object such as {"key":"k","value":"v"})");
   std::optional<std::string> key;
   std::optional<std::string> value;

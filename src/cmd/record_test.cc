@@ -104,6 +104,15 @@ TEST(Jsonl, SaysHowLongATimeToLiveMayBe) {
   }
 }
 
+TEST(Jsonl, RefusesAFieldThatStandsThereTwice) {
+  for (const char* bad : {R"({"key":"a","value":"v","key":"b"})", R"({"value":"v","value":"v","key":"k"})",
+                          R"({"key":"k","ttl_ms":1,"value":"v","ttl_ms":2})"}) {
+    const auto record = parse_record(Format::jsonl, bad);
+    ASSERT_FALSE(record) << bad;
+    EXPECT_TRUE(record.error().ends_with("stands there twice")) << record.error();
+  }
+}
+
 TEST(Jsonl, TakesWhatOthersWrite) {
   const auto record =
       parse_record(Format::jsonl, R"( { "ttl_ms" : null, "value" : "\u0000\u00e9", "key" : "k" } )");

@@ -34,7 +34,17 @@ std::chrono::milliseconds timeout_of(Work work) {
   return point_timeout;
 }
 
-bool is_of_this_host(std::string_view store_name) { return store_url(store_name).starts_with("shm://"); }
+// What helps whoever could not open the store; empty if nothing more is known.
+const char* hint_about(const std::string& store_name, const Error& error) {
+  if (error.code == Errc::not_found && is_of_this_host(store_name))
+    return " (`loch ls` lists the stores, `loch create` makes one)";
+  if (error.code == Errc::invalid_argument && error.detail.contains("the cluster has no node"))
+    return " (and local, spread and by-key, which are no nodes)";
+  return "";
+}
+
+// For CLI11: what is wrong with a path, if anything.
+std::string complaint_about_path(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
 
 }  // namespace
 
@@ -42,6 +52,8 @@ std::string store_url(std::string_view store_name) {
   if (store_name.find("://") != std::string_view::npos) return std::string(store_name);
   return "shm://" + std::string(store_name);
 }
+
+bool is_of_this_host(std::string_view store_name) { return store_url(store_name).starts_with("shm://"); }
 
 Exit exit_of(Errc code) {
   switch (code) {
@@ -83,13 +95,21 @@ std::expected<Store, Exit> Context::open(const std::string& store_name, Work wor
   return std::unexpected(complain_of_store(store_name, store.error()));
 }
 
-std::expected<Store, Exit> Context::open_or_create(const std::string& store_name, Work work) const {
+std::expected<Store, Exit> Context::open_or_create(
+    const std::string& store_name, Work work, const std::function<std::optional<Exit>()>& may_create) const {
   Options wanted = options(work);
   wanted.mode = Options::Mode::attach;
   auto attached = Store::open(store_url(store_name), wanted);
   if (attached) return std::move(*attached);
-  if (attached.error().code != Errc::not_found || !is_of_this_host(store_name))
-    return std::unexpected(complain_of_store(store_name, attached.error()));
+  Error& error = attached.error();
+  if (error.code != Errc::not_found || !is_of_this_host(store_name)) {
+    if (error.code == Errc::not_found && error.detail.contains("there is no store")) {
+      error.detail += fmt::format("; on another host {} makes none: `loch create {}` there does", command,
+                                  escaped(store_name.substr(store_name.rfind('/') + 1)));
+    }
+    return std::unexpected(complain_of_store(store_name, error));
+  }
+  if (const auto refused = may_create()) return std::unexpected(*refused);
   auto created = open(store_name, work, Options::Mode::attach_or_create);
   if (created) note(fmt::format("loch: created store '{}'", escaped(store_name)));
   return created;
@@ -97,10 +117,8 @@ std::expected<Store, Exit> Context::open_or_create(const std::string& store_name
 
 Exit Context::complain_of_store(const std::string& store_name, const Error& error) const {
   const Exit exit = error.code == Errc::invalid_argument ? Exit::usage : Exit::cannot_open;
-  const bool is_missing = error.code == Errc::not_found && is_of_this_host(store_name);
-  const char* hint = is_missing ? " (`loch ls` lists the stores, `loch create` makes one)" : "";
-  return complain(exit,
-                  fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(), hint));
+  return complain(exit, fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(),
+                                    hint_about(store_name, error)));
 }
 
 Exit Context::complain(Exit exit, std::string_view text) const {
@@ -175,6 +193,10 @@ void add_optional_argument(CLI::App& command, const char* name, std::optional<st
   command.add_option(name, into, what)->type_name("");
 }
 
+void add_optional_path(CLI::App& command, const char* name, std::string& into, const char* what) {
+  command.add_option(name, into, what)->type_name("")->check(complaint_about_path);
+}
+
 void add_flag(CLI::App& command, const char* flags, bool& into, const char* what) {
   command.add_flag(flags, into, what);
 }
@@ -187,6 +209,16 @@ void add_text(CLI::App& command, const char* flags, std::optional<std::string>& 
 void add_text(CLI::App& command, const char* flags, std::string& into, const char* what,
               const char* type_name, const char* variable) {
   command.add_option(flags, into, what)->type_name(type_name)->envname(variable);
+}
+
+void add_path(CLI::App& command, const char* flags, std::optional<std::string>& into, const char* what,
+              const char* type_name) {
+  command.add_option(flags, into, what)->type_name(type_name)->check(complaint_about_path);
+}
+
+void add_path(CLI::App& command, const char* flags, std::string& into, const char* what,
+              const char* type_name, const char* variable) {
+  command.add_option(flags, into, what)->type_name(type_name)->envname(variable)->check(complaint_about_path);
 }
 
 template <class Number>
@@ -228,10 +260,12 @@ void add_store(CLI::App& command, std::string& store_name) {
 void add_key(CLI::App& command, std::string& key) { add_argument(command, "KEY", key, "The key"); }
 
 void add_duration(CLI::App& command, const char* flags, std::optional<std::chrono::milliseconds>& into,
-                  const char* what) {
-  const auto parse = [](const std::string& text) -> Parsed<std::chrono::milliseconds> {
+                  const char* what, std::chrono::milliseconds most) {
+  const auto parse = [most](const std::string& text) -> Parsed<std::chrono::milliseconds> {
     auto duration = parse_duration(text);
     if (duration && duration->count() <= 0) return std::unexpected(fmt::format("'{}' is not above 0", text));
+    if (duration && *duration > most)
+      return std::unexpected(fmt::format("'{}' is longer than {}", text, human_duration(most)));
     return duration;
   };
   add_parsed(command, flags, into, what, "TIME", parse);

@@ -77,8 +77,11 @@ class Context {
   // "tcp://host,host/name" on a cluster. Says what was wrong before it returns an Exit.
   std::expected<Store, Exit> open(const std::string& store_name, Work work,
                                   Options::Mode mode = Options::Mode::attach) const;
-  // The same; creates the store if there is none on this host, and says so.
-  std::expected<Store, Exit> open_or_create(const std::string& store_name, Work work) const;
+  // The same; creates the store if there is none on this host, and says so. Before that, `may_create` is
+  // asked: an Exit of its own says no.
+  std::expected<Store, Exit> open_or_create(
+      const std::string& store_name, Work work,
+      const std::function<std::optional<Exit>()>& may_create = [] { return std::nullopt; }) const;
 
   // "loch: put: ..." on standard error; returns `exit`.
   Exit complain(Exit exit, std::string_view text) const;
@@ -100,6 +103,7 @@ class Context {
 
 // "shm://name" of what a person may write for a store.
 std::string store_url(std::string_view store_name);
+bool is_of_this_host(std::string_view store_name);
 
 // The exit code that stands for an error of an operation on an open store.
 Exit exit_of(Errc code);
@@ -129,6 +133,8 @@ void add_arguments(CLI::App& command, const char* name, std::vector<std::string>
 void add_optional_argument(CLI::App& command, const char* name, std::string& into, const char* what);
 void add_optional_argument(CLI::App& command, const char* name, std::optional<std::string>& into,
                            const char* what);
+// The same, of a file.
+void add_optional_path(CLI::App& command, const char* name, std::string& into, const char* what);
 
 // Options. `flags` are its names, "-f,--file"; `type_name` is what --help calls its value.
 void add_flag(CLI::App& command, const char* flags, bool& into, const char* what);
@@ -137,6 +143,11 @@ void add_text(CLI::App& command, const char* flags, std::optional<std::string>& 
 // `variable`: of the environment, where it may be set too.
 void add_text(CLI::App& command, const char* flags, std::string& into, const char* what,
               const char* type_name, const char* variable = "");
+// Of a file or folder, which an empty text names none of.
+void add_path(CLI::App& command, const char* flags, std::optional<std::string>& into, const char* what,
+              const char* type_name);
+void add_path(CLI::App& command, const char* flags, std::string& into, const char* what,
+              const char* type_name, const char* variable);
 // Of std::uint32_t, std::uint64_t or double. CLI11 reads "-1" as the largest number: half of that is the
 // most.
 template <class Number>
@@ -165,7 +176,7 @@ void let_exclude(CLI::App& command, const char* option, const char* other);
 void add_store(CLI::App& command, std::string& store_name);
 void add_key(CLI::App& command, std::string& key);
 void add_duration(CLI::App& command, const char* flags, std::optional<std::chrono::milliseconds>& into,
-                  const char* what);
+                  const char* what, std::chrono::milliseconds most = time_to_live_max);
 void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t>& into, const char* what);
 void add_format(CLI::App& command, std::optional<Format>& into);
 

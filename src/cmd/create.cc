@@ -64,13 +64,13 @@ void add_create(CLI::App& app, Context& context) {
         if (const auto atomics = parse_atomics(text)) return *atomics;
         return std::unexpected(fmt::format("'{}' is neither processor nor device", escaped(text)));
       });
-  add_footer(
-      command,
-      "put and load make a missing store by themselves, without these options. Fails (1) if it exists.\n"
-      "Examples:\n"
-      "  loch create sessions --max-bytes 2G\n"
-      "  loch create shared --mode 660 --group www-data\n"
-      "  loch --directory /mnt/huge create cache");
+  add_footer(command,
+             "put and load make a missing store of this host by themselves, without these options. Fails (1) "
+             "if it exists.\n"
+             "Examples:\n"
+             "  loch create sessions --max-bytes 2G\n"
+             "  loch create shared --mode 660 --group www-data\n"
+             "  loch --directory /mnt/huge create cache");
 }
 
 }  // namespace loch::cmd

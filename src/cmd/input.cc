@@ -35,7 +35,11 @@ Parsed<InputFile> InputFile::open(const std::string& path) {
   if (path == "-") return InputFile(STDIN_FILENO, false, "standard input");
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return std::unexpected(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
-  return InputFile(descriptor, true, path);
+  InputFile file(descriptor, true, path);
+  struct stat status{};
+  if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode))
+    return std::unexpected(fmt::format("cannot open {}: {}", path, std::strerror(EISDIR)));
+  return file;
 }
 
 InputFile::InputFile(InputFile&& other) noexcept

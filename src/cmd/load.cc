@@ -3,8 +3,11 @@
 // I1 Items are acknowledged in the order of their lines: a key that comes twice in one batch would lose that,
 // so the
 //    batch is stored before its second line is taken.
-// I2 Every failure names the line that it is about.
+// I2 Every failure names the line that it is about. Of a batch at which the load ends, the first that failed
+//    speaks for the others.
+// I3 No store is made for a file whose first line can not be read.
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cmd/command.h"
@@ -32,35 +35,44 @@ struct LoadArguments {
 
 class Loader {
  public:
-  Loader(Context& context, const LoadArguments& arguments, Store& store, InputFile file, Format format)
+  Loader(Context& context, const LoadArguments& arguments, InputFile file, Format format)
       : context_(context),
         arguments_(arguments),
-        store_(store),
         file_(std::move(file)),
         format_(format),
         lines_(file_.descriptor(), record_line_bytes_max),
         progress_("load", file_.size_bytes(), stderr_is_terminal() && !context.globals.quiet) {}
 
-  Exit run();
+  // Reads the first line, and keeps it for `run`. If the load ends there, says why and gives the exit code.
+  std::optional<Exit> try_first_line();
+  Exit run(Store& store);
 
  private:
+  using ReadLine = Parsed<std::optional<std::string_view>>;
   struct Line {
     Record record;
     std::uint64_t number;
   };
 
+  ReadLine next_line();
   // Each returns whether to go on.
   bool take_line(std::string_view line);
   bool store_batch();
+  bool count_results();
   bool count_failure(std::uint64_t line_number, std::string_view text);
+  void complain_of_line(std::uint64_t line_number, std::string_view text);
+  void complain_of_end(std::size_t first, std::size_t failures);
+  [[nodiscard]] bool ends_load(const Error& error) const;
+  void fail_input(std::string_view text);
   Exit finish();
 
   Context& context_;
   const LoadArguments& arguments_;
-  Store& store_;
+  Store* store_ = nullptr;  // from `run` on
   InputFile file_;
   Format format_;
   LineReader lines_;
+  std::optional<ReadLine> first_line_;  // not taken yet
   Progress progress_;
   std::vector<Line> batch_;
   std::unordered_set<std::string_view> batch_keys_;  // views into batch_
@@ -71,16 +83,56 @@ class Loader {
   bool input_failed_ = false;
 };
 
+void Loader::complain_of_line(std::uint64_t line_number, std::string_view text) {
+  progress_.erase();
+  context_.complain(Exit::failed, fmt::format("{}, line {}: {}", file_.name(), line_number, text));
+}
+
 bool Loader::count_failure(std::uint64_t line_number, std::string_view text) {
   ++failed_;
-  if (failed_ <= complaints_max) {
-    progress_.erase();
-    context_.complain(Exit::failed, fmt::format("{}, line {}: {}", file_.name(), line_number, text));
-  }
+  if (failed_ <= complaints_max) complain_of_line(line_number, text);
   if (failed_ == complaints_max && arguments_.continue_on_error) {
     context_.complain(Exit::failed, "further errors are only counted");
   }
   return arguments_.continue_on_error;
+}
+
+// Told to go on it does so, unless that is no fault of the line: every further batch would wait as long.
+bool Loader::ends_load(const Error& error) const {
+  return !arguments_.continue_on_error || error.code == Errc::unavailable ||
+         (error.code == Errc::timed_out && !is_of_this_host(arguments_.store));
+}
+
+// Of the batch, `failures` lines failed in a way that ends the load, the first of them at `first`.
+void Loader::complain_of_end(std::size_t first, std::size_t failures) {
+  complain_of_line(batch_[first].number, assignments_[first].result.error().message());
+  if (failures > 1) {
+    context_.complain(Exit::failed, fmt::format("with it {} up to line {} could not be stored",
+                                                how_many(failures - 1, "item"), batch_.back().number));
+  }
+  if (arguments_.continue_on_error) {
+    context_.complain(Exit::failed, fmt::format("the load ends at line {}, since this is no fault of a line",
+                                                batch_.back().number));
+  }
+}
+
+bool Loader::count_results() {
+  std::optional<std::size_t> first;
+  std::size_t failures = 0;
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    const auto& result = assignments_[i].result;
+    if (result) {
+      ++loaded_;
+    } else if (!ends_load(result.error())) {
+      count_failure(batch_[i].number, result.error().message());
+    } else {
+      if (!first) first = i;
+      ++failures;
+    }
+  }
+  failed_ += failures;
+  if (first) complain_of_end(*first, failures);
+  return !first;
 }
 
 bool Loader::store_batch() {
@@ -91,18 +143,8 @@ bool Loader::store_batch() {
                             .value = line.record.value,
                             .options = {.time_to_live = ttl.value_or(std::chrono::milliseconds(0))}});
   }
-  store_.multi_put(assignments_);
-  bool go_on = true;
-  for (std::size_t i = 0; i < batch_.size(); ++i) {
-    const auto& result = assignments_[i].result;
-    if (result) {
-      ++loaded_;
-    } else if (go_on || failed_ < complaints_max) {
-      go_on = count_failure(batch_[i].number, result.error().message()) && go_on;
-    } else {
-      ++failed_;
-    }
-  }
+  store_->multi_put(assignments_);
+  const bool go_on = count_results();
   batch_keys_.clear();
   batch_.clear();
   batch_bytes_ = 0;
@@ -125,7 +167,34 @@ bool Loader::take_line(std::string_view line) {
   return store_batch();
 }
 
-Exit Loader::run() {
+void Loader::fail_input(std::string_view text) {
+  input_failed_ = true;
+  progress_.erase();
+  context_.complain(Exit::failed, fmt::format("{}: {}", file_.name(), text));
+}
+
+std::optional<Exit> Loader::try_first_line() {
+  do first_line_ = lines_.next();
+  while (*first_line_ && **first_line_ && (**first_line_)->empty());
+  const ReadLine& line = *first_line_;
+  if (!line) {
+    fail_input(line.error());
+    return finish();
+  }
+  if (!*line || arguments_.continue_on_error) return std::nullopt;
+  const auto record = parse_record(format_, **line);
+  if (record) return std::nullopt;
+  count_failure(lines_.line_number(), record.error());
+  return finish();
+}
+
+Loader::ReadLine Loader::next_line() {
+  if (!first_line_) return lines_.next();
+  return *std::exchange(first_line_, std::nullopt);
+}
+
+Exit Loader::run(Store& store) {
+  store_ = &store;
   batch_.reserve(batch_items_max);  // batch_keys_ views into it
   bool go_on = true;
   while (go_on && !interrupted()) {
@@ -133,18 +202,16 @@ Exit Loader::run() {
       go_on = store_batch();
       continue;
     }
-    const auto line = lines_.next();
+    const auto line = next_line();
     if (!line && interrupted()) break;
     if (!line) {
-      input_failed_ = true;
-      progress_.erase();
-      context_.complain(Exit::failed, fmt::format("{}: {}", file_.name(), line.error()));
+      fail_input(line.error());
       break;
     }
     if (!*line) break;
     go_on = take_line(**line);
   }
-  if (!batch_.empty() && (go_on || arguments_.continue_on_error)) store_batch();
+  if (go_on && !batch_.empty()) store_batch();
   return finish();
 }
 
@@ -165,12 +232,13 @@ Exit run_load(Context& context, const LoadArguments& arguments) {
   auto file = InputFile::open(arguments.file);
   if (!file) return context.complain(Exit::failed, file.error());
   const Format format = arguments.format.value_or(format_of_file(arguments.file));
+  Loader loader(context, arguments, std::move(*file), format);
   auto store = arguments.no_create ? context.open(arguments.store, Work::batch)
-                                   : context.open_or_create(arguments.store, Work::batch);
+                                   : context.open_or_create(arguments.store, Work::batch,
+                                                            [&loader] { return loader.try_first_line(); });
   if (!store) return store.error();
   watch_for_interrupts();
-  Loader loader(context, arguments, *store, std::move(*file), format);
-  return loader.run();
+  return loader.run(*store);
 }
 
 }  // namespace
@@ -180,12 +248,13 @@ void add_load(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "load", "Store the items of a TSV or JSON Lines file", arguments, run_load);
   add_store(command, arguments->store);
-  add_optional_argument(command, "FILE", arguments->file, "Where from; standard input unless told");
+  add_optional_path(command, "FILE", arguments->file, "Where from; standard input unless told");
   add_format(command, arguments->format);
   add_duration(command, "--ttl", arguments->ttl,
                "Time to live of items that bring none, such as 30s, 5m, 2h");
   add_flag(command, "--continue-on-error", arguments->continue_on_error,
-           "Go on after a line that can not be read or stored; the exit code is still 1");
+           "Go on after a line that can not be read or stored, unless no host answers; the exit code is "
+           "still 1");
   add_flag(command, "--no-create", arguments->no_create,
            "Fail (3) if there is no such store, instead of creating it");
   add_footer(

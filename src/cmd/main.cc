@@ -13,6 +13,9 @@
 namespace loch::cmd {
 namespace {
 
+// As Options::timeout says.
+constexpr std::chrono::milliseconds timeout_max = std::chrono::hours(1);
+
 constexpr const char* description =
     "Loch: a key-value store in memory that any number of processes share, without a server.";
 
@@ -46,7 +49,7 @@ void occupy_standard_descriptors() {
 }
 
 void add_globals(CLI::App& app, Globals& globals) {
-  add_text(app, "-d,--directory", globals.directory, "Where the stores are (/dev/shm unless told)", "DIR",
+  add_path(app, "-d,--directory", globals.directory, "Where the stores are (/dev/shm unless told)", "DIR",
            "LOCH_DIRECTORY");
   add_text(app, "--from", globals.source_address,
            "The address of this host to go to another from, which chooses the network device", "ADDRESS",
@@ -54,20 +57,23 @@ void add_globals(CLI::App& app, Globals& globals) {
   add_text(app, "--placement", globals.placement,
            "In a cluster, where new items are put: local (unless told), spread, by-key, or a node's name",
            "WHERE", "LOCH_PLACEMENT");
-  add_text(app, "--key-file", globals.key_file, "The key of the other host's lochd", "FILE", "LOCH_KEY_FILE");
+  add_path(app, "--key-file", globals.key_file, "The key of the other host's lochd", "FILE", "LOCH_KEY_FILE");
   app.add_flag("--read-only", globals.read_only,
                "Change nothing; of a store on another host, lochd sees to it")
       ->envname("LOCH_READ_ONLY");
-  add_text(app, "--tls-authority", globals.tls_authority,
+  add_path(app, "--tls-authority", globals.tls_authority,
            "Speak TLS with the other host, and trust whom this certificate vouches for", "FILE",
            "LOCH_TLS_AUTHORITY");
-  add_text(app, "--tls-certificate", globals.tls_certificate, "Ours, if the other host wants one", "FILE",
+  add_path(app, "--tls-certificate", globals.tls_certificate, "Ours, if the other host wants one", "FILE",
            "LOCH_TLS_CERTIFICATE");
-  add_text(app, "--tls-key", globals.tls_key, "The key of that certificate", "FILE", "LOCH_TLS_KEY");
+  add_path(app, "--tls-key", globals.tls_key, "The key of that certificate", "FILE", "LOCH_TLS_KEY");
+  let_need(app, "--tls-certificate", "--tls-key");
+  let_need(app, "--tls-key", "--tls-certificate");
   add_duration(
       app, "--timeout", globals.timeout,
       "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk); "
-      "to open a store of another host takes up to 5s besides");
+      "to open a store of another host takes up to 5s besides",
+      timeout_max);
   add_flag(app, "-j,--json", globals.json, "Print JSON, for programs");
   add_flag(app, "-y,--yes", globals.yes, "Do not ask before something that can not be undone");
   add_flag(app, "-q,--quiet", globals.quiet, "No progress, no remarks, nothing about a missing key");

@@ -84,6 +84,10 @@ Result<std::optional<Version>> store_value(Store& store, const PutArguments& arg
 Exit run_put(Context& context, const PutArguments& arguments) {
   const auto key = arguments.encoding.key(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
+  if (key->empty() || key->size() > key_bytes_max) {  // before a store is made for it
+    return context.complain(Exit::usage,
+                            fmt::format("a key has 1 to {} bytes, not {}", key_bytes_max, key->size()));
+  }
   const auto value = value_of(context, arguments);
   if (!value) return value.error();
   auto store = arguments.no_create || arguments.if_version
@@ -111,7 +115,7 @@ void add_put(CLI::App& app, Context& context) {
   add_argument(command, "KEY", arguments->key, "The key, 1 B to 4 KiB");
   add_optional_argument(command, "VALUE", arguments->value,
                         "The value, up to 128 MiB; '-' reads standard input");
-  add_text(command, "-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex",
+  add_path(command, "-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex",
            "FILE");
   add_duration(command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
   add_flag(command, "--if-absent", arguments->if_absent, "Fail (1) if the key is there already");
@@ -128,7 +132,8 @@ void add_put(CLI::App& app, Context& context) {
              "  loch put sessions user:17 --ttl 30m --file session.bin\n"
              "  tar c src | loch put builds src.tar -\n"
              "  loch put --hex sessions 00ff 68656c6c6f\n"
-             "A key or value that starts with '-' goes after '--':  loch put sessions -- -key -value");
+             "A key or value that starts with '-' goes after '--':  loch put sessions -- -key -value\n"
+             "The value '-' itself comes from standard input:  printf - | loch put sessions key -");
 }
 
 }  // namespace loch::cmd

@@ -158,7 +158,7 @@ void add_dump(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "dump", "Write all items to a file, as load reads them", arguments, run_dump);
   add_store(command, arguments->store);
-  add_optional_argument(command, "FILE", arguments->file, "Where to; standard output unless told");
+  add_optional_path(command, "FILE", arguments->file, "Where to; standard output unless told");
   add_format(command, arguments->format);
   add_footer(
       command,

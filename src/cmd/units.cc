@@ -41,6 +41,8 @@ Parsed<std::chrono::milliseconds> parse_duration(std::string_view text) {
     const double duration_ms = parts->number * scale_ms;
     if (duration_ms > static_cast<double>(time_to_live_max.count()))
       return std::unexpected(fmt::format("'{}' is longer than {}", text, human_duration(time_to_live_max)));
+    if (duration_ms > 0 && duration_ms < 1)
+      return std::unexpected(fmt::format("'{}' is shorter than 1 ms", text));
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::llround(duration_ms)));
   }
   return std::unexpected(fmt::format("'{}' has no unit of ms, s, m, h or d", escaped(text)));
@@ -108,13 +110,17 @@ std::string human_rate(double per_second) {
 }
 
 std::string human_duration(std::chrono::milliseconds duration) {
+  const auto parts = [](std::int64_t whole, const char* unit, std::int64_t rest, const char* rest_unit) {
+    const std::string first = fmt::format("{} {}", whole, unit);
+    return rest == 0 ? first : fmt::format("{} {} {}", first, rest, rest_unit);
+  };
   const std::int64_t total_ms = duration.count();
   if (total_ms < 1000) return fmt::format("{} ms", total_ms);
   const std::int64_t seconds = total_ms / 1000;
   if (seconds < 60) return fmt::format("{:.3g} s", static_cast<double>(total_ms) / 1000);
-  if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
-  if (seconds < 86400) return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
-  return fmt::format("{} d {} h", seconds / 86400, seconds / 3600 % 24);
+  if (seconds < 3600) return parts(seconds / 60, "min", seconds % 60, "s");
+  if (seconds < 86400) return parts(seconds / 3600, "h", seconds / 60 % 60, "min");
+  return parts(seconds / 86400, "d", seconds / 3600 % 24, "h");
 }
 
 }  // namespace loch::cmd

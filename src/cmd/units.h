@@ -11,7 +11,8 @@
 
 namespace loch::cmd {
 
-// "250ms", "10s", "5m", "2h", "7d"; a number without a unit is in seconds; decimals are taken ("1.5s").
+// "250ms", "10s", "5m", "2h", "7d"; a number without a unit is in seconds; decimals are taken ("1.5s"). 0, or
+// 1 ms and more.
 Parsed<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 // "4096", "64K", "512M", "2G", "1T"; powers of 1024; "MiB" and "MB" mean the same as "M".

@@ -18,8 +18,8 @@ TEST(Durations, AreReadWithTheirUnits) {
 }
 
 TEST(Durations, RefuseWhatIsNone) {
-  for (const char* bad :
-       {"", "s", "-1s", "1x", "1 s", "nan", "inf", "1e3", "1e400", "99999999999999999d", "36501d", "5mm"}) {
+  for (const char* bad : {"", "s", "-1s", "1x", "1 s", "nan", "inf", "1e3", "1e400", "99999999999999999d",
+                          "36501d", "5mm", "0.5ms", "0.0001s"}) {
     EXPECT_FALSE(parse_duration(bad)) << bad;
   }
 }
@@ -64,6 +64,7 @@ TEST(Human, NumbersAreShort) {
   EXPECT_EQ(human_duration(milliseconds(2500)), "2.5 s");
   EXPECT_EQ(human_duration(milliseconds(65'000)), "1 min 5 s");
   EXPECT_EQ(human_duration(milliseconds(3'900'000)), "1 h 5 min");
+  EXPECT_EQ(human_duration(milliseconds(3'600'000)), "1 h");
 }
 
 }  // namespace

@@ -199,6 +199,42 @@ TEST_F(AllItems, LoadNeedsItsFile) {
   EXPECT_EQ(loch({"load", "--no-create", "s"}, {.input = "a\t1\n"}).exit_code, 3);
 }
 
+TEST_F(AllItems, NoStoreIsMadeForWhatCanNotBeRead) {
+  const Outcome of_folder = loch({"load", "new", folder()});
+  EXPECT_EQ(of_folder.exit_code, 1);
+  EXPECT_NE(of_folder.err.find(folder() + ": Is a directory"), std::string::npos) << of_folder.err;
+  const Outcome garbage = loch({"load", "new"}, {.input = "\ngarbage\na\t1\n"});
+  EXPECT_EQ(garbage.exit_code, 1);
+  EXPECT_NE(garbage.err.find("standard input, line 2: no tab"), std::string::npos) << garbage.err;
+  EXPECT_NE(garbage.err.find("0 items loaded, 1 failed, 2 lines read"), std::string::npos) << garbage.err;
+  EXPECT_EQ(ok({"ls"}), "");
+  ok({"load", "empty"}, {.input = ""});  // as a dump of an empty store is
+  EXPECT_EQ(ok({"ls"}), "empty\n");
+}
+
+TEST_F(AllItems, AnEmptyFileNameIsUsage) {
+  ok({"put", "s", "k", "v"});
+  for (const char* command : {"load", "dump"}) {
+    const Outcome outcome = loch({command, "s", ""});
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_NE(outcome.err.find("FILE: the name is empty"), std::string::npos) << outcome.err;
+  }
+}
+
+// Receive: a batch of which many lines find no room. Expect: the first alone is named, and the others
+// counted.
+TEST_F(AllItems, OfABatchThatEndsALoadTheFirstLineSpeaks) {
+  ok({"create", "s", "--max-bytes", "32M"});
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += fmt::format("key{}\t{}\n", i, std::string(20'000, 'x'));
+  const Outcome outcome = loch({"load", "s"}, {.input = lines});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const auto named = outcome.err.find("standard input, line ");
+  ASSERT_NE(named, std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("standard input, line ", named + 1), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("could not be stored"), std::string::npos) << outcome.err;
+}
+
 TEST_F(AllItems, AFullStoreFailsClearlyAndStaysUsable) {
   ok({"create", "s", "--max-bytes", "32M"});
   std::string lines;

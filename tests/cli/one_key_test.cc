@@ -61,6 +61,15 @@ TEST_F(OneKey, BadKeysAreUsage) {
   EXPECT_EQ(ok({"get", "s", std::string(4096, 'k')}), "longest");
 }
 
+TEST_F(OneKey, NoStoreIsMadeForABadKey) {
+  for (const std::string& bad : {std::string(), std::string(4097, 'k')}) {
+    const Outcome outcome = loch({"put", "new", bad, "v"});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find("a key has 1 to 4096 bytes"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(ok({"ls"}), "");
+}
+
 TEST_F(OneKey, KeysAndValuesThatLookLikeSomethingElse) {
   for (const std::string word :
        {"[a,b]", "{}", "put", "%%", "a,b", "a=b", "-5", " ", "\\n", "h\xc3\xa9", "\xff\xfe"}) {
@@ -82,12 +91,19 @@ TEST_F(OneKey, AValueComesFromStandardInputByteForByte) {
   EXPECT_EQ(ok({"get", "s", "k"}), bytes);
 }
 
+// Receive: '-' after '--'. Expect: standard input all the same, which is how to give that very value.
+TEST_F(OneKey, TheValueOfADashComesFromStandardInput) {
+  ok({"put", "s", "--", "-k", "-"}, {.input = "-"});
+  EXPECT_EQ(ok({"get", "s", "--", "-k"}), "-");
+}
+
 TEST_F(OneKey, AValueComesFromAFileByteForByte) {
   using namespace std::string_literals;
   const std::string bytes = "\0\n\r\xff no newline at the end"s;
   ok({"put", "s", "k", "--file", write_file("value", bytes)});
   EXPECT_EQ(ok({"get", "s", "k"}), bytes);
   EXPECT_EQ(loch({"put", "s", "k", "--file", file_path("missing")}).exit_code, 1);
+  EXPECT_EQ(loch({"put", "s", "k", "--file", ""}).exit_code, 2);
   EXPECT_EQ(loch({"put", "s", "k", "v", "--file", file_path("value")}).exit_code, 2);
   EXPECT_EQ(loch({"put", "s", "k"}).exit_code, 2);
 }

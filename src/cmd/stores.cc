@@ -87,11 +87,18 @@ Exit run_rm(Context& context, const std::string& store_name) {
     if (context.globals.json) context.print_json(Json{{"destroyed", store_name}});
     return Exit::ok;
   }
-  const Exit exit = exit_of(destroyed.error().code);
-  if (exit == Exit::not_found)
-    return context.complain(exit, fmt::format("no such store '{}'", escaped(store_name)));
+  const Error& error = destroyed.error();
+  if (error.code == Errc::not_found)
+    return context.complain(Exit::not_found, fmt::format("no such store '{}'", escaped(store_name)));
+  const bool is_forbidden = error.code == Errc::permission;
+  // The error knows of the files, and not that it is their folder that was to be changed.
+  const char* hint =
+      is_forbidden
+          ? " (who may write in the directory may destroy it; in a sticky one, as /dev/shm, its owner)"
+          : "";
   return context.complain(
-      exit, fmt::format("cannot destroy store '{}': {}", escaped(store_name), destroyed.error().message()));
+      is_forbidden ? Exit::cannot_open : exit_of(error.code),
+      fmt::format("cannot destroy store '{}': {}{}", escaped(store_name), error.message(), hint));
 }
 
 }  // namespace

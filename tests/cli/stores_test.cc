@@ -141,6 +141,18 @@ TEST_F(Stores, RmNeedsYesWithoutATerminal) {
   EXPECT_EQ(loch({"--yes", "rm", "a/b"}).exit_code, 2);
 }
 
+// Receive: a store that all may use, in a sticky directory. Expect: its owner alone destroys it, and that is
+// said.
+TEST_F(Stores, RmOfAStoreOfAnotherSaysWhoMay) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::filesystem::permissions(folder(), std::filesystem::perms(01777));
+  ok({"create", "s", "--mode", "666"});
+  const Outcome outcome = loch({"--yes", "rm", "s"}, {.unprivileged = true});
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("in a sticky one, as /dev/shm, its owner"), std::string::npos) << outcome.err;
+  EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
 TEST_F(Stores, ReadOnlyNeitherCreatesNorDestroys) {
   EXPECT_EQ(loch({"--read-only", "create", "s"}).exit_code, 1);
   EXPECT_EQ(ok({"ls"}), "");

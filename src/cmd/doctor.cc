@@ -41,7 +41,7 @@ std::vector<Finding> examine(const Options& options, const std::string& store) {
                                 probe_file_size(),
                                 probe_build()};
   std::ranges::move(probe_rdma(), std::back_inserter(findings));
-  if (!store.empty()) findings.push_back(probe_store(options, store_url(store)));
+  if (!store.empty()) findings.push_back(probe_store(options, store));
   return findings;
 }
 
@@ -105,7 +105,7 @@ void add_doctor(CLI::App& app, Context& context) {
   CLI::App& command = add_command(app, context, "doctor",
                                   "Look at this host: memory, huge pages, processor, limits, network devices",
                                   store, run_doctor);
-  add_optional_argument(command, "STORE", *store, "A store on another host to look at too");
+  add_optional_argument(command, "STORE", *store, "A store to look at too, here or on another host");
   add_footer(
       command,
       "Each finding is OK, WARN (works, but not as well as it could) or FAIL, with a line on how to mend "

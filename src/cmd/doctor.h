@@ -41,8 +41,18 @@ Finding probe_file_size();
 Finding probe_build();
 
 // Networks (doctor_network.cc).
-std::vector<Finding> probe_rdma();                                    // one a port of each device
-Finding probe_store(const Options& options, const std::string& url);  // on another host: opened, and timed
+std::vector<Finding> probe_rdma();                                      // one a port of each device
+Finding probe_store(const Options& options, const std::string& store);  // opened, and timed
+
+// What to do about a store that can not be opened (doctor_advice.cc): one of this host ...
+std::string mend_near_store(const std::string& store, const Error& error);
+// ... and one of another.
+std::string mend_far_store(const Error& error);
+// Whether the error says that nothing of the store can be read as it is, so that it may as well be removed.
+bool is_damage(const Error& error);
+// Of a host's part of a cluster's store, or of one whose words an RDMA device changes: it is sound, and
+// processes of this host are told the URL that lochd lends it by.
+bool is_lent_alone(const Error& error);
 
 // The first line of a small file such as those in /proc and /sys; nothing if it can not be read.
 std::optional<std::string> first_line(const std::string& path);

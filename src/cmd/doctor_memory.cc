@@ -1,5 +1,6 @@
 // cmd/doctor: memory: the directory of the stores, what is free there, huge pages, and a store that is tried
 // out.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -128,12 +129,6 @@ Result<void> use_store(const Options& options, const std::string& url) {
   return store->remove("key");
 }
 
-// A host's part of a cluster's store, or one whose words an RDMA device changes: it is sound, and processes
-// of this host are told the URL that lochd lends it by.
-bool is_lent_alone(const Error& error) {
-  return error.code == Errc::incompatible && error.detail.contains("open it as ");
-}
-
 }  // namespace
 
 Finding probe_directory(const std::string& directory) {
@@ -203,7 +198,7 @@ Finding probe_stores(const Options& options) {
   attach.mode = Options::Mode::attach;
   std::uint64_t bytes = 0;
   std::size_t lent = 0;
-  std::vector<std::pair<std::string, Errc>> closed;
+  std::vector<std::pair<std::string, Error>> closed;
   for (const std::string& each : *names) {
     auto store = Store::open("shm://" + each, attach);
     auto info = store ? store->info() : Result<Info>(std::unexpected(store.error()));
@@ -212,17 +207,19 @@ Finding probe_stores(const Options& options) {
     } else if (is_lent_alone(info.error())) {
       ++lent;
     } else {
-      closed.emplace_back(each, info.error().code);
+      closed.emplace_back(each, info.error());
     }
   }
   finding.found = fmt::format("{} take {}", names->size() - lent - closed.size(), human_bytes(bytes));
   if (lent > 0) finding.found += fmt::format("; {} for clients of lochd alone", lent);
   if (!closed.empty()) {
-    const auto& [name, why] = closed.front();
+    const auto damaged =
+        std::ranges::find_if(closed, [](const auto& each) { return is_damage(each.second); });
+    const auto& [name, why] = damaged != closed.end() ? *damaged : closed.front();
     finding.status = Status::warn;
-    finding.found += fmt::format("; cannot be opened: {} ({})", name, loch::name(why));
+    finding.found += fmt::format("; cannot be opened: {} ({})", name, loch::name(why.code));
     if (closed.size() > 1) finding.found += fmt::format(" and {} more", closed.size() - 1);
-    finding.mend = fmt::format("loch ls -l says why; loch rm {} removes it if nobody needs it", name);
+    finding.mend = mend_near_store(name, why);
   }
   return finding;
 }

@@ -80,16 +80,17 @@ std::vector<Finding> probe_rdma() {
   return findings;
 }
 
-Finding probe_store(const Options& options, const std::string& url) {
+Finding probe_store(const Options& options, const std::string& store_name) {
   Finding finding{.subject = "store"};
+  const std::string url = store_url(store_name);
+  const bool is_near = is_of_this_host(store_name);
   Options attach = options;
   attach.mode = Options::Mode::attach;
   auto store = Store::open(url, attach);
   if (!store) {
     finding.status = Status::fail;
     finding.found = store.error().message();
-    finding.mend =
-        "look there: is lochd running, what does its log say, and what does `loch doctor` say on that host?";
+    finding.mend = is_near ? mend_near_store(store_name, store.error()) : mend_far_store(store.error());
     return finding;
   }
   using Clock = std::chrono::steady_clock;
@@ -102,7 +103,9 @@ Finding probe_store(const Options& options, const std::string& url) {
     if (there) continue;
     finding.status = Status::fail;
     finding.found = fmt::format("{}: {}", url, there.error().message());
-    finding.mend = "the network loses what is sent, or the host is overloaded: look at both ends' logs";
+    finding.mend = is_near
+                       ? mend_near_store(store_name, there.error())
+                       : "the network loses what is sent, or the host is overloaded: look at both ends' logs";
     return finding;
   }
   std::ranges::sort(times);

@@ -1,6 +1,8 @@
 // The program around the commands: help, version, usage errors, doctor, bench, completion.
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
+#include <unistd.h>
 
 #include "tests/cli/run.h"
 
@@ -83,6 +85,10 @@ TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
       {{"get", "s", "k", "more"}, "more"},
       {{"get", "s", "-x"}, "-x"},
       {{"--timeout", "never", "get", "s", "k"}, "--timeout"},
+      {{"--timeout", "0.5ms", "get", "s", "k"}, "'0.5ms' is shorter than 1 ms"},
+      {{"--directory", "", "ls"}, "--directory: the name is empty"},
+      {{"--tls-certificate", "c.pem", "ls"}, "--tls-key"},
+      {{"ls", "--tls-key", "k.pem"}, "--tls-certificate"},
   };
   for (const auto& [arguments, said] : cases) {
     const Outcome outcome = run(arguments);
@@ -91,6 +97,18 @@ TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
     EXPECT_NE(outcome.err.find("--help"), std::string::npos) << outcome.err;
     EXPECT_EQ(outcome.out, "") << said;
   }
+}
+
+TEST_F(Program, AnOverlongTimeoutIsUsageForEveryCommand) {
+  const Arguments most[] = {{"ls"}, {"doctor"}, {"count", "s"}, {"--yes", "rm", "s"}, {"cluster", "status"}};
+  for (Arguments words : most) {
+    words.insert(words.begin(), {"--timeout", "2h"});
+    const Outcome outcome = loch(words);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("'2h' is longer than 1 h\n"), std::string::npos) << outcome.err;
+  }
+  ok({"ls", "--timeout", "1h"});
+  ok({"ls", "--timeout", "1ms"});
 }
 
 TEST_F(Program, OptionsForAllCommandsStandAnywhere) {
@@ -137,6 +155,26 @@ TEST_F(Program, DoctorTellsStoresThatAreLentFromThoseThatCanNotBeOpened) {
   EXPECT_NE(std::string(stores()["mend"]).find("loch rm odd "), std::string::npos) << stores();
 }
 
+// Receive: a store of another user. Expect: advice about its owner; none to remove it, and none about a
+// lochd.
+TEST_F(Program, DoctorOfAStoreOfAnotherUserSpeaksOfItsOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::filesystem::permissions(folder(), std::filesystem::perms(01777));
+  ok({"create", "s"});
+  std::filesystem::permissions(folder() + "/loch.s", std::filesystem::perms(0755));
+  const Outcome outcome = loch({"--json", "doctor", "s"}, {.unprivileged = true});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const auto findings = nlohmann::json::parse(outcome.out)["findings"];
+  for (const char* subject : {"stores", "store"}) {
+    const auto finding =
+        *std::ranges::find(findings, subject, [](const auto& each) { return each["subject"]; });
+    const std::string mend = finding["mend"];
+    EXPECT_NE(mend.find("its owner"), std::string::npos) << finding;
+    EXPECT_EQ(mend.find("loch rm"), std::string::npos) << finding;
+    EXPECT_EQ(mend.find("lochd"), std::string::npos) << finding;
+  }
+}
+
 TEST_F(Program, DoctorThatMayOnlyReadMakesNoStore) {
   const auto findings = json({"--read-only", "doctor"})["findings"];
   const auto tried =
@@ -169,6 +207,22 @@ TEST_F(Program, BenchRunsItsProgramWithAllArguments) {
       run({"bench", "--json", "--help", "load", "-d", "x y", "--directory", ""}, {.program = program});
   EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
   EXPECT_EQ(outcome.out, "<--json><--help><load><-d><x y><--directory><>");
+}
+
+// Receive: a signal to loch alone. Expect: its program ends in order, and loch by the signal.
+TEST_F(Program, AnInterruptedBenchEndsBySignal) {
+  const std::string program = copied_program();
+  const std::string bench = write_file(
+      "loch-bench",
+      "#!/bin/sh\nsleep 600 &\ntrap 'kill $!; echo in order; exit 1' INT TERM\necho ready\nwait\n");
+  std::filesystem::permissions(bench, std::filesystem::perms(0755));
+  for (const int number : {SIGINT, SIGTERM}) {
+    Running runs({"bench"}, false, program);
+    ASSERT_TRUE(runs.await("ready"));
+    runs.send_signal(number);
+    EXPECT_EQ(runs.wait(), 128 + number);
+    EXPECT_NE(runs.output().find("in order"), std::string::npos) << runs.output();
+  }
 }
 
 TEST_F(Program, BenchSaysWhereItLooked) {

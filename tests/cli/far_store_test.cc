@@ -1,0 +1,115 @@
+// The real loch with a store of another host: what it says where that is missing, or goes away meanwhile.
+#include <chrono>
+#include <csignal>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <memory>
+#include <sys/stat.h>
+
+#include "net/testing/reserved_port.h"
+#include "tests/cli/run.h"
+
+namespace loch::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class FarStore : public CliTest {
+ protected:
+  void start(Arguments more = {}) {
+    Arguments arguments{"--listen", port_.at().text(), "--directory", folder()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    lochd_ = std::make_unique<Running>(arguments, true, LOCHD_PROGRAM);
+    ASSERT_TRUE(lochd_->await("lends the stores in")) << lochd_->output();
+  }
+  [[nodiscard]] std::string url(const std::string& store) const {
+    return fmt::format("tcp://{}/{}", port_.at().text(), store);
+  }
+  // A loch whose remarks and errors are among its output.
+  [[nodiscard]] std::unique_ptr<Running> run_all_said(const Arguments& arguments) const {
+    Arguments words{"-c", R"(exec "$0" "$@" 2>&1)", loch_program()};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return std::make_unique<Running>(words, false, "/bin/sh");
+  }
+  [[nodiscard]] bool await_one_item() const {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (loch({"count", "s"}).out == "1\n") return true;
+    }
+    return false;
+  }
+  // Loads a line, and when that is stored, sends `signal` to lochd and gives 600 lines more. What load said.
+  std::string load_and_lose_host(const Arguments& more, int signal) {
+    start();
+    Arguments arguments{"--timeout", "500ms", "load", url("s")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto load = run_all_said(arguments);
+    load->type("k\t1\n");
+    EXPECT_TRUE(await_one_item());
+    lochd_->send_signal(signal);
+    if (signal == SIGKILL) lochd_->wait();
+    std::string lines;  // at once, so that the reader of the pipe finds whole batches
+    for (int i = 0; i < 600; ++i) lines += fmt::format("{}\t\n", i);
+    load->type(lines);
+    load->close_input();
+    EXPECT_EQ(load->wait(), 1) << load->output();
+    lochd_.reset();
+    return load->output();
+  }
+
+  net::fake::ReservedPort port_;
+  std::unique_ptr<Running> lochd_;
+};
+
+// Receive: a host that is killed, or stopped, between two batches. Expect: the load ends at the second,
+// whether or not it goes on after errors, and names its first line alone.
+TEST_F(FarStore, ALoadEndsWhereItsHostIsLost) {
+  ok({"create", "s"});
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    for (const Arguments& more : {Arguments{}, Arguments{"--continue-on-error"}}) {
+      const std::string said = load_and_lose_host(more, signal);
+      EXPECT_THAT(said, HasSubstr("standard input, line 2: "));
+      EXPECT_THAT(said, Not(HasSubstr("standard input, line 3: ")));
+      EXPECT_THAT(said, HasSubstr("with it 255 items up to line 257 could not be stored"));
+      EXPECT_THAT(said, HasSubstr("1 item loaded, 256 failed, 257 lines read"));
+      if (!more.empty()) EXPECT_THAT(said, HasSubstr("the load ends at line 257"));
+      ok({"remove", "--all", "--yes", "s"});
+    }
+  }
+}
+
+TEST_F(FarStore, PutOfAStoreThatIsNotThereSaysWhereToMakeIt) {
+  start();
+  for (const Arguments& words : {Arguments{"put", url("none"), "k", "v"}, Arguments{"load", url("none")}}) {
+    const Outcome outcome = loch(words, {.input = "k\tv\n"});
+    EXPECT_EQ(outcome.exit_code, 3);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("on another host " + words[0] + " makes none: `loch create none` there"));
+  }
+}
+
+TEST_F(FarStore, DoctorAdvisesByWhatIsWrong) {
+  start();
+  const Outcome missing = loch({"doctor", url("none")});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.out, AllOf(HasSubstr("loch create makes one"), Not(HasSubstr("is lochd running"))));
+}
+
+TEST_F(FarStore, APlacementThatIsNoNodeIsToldAllThereAre) {
+  const std::string list = write_file(
+      "cluster.toml", fmt::format("[[node]]\nname = \"a\"\naddress = \"{}\"\n", port_.at().text()));
+  const std::string key = write_file("key", "a key that all of them know");
+  ::chmod(key.c_str(), 0600);
+  start({"--config", write_file("a.toml", fmt::format("key_file = \"{}\"\n[cluster]\n"
+                                                      "coordinator = \"file:{}\"\nnode = \"a\"\n"
+                                                      "[[store]]\nname = \"s\"\ncluster = true\n",
+                                                      key, list))});
+  const Outcome outcome = loch({"--key-file", key, "--placement", "spred", "put", url("s"), "k", "v"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("there are: a (and local, spread and by-key, which are no nodes)"));
+}
+
+}  // namespace
+}  // namespace loch::cli

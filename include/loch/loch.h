@@ -170,6 +170,8 @@ struct Entry {
 struct Info {
   std::string name;
   std::string directory;  // or, of another host, the URL
+  std::uint32_t hosts = 1;
+  std::uint32_t hosts_away = 0;  // that can not be reached: all below is without what they have
   std::uint32_t format_version = 0;
   std::uint32_t candidates = 0;
   std::uint64_t index_slots = 0;
@@ -280,6 +282,7 @@ class Store {
 
   // Counters of this process's sessions of this store.
   [[nodiscard]] Stats stats() const;
+  // Of the hosts of the store that can be reached.
   Result<Info> info();
 
   // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this

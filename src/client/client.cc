@@ -296,6 +296,8 @@ coro::Task<Result<void>> Client::describe(Info* into) {
   }
   const memory::StoreMemory& memory = attachment_->memory();
   fabric::Endpoint& endpoint = attachment_->endpoint();
+  info.hosts = static_cast<std::uint32_t>(memory.region_map().living());
+  info.hosts_away = info.hosts - static_cast<std::uint32_t>(attachment_->nodes().size());
   info.format_version = memory::format_version;
   info.candidates = memory.geometry().candidates;
   if (auto described = co_await shards_.describe(into); !described) co_return described;

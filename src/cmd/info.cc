@@ -15,11 +15,23 @@ std::string limit_text(const Info& info) {
   return info.max_bytes == 0 ? "what the file system gives" : human_bytes(info.max_bytes);
 }
 
+void begin_with_store(Table& table, const Info& info) {
+  table.add({"store", fmt::format("{}, at {}", info.name, info.directory)});
+  if (info.hosts == 1) return;
+  const std::string without =
+      info.hosts_away == 0
+          ? ""
+          : fmt::format("; {} CAN NOT BE REACHED, and their part is not in this", info.hosts_away);
+  table.add({"hosts", fmt::format("{}{}", info.hosts, without)});
+}
+
 }  // namespace
 
 Json info_json(const Info& info) {
   Json json{{"name", info.name},
             {"directory", info.directory},
+            {"hosts", info.hosts},
+            {"hosts_away", info.hosts_away},
             {"format_version", info.format_version},
             {"candidates", info.candidates},
             {"index_slots", info.index_slots},
@@ -46,7 +58,7 @@ Json info_json(const Info& info) {
 std::string info_text(const Info& info) {
   const std::uint64_t used = info.blocks - std::min(info.blocks, info.blocks_free);
   Table table("ll");
-  table.add({"store", fmt::format("{}, at {}", info.name, info.directory)});
+  begin_with_store(table, info);
   table.add({"memory", fmt::format("{} ({} data, {} index, {} control), limit {}",
                                    human_bytes(info.data_bytes + info.index_bytes + info.control_bytes),
                                    human_bytes(info.data_bytes), human_bytes(info.index_bytes),
@@ -63,7 +75,7 @@ std::string info_text(const Info& info) {
 
 std::string geometry_text(const Info& info) {
   Table table("ll");
-  table.add({"store", fmt::format("{}, at {}", info.name, info.directory)});
+  begin_with_store(table, info);
   table.add({"format", fmt::format("version {}", info.format_version)});
   table.add({"candidates", fmt::format("{} slots a key", info.candidates)});
   table.add(

@@ -47,21 +47,20 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
   app.add_option("--distribution", choices.distribution, "Which items the workload takes")
       ->check(CLI::IsMember({"uniform", "zipf", "latest"}));
 
-  app.add_option("--items", settings.items, "Items of Loch")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  const CLI::Range is_count(std::uint64_t{1}, std::uint64_t{1'000'000'000'000});
+  app.add_option("--items", settings.items, "Items of Loch")->check(is_count)->capture_default_str();
   app.add_option("--peer-items", settings.peer_items, "Items of each peer; 0: as many")
       ->capture_default_str();
   app.add_option("--key-bytes", settings.key_bytes, "Size of a key, 8 and more")->capture_default_str();
   app.add_option("--value-bytes", settings.value_bytes, "Size of a value")->capture_default_str();
   app.add_option("--large-items", settings.large_items, "Items with large values")
-      ->check(CLI::PositiveNumber)
+      ->check(is_count)
       ->capture_default_str();
   app.add_option("--large-value-bytes", settings.large_value_bytes, "Size of a large value")
       ->capture_default_str();
 
   app.add_option("--network-items", settings.network_items, "Items of each subject over TCP")
-      ->check(CLI::PositiveNumber)
+      ->check(is_count)
       ->capture_default_str();
 
   app.add_option("--processes", settings.processes, "Most client processes at once")

@@ -22,16 +22,15 @@ Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target,
 }
 
 Result<std::shared_ptr<Link>> RemoteFabric::link(base::Nanos within_ns) const {
-  const base::Clock clock;
-  const base::Nanos asked_at = clock.now();
+  const std::uint64_t failures_before = failures_;
   const std::scoped_lock lock(mutex_);
   if (!link_->is_alive()) {
     // Of threads that wait for each other's turn each would wait for the host in vain, one after the other.
-    if (failed_ && failed_->ended_at >= asked_at && failed_->within_ns >= within_ns)
-      return std::unexpected(failed_->error);
+    if (failures_ != failures_before && failed_.within_ns >= within_ns) return std::unexpected(failed_.error);
     auto link = Link::open(target_, within_ns);
     if (!link) {
-      failed_ = {.ended_at = clock.now(), .within_ns = within_ns, .error = link.error()};
+      failed_ = {.within_ns = within_ns, .error = link.error()};
+      ++failures_;
       return link;
     }
     if ((*link)->read_only() != target_.read_only) {

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "fabric/fabric.h"
 #include "fabric/remote/link.h"
@@ -66,13 +65,13 @@ class RemoteFabric final : public Fabric {
   const Atomics atomics_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<Link> link_;
-  // The last attempt to make a link that failed.
+  // The last attempt to make a link that failed; how many did is read without the lock.
   struct Failed {
-    base::Nanos ended_at = 0;
     base::Nanos within_ns = 0;
     Error error{};
   };
-  mutable std::optional<Failed> failed_;
+  mutable Failed failed_;
+  mutable std::atomic<std::uint64_t> failures_ = 0;
   mutable std::array<std::atomic<std::uint64_t>, region_count_max> lengths_{};  // by its link
 };
 

@@ -47,8 +47,7 @@ std::string mend_far_store(const Error& error) {
   switch (error.code) {
     case Errc::not_found:
       return "on that host, loch ls lists the stores and loch create makes one; on this one, see that the "
-             "files "
-             "of --key-file and --tls-... are there";
+             "files of --key-file and --tls-... are there";
     case Errc::permission:
       return "--key-file and --tls-... have to be what that host's lochd asks for; its log says what was "
              "wrong";

@@ -93,6 +93,13 @@ Finding probe_store(const Options& options, const std::string& store_name) {
     finding.mend = is_near ? mend_near_store(store_name, store.error()) : mend_far_store(store.error());
     return finding;
   }
+  if (const auto info = store->info(); info && info->hosts_away > 0) {
+    finding.status = Status::warn;
+    finding.found =
+        fmt::format("{}: {} of its {} hosts can not be reached", url, info->hosts_away, info->hosts);
+    finding.mend = "loch cluster status says which; is lochd running there, and what does its log say?";
+    return finding;
+  }
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t tries = 101;
   std::vector<Clock::duration> times;

@@ -172,6 +172,9 @@ TEST_F(LochdCluster, LendsOneStoreAndOutlivesOneOfItsHosts) {
   }
   EXPECT_GT(there, 8);
   EXPECT_LT(there, 24);
+  EXPECT_EQ(nlohmann::json::parse(ok(with_key({"--json", "stat", url()})))["hosts_away"], 1);
+  const Outcome doctor = loch(with_key({"--json", "doctor", url()}));
+  EXPECT_THAT(doctor.out, HasSubstr("1 of its 3 hosts can not be reached"));
 
   start(1);
   for (int i = 0; i < 24; ++i)

@@ -121,7 +121,7 @@ TEST(LookUp, AnAnswerThatComesLaterIsForWhoAsksNext) {
     begin_look_up(second);
     if (!is_not_in_time(look_up_all(first, in(soon_ns / 10)), first)) return false;
     Result<std::vector<SocketAddress>> found;
-    for (const base::Nanos end = in(10 * base::second_ns); base::Clock().now() < end && !found->size();) {
+    for (const base::Nanos end = in(10 * base::second_ns); base::Clock().now() < end && found->empty();) {
       auto again = look_up_all(first, in(soon_ns / 10));
       if (again) found = std::move(again);
     }

@@ -61,7 +61,7 @@ Result<std::size_t> Stream::write(std::span<const iovec> from) {
   return broken("write", std::strerror(errno));
 }
 
-bool Stream::leave() {
+bool Stream::leave() const {
   ::shutdown(socket(), SHUT_WR);
   std::array<std::byte, 4'096> dropped{};
   constexpr int reads_max = 16;

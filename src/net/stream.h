@@ -43,7 +43,7 @@ class Stream {
   // Says no more, and drops what comes: who closes a socket with something unread resets the connection, and
   // the other end may never read what it was told last. Whether the other end has closed, too; false: not
   // yet, wait for POLLIN.
-  bool leave();
+  [[nodiscard]] bool leave() const;
 
  private:
   base::FileDescriptor socket_;

@@ -34,6 +34,13 @@ using shm::fake::mark;
 using shm::fake::region_bytes;
 using shm::fake::ShmTest;
 
+// The calling process is nobody's from now on, if it was root's. False if that failed.
+bool give_up_root() {
+  constexpr id_t nobody = 65'534;
+  if (::geteuid() != 0) return true;
+  return ::setgroups(0, nullptr) == 0 && ::setgid(nobody) == 0 && ::setuid(nobody) == 0;
+}
+
 // Runs `body` in a child; what it returns, or how the child ended.
 std::string in_child(const std::function<std::string()>& body) {
   std::array<int, 2> ends{};
@@ -220,10 +227,9 @@ TEST_F(ShmTest, FilesBelongToTheGroup) {
 TEST_F(ShmTest, WhoMayNotOpenTheFilesIsTold) {
   ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
   const std::string said = in_child([&]() -> std::string {
-    if (::geteuid() == 0) {
-      if (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)
-        return "setuid failed";
-    } else {
+    const bool owns_them = ::geteuid() != 0;
+    if (!give_up_root()) return "setuid failed";
+    if (owns_them) {
       ::chmod((access_.directory + "/loch.store").c_str(), 0);
       ::chmod(access_.directory.c_str(), 0555);
     }
@@ -252,10 +258,9 @@ TEST_F(ShmTest, AStoreOfOthersIsListed) {
   ASSERT_TRUE(std::filesystem::create_directory(other));
   ::chmod(other.c_str(), 0755);
   const std::string said = in_child([&]() -> std::string {
-    if (::geteuid() == 0) {
-      if (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)
-        return "setuid failed";
-    } else {
+    const bool owns_them = ::geteuid() != 0;
+    if (!give_up_root()) return "setuid failed";
+    if (owns_them) {
       ::chmod((access_.directory + "/loch.store").c_str(), 0);
     }
     const auto names = shm::list(access_);
@@ -269,10 +274,7 @@ TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
   access_.file_mode = 0666;
   ASSERT_TRUE(shm::create("store", access_, plan()).has_value());
   const std::string said = in_child([&]() -> std::string {
-    if (::geteuid() == 0 &&
-        (::setgroups(0, nullptr) != 0 || ::setgid(65'534) != 0 || ::setuid(65'534) != 0)) {
-      return "setuid failed";
-    }
+    if (!give_up_root()) return "setuid failed";
     const auto attached = shm::attach("store", access_);
     if (!attached) return outcome(attached);
     if (!is_whole(*attached)) return "not whole";

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <loch/devices.h>
 #include <loch/loch.h>
 
 namespace loch::cmd {
@@ -43,6 +45,27 @@ Finding probe_build();
 // Networks (doctor_network.cc).
 std::vector<Finding> probe_rdma();                                      // one a port of each device
 Finding probe_store(const Options& options, const std::string& store);  // opened, and timed
+
+// What is made of what was read (doctor_judge.cc). A limit is nothing where there is none.
+struct Space {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+};
+Finding judge_space(const std::string& directory, Space space);
+Finding judge_memory(const std::string& directory, Space space, std::uint64_t available_bytes,
+                     std::optional<std::uint64_t> group_limit_bytes);
+Finding judge_swap(std::uint64_t total_bytes);
+// `problem`: why pages could not be made huge; empty if they could.
+Finding judge_huge_pages(const std::string& kernel, const std::optional<std::string>& shmem_enabled,
+                         const std::string& problem);
+Finding judge_processor(const std::string& model, long online, const std::set<std::string>& flags);
+Finding judge_clock_source(const std::optional<std::string>& source, double read_ns);
+Finding judge_locked_memory(std::optional<std::uint64_t> limit_bytes, bool has_rdma_device);
+Finding judge_open_files(std::optional<std::uint64_t> limit);
+Finding judge_address_space(std::optional<std::uint64_t> limit_bytes,
+                            const std::optional<std::string>& overcommit);
+Finding judge_file_size(std::optional<std::uint64_t> limit_bytes);
+Finding judge_port(const RdmaDevice& device, const RdmaDevice::Port& port);
 
 // What to do about a store that can not be opened (doctor_advice.cc): one of this host ...
 std::string mend_near_store(const std::string& store, const Error& error);

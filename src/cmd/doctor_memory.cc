@@ -26,11 +26,6 @@ namespace {
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::size_t huge_page_bytes = 2 * mib;
 
-struct Space {
-  std::uint64_t total_bytes;
-  std::uint64_t free_bytes;
-};
-
 std::optional<Space> space_of(const std::string& directory) {
   struct statvfs status{};
   if (::statvfs(directory.c_str(), &status) != 0) return std::nullopt;
@@ -162,27 +157,12 @@ Finding probe_directory(const std::string& directory) {
 }
 
 Finding probe_space(const std::string& directory) {
-  Finding finding{.subject = "space"};
   const auto space = space_of(directory);
-  if (!space) {
-    finding.status = Status::fail;
-    finding.found = fmt::format("unknown: {}", std::strerror(errno));
-    finding.mend = "see 'directory'";
-    return finding;
-  }
-  finding.found =
-      fmt::format("{} free of {}", human_bytes(space->free_bytes), human_bytes(space->total_bytes));
-  if (space->free_bytes < 16 * mib) {
-    finding.status = Status::fail;
-  } else if (space->free_bytes < 256 * mib) {
-    finding.status = Status::warn;
-  }
-  if (finding.status != Status::ok) {
-    finding.mend = fmt::format(
-        "mount -o remount,size=8G {} (in a container: --shm-size=8g), or destroy stores: loch ls -l; loch rm",
-        directory);
-  }
-  return finding;
+  if (space) return judge_space(directory, *space);
+  return {.subject = "space",
+          .status = Status::fail,
+          .found = fmt::format("unknown: {}", std::strerror(errno)),
+          .mend = "see 'directory'"};
 }
 
 Finding probe_stores(const Options& options) {
@@ -225,60 +205,20 @@ Finding probe_stores(const Options& options) {
 }
 
 Finding probe_memory(const std::string& directory) {
-  Finding finding{.subject = "memory"};
   const auto available = field_of("/proc/meminfo", "MemAvailable");
   const auto space = space_of(directory);
-  const auto limit = group_limit_bytes();
-  if (!available || !space) {
-    finding.status = Status::warn;
-    finding.found = "unknown: /proc/meminfo or the directory can not be read";
-    finding.mend = "mount /proc";
-    return finding;
-  }
-  finding.found = fmt::format("{} available", human_bytes(*available));
-  if (limit) finding.found += fmt::format(", limit of the control group {}", human_bytes(*limit));
-  const std::uint64_t backing = limit ? std::min(*limit, *available) : *available;
-  if (backing < space->free_bytes / 4 * 3) {
-    finding.status = Status::warn;
-    finding.found += fmt::format(": less than the {} free in {}", human_bytes(space->free_bytes), directory);
-    finding.mend =
-        "give each store a limit (loch create --max-bytes) or make the directory smaller (mount -o size=)";
-  }
-  return finding;
+  if (available && space) return judge_memory(directory, *space, *available, group_limit_bytes());
+  return {.subject = "memory",
+          .status = Status::warn,
+          .found = "unknown: /proc/meminfo or the directory can not be read",
+          .mend = "mount /proc"};
 }
 
-Finding probe_swap() {
-  Finding finding{.subject = "swap"};
-  const auto total = field_of("/proc/meminfo", "SwapTotal");
-  if (total.value_or(0) == 0) {
-    finding.found = "none";
-    return finding;
-  }
-  finding.status = Status::warn;
-  finding.found =
-      fmt::format("{}: items may be swapped out and take milliseconds to read", human_bytes(*total));
-  finding.mend = "swapoff -a, or vm.swappiness=1, or memory.swap.max=0 for the control group";
-  return finding;
-}
+Finding probe_swap() { return judge_swap(field_of("/proc/meminfo", "SwapTotal").value_or(0)); }
 
 Finding probe_huge_pages(const std::string& directory) {
-  Finding finding{.subject = "huge pages"};
-  const auto setting = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-  const std::string problem = try_collapse(directory);
-  finding.found =
-      fmt::format("kernel {}, shmem_enabled: {}", kernel_release(), setting.value_or("not there"));
-  if (problem.empty()) {
-    finding.found += "; MADV_COLLAPSE works, tried on 4 MiB";
-    return finding;
-  }
-  finding.status = Status::warn;
-  finding.found += fmt::format("; {}", problem);
-  finding.mend =
-      "a tmpfs on a kernel from 6.1 on with transparent huge pages, or as root: "
-      "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (random reads cost about half as much "
-      "again "
-      "on small pages)";
-  return finding;
+  return judge_huge_pages(kernel_release(), first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+                          try_collapse(directory));
 }
 
 Finding probe_round_trip(const Options& options) {

@@ -10,57 +10,6 @@
 #include "cmd/doctor.h"
 
 namespace loch::cmd {
-namespace {
-
-const char* atomicity_text(RdmaDevice::Atomicity atomicity) {
-  switch (atomicity) {
-    case RdmaDevice::Atomicity::none:
-      return "no atomics";
-    case RdmaDevice::Atomicity::device:
-      return "atomics against its own alone";
-    case RdmaDevice::Atomicity::host:
-      return "atomics against the processor's too";
-  }
-  return "";
-}
-
-Finding finding_of(const RdmaDevice& device, const RdmaDevice::Port& port) {
-  Finding finding{.subject = fmt::format("RDMA {}/{}", device.name, port.number)};
-  const auto address = std::ranges::find_if(port.gids, [](const RdmaDevice::Gid& gid) {
-    return gid.type != "RoCE v1" && !gid.address.starts_with("fe80");
-  });
-  const bool is_ethernet = port.link_layer == "Ethernet";
-  finding.found = fmt::format("{}, {}, MTU {} of {}, {}", port.state, port.link_layer, port.mtu_bytes,
-                              port.mtu_max_bytes, atomicity_text(device.atomicity));
-  if (address != port.gids.end()) {
-    finding.found += fmt::format("; GID {} is {} ({}{}{})", address->index, address->address, address->type,
-                                 address->interface.empty() ? "" : " at ", address->interface);
-  }
-  constexpr std::uint32_t good_mtu_bytes = 4'096;
-  if (!port.is_active) {
-    finding.status = Status::warn;
-    finding.mend =
-        is_ethernet ? "bring its interface up: ip link set INTERFACE up (`rdma link` names it)"
-                    : "look at the cable and at the subnet manager (opensm): it has to be ACTIVE in `ibstat`";
-  } else if (device.atomicity == RdmaDevice::Atomicity::none) {
-    finding.status = Status::warn;
-    finding.mend =
-        "it can lend stores of --atomics processor alone; a device with atomics changes stores by itself";
-  } else if (is_ethernet && address == port.gids.end()) {
-    finding.status = Status::warn;
-    finding.mend = "it has no RoCE v2 address: give its interface an IP address (ip addr add)";
-  } else if (port.mtu_bytes < good_mtu_bytes && port.mtu_bytes < port.mtu_max_bytes) {
-    finding.status = Status::warn;
-    finding.mend =
-        is_ethernet
-            ? "large values travel in small packets: raise the interface's MTU on all hosts and switches "
-              "(ip link set INTERFACE mtu 4200)"
-            : "large values travel in small packets: raise the MTU in the subnet manager";
-  }
-  return finding;
-}
-
-}  // namespace
 
 std::vector<Finding> probe_rdma() {
   std::vector<Finding> findings;
@@ -72,7 +21,7 @@ std::vector<Finding> probe_rdma() {
            .found = "can not be opened: " + device.trouble,
            .mend = "let this user read and write /dev/infiniband/uverbs* (Debian: group rdma)"});
     }
-    for (const RdmaDevice::Port& port : device.ports) findings.push_back(finding_of(device, port));
+    for (const RdmaDevice::Port& port : device.ports) findings.push_back(judge_port(device, port));
   }
   if (findings.empty())
     findings.push_back(

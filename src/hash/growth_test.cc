@@ -124,6 +124,42 @@ TEST(Growth, AStoppedClientHoldsItBackInTheEnd) {
   EXPECT_TRUE(client.put(key_number(i), key_number(i)).has_value()) << "the dead hold nothing back";
 }
 
+// Receive: a client that stopped in the midst of an insert that lost, whose word it alone clears. Expect: the
+// growth that goes on does not end, so that the next can not begin, and puts that find no room say so; all
+// else goes on, and so does the index once that client is gone.
+TEST(Growth, AnInsertThatLostOfAStoppedClientHoldsTheNextDoublingBack) {
+  const auto store = make_store();
+  Client client(*store);
+  Client stopped(*store);
+  stopped.session().begin_operation();
+  const std::string lost = find_key(stopped, "lost", [&](const Locations& at, std::uint64_t) {
+    return slot(*store, at.slot[0]).is(SlotType::empty);
+  });
+  ASSERT_TRUE(stopped.put(lost, "value").has_value());
+  const SlotNumber home = locations(stopped, lost).slot[0];
+  fake::set_slot(*store, home, slot(*store, home).with_type(SlotType::aborted));
+  const unsigned level = directory_of(*store).level;
+  int i = 0;
+  Result<std::uint64_t> put = 0;
+  for (; i < 100'000; ++i) {
+    put = client.put(key_number(i), key_number(i));
+    store->advance(20 * base::microsecond_ns);
+    if (!put) break;
+  }
+  ASSERT_FALSE(put.has_value());
+  EXPECT_EQ(put.error().code, Errc::timed_out) << put.error().message();
+  EXPECT_EQ(directory_of(*store).level, level);
+  EXPECT_TRUE(directory_of(*store).growing);
+  EXPECT_GT(static_cast<std::uint64_t>(i), directory_of(*store).low_slots()) << "both halves are used";
+  expect_all(client, i);
+  EXPECT_TRUE(client.remove(key_number(0)).has_value());
+  EXPECT_TRUE(client.put(key_number(1), "changed").has_value());
+  stopped.die();
+  EXPECT_TRUE(client.put(key_number(i), key_number(i)).has_value());
+  for (int more = 0; more < i; ++more) ASSERT_TRUE(client.put(key_number(i + more), "more").has_value());
+  EXPECT_GT(directory_of(*store).level, level);
+}
+
 // Receive: a reader that read the directory before the growth and the words after it. Expect: it looks again.
 TEST(Growth, AStaleReaderLooksAgain) {
   for (int at = 0; at < 3; ++at) {

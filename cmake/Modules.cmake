@@ -36,6 +36,16 @@ function(loch_module name)
   if(NOT arg_APART)
     set_property(GLOBAL APPEND PROPERTY LOCH_MODULES loch_${name})
   endif()
+
+  # That this is so.
+  if(LOCH_BUILD_TESTS)
+    list(JOIN arg_DEPENDS "|" seen)
+    add_test(NAME "${LOCH_TEST_PREFIX}Modules.${name}" COMMAND "${CMAKE_COMMAND}"
+      "-DMODULE=${name}" "-DSEEN=${seen}" "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DSOURCES=${PROJECT_SOURCE_DIR}/src"
+      "-DINCLUDES=$<JOIN:$<TARGET_PROPERTY:loch_${name},INCLUDE_DIRECTORIES>,|>"
+      "-DFOLDER=${PROJECT_BINARY_DIR}/include_checks" -P "${PROJECT_SOURCE_DIR}/cmake/check_includes.cmake")
+    set_tests_properties("${LOCH_TEST_PREFIX}Modules.${name}" PROPERTIES LABELS unit)
+  endif()
 endfunction()
 
 # loch_test(NAME SOURCES ... [LABELS ...] [LIBRARIES ...] [TIMEOUT seconds] [SIM] [NO_TSAN reason])

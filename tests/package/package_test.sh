@@ -29,6 +29,18 @@ if grep -rlIF -e "$work/before" -e "$(cd "$build" && pwd)" --exclude lochd.servi
 fi
 grep -qx "ExecStart=$work/before/sbin/lochd" "$prefix/lib/systemd/system/lochd.service" ||
   fail "lochd.service starts another lochd than the one that was installed with it"
+# lochd tells systemd when it lends, locks the memory that it lends over RDMA, and finds devices by netlink.
+unit=$prefix/lib/systemd/system/lochd.service
+for setting in Type=notify LimitMEMLOCK=infinity; do
+  grep -qx "$setting" "$unit" || fail "lochd.service does not say $setting"
+done
+grep -Eqx 'RestrictAddressFamilies=(.* )?AF_NETLINK( .*)?' "$unit" || fail "lochd.service does not allow AF_NETLINK"
+if command -v systemd-analyze >/dev/null; then
+  mkdir "$work/unit"
+  sed "s|^ExecStart=.*|ExecStart=$prefix/sbin/lochd|" "$unit" >"$work/unit/lochd.service"
+  said=$(systemd-analyze verify --man=no "$work/unit/lochd.service" 2>&1) || fail "systemd refuses lochd.service: $said"
+  [[ $said != *lochd.service* ]] || fail "systemd says of lochd.service: $said"
+fi
 DESTDIR=$work/stage "$cmake" --install "$build" --prefix /opt/loch >"$work/stage.log"
 grep -qx 'ExecStart=/opt/loch/sbin/lochd' "$work/stage/opt/loch/lib/systemd/system/lochd.service" ||
   fail "with DESTDIR, lochd.service does not start the lochd of its prefix"

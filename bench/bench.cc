@@ -43,6 +43,10 @@ class Gatherer {
     return {};
   }
 
+  [[nodiscard]] bool has(std::string_view name) const {
+    return std::ranges::any_of(subjects_, [&](const auto& subject) { return subject->name() == name; });
+  }
+
  private:
   Report& report_;
   Subjects& subjects_;
@@ -57,7 +61,10 @@ Result<void> add_here(Gatherer& gatherer, const Settings& settings, const std::s
   if (!large) return std::unexpected(large.error());
   for (const std::string& kind : settings.subjects) {
     auto added = gatherer.add(kind, {.folder = folder, .name = kind}, kind == "loch" ? *own : *of_peers);
-    if (added && kind == "loch") added = gatherer.add(kind, {.folder = folder, .name = "loch-large"}, *large);
+    if (!added) return added;
+    const bool with_large = kind == "loch" || (settings.wants("large") && settings.wants("peers"));
+    if (!with_large || !gatherer.has(kind)) continue;
+    added = gatherer.add(kind, {.folder = folder, .name = kind + "-large"}, *large);
     if (!added) return added;
   }
   return {};
@@ -318,7 +325,8 @@ Result<Sum> Bench::mixed(std::uint32_t subject, const Mix& mix, std::uint32_t pr
   mixing.seconds = seconds;
   mixing.latencies = latencies;
   mixing.insert_base = next_ids_[subject];
-  if (confined_[subject]) mixing.cores = mixing.server_cores = Cores::first;
+  // Several clients are not better off on the core of their server.
+  if (confined_[subject] && processes == 1) mixing.cores = mixing.server_cores = Cores::first;
   const auto outcomes = run(mixing, processes);
   if (!outcomes) return std::unexpected(outcomes.error());
   std::uint64_t inserted_most = 0;

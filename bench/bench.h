@@ -95,7 +95,8 @@ class Bench {
   Result<Sum> mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
                     bool latencies);
 
-  // Whether a mix runs with the subject's server and its clients on one core; unless told, it does not.
+  // Whether a mix of one process runs with the subject's server and its client on one core; unless told, it
+  // does not.
   void set_confined(std::uint32_t subject, bool confined) { confined_[subject] = confined; }
 
   // Processor time of a process that sleeps and has a session of `subject`, or never had any (`no_subject`).

@@ -23,6 +23,7 @@ constexpr int exit_usage = 2;
 struct Choices {
   std::string workload;
   std::string distribution;
+  std::string results;  // a folder
 };
 
 std::vector<std::string> mix_names() {
@@ -82,6 +83,10 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
   app.add_option("--json", settings.json,
                  "Write the results to this file; -: to standard output, without tables");
   app.add_option("--plot", settings.plot, "Draw the results into this SVG file, with gnuplot");
+  app.add_option("--results", choices.results,
+                 "A folder for bench.json and the plot bench.svg, unless --json and --plot name other files. "
+                 "There is no plot where there is nothing to plot or no gnuplot.")
+      ->take_last();
   app.add_flag("--quiet", settings.quiet, "Do not say on standard error what goes on");
   app.add_flag("--require-targets", settings.require_targets, "Exit with 1 if a target was not met");
 }
@@ -89,6 +94,11 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
 // What the options say together. The returned text is what is wrong; empty when nothing is.
 std::string settle(Settings& settings, const Choices& choices, bool subjects_given) {
   settings.subjects_given = subjects_given;
+  if (!choices.results.empty()) {
+    if (settings.json.empty()) settings.json = choices.results + "/bench.json";
+    settings.plot_if_it_can_be = settings.plot.empty();
+    if (settings.plot.empty()) settings.plot = choices.results + "/bench.svg";
+  }
   if (choices.workload.empty()) {
     if (settings.suite == "workload") return "--suite workload needs --workload";
     if (!choices.distribution.empty()) return "--distribution needs --workload";
@@ -119,8 +129,18 @@ Result<void> measure(Bench& bench) {
   if (json_only) fmt::print("{}", json_text(bench.report()));
   if (!settings.json.empty() && !json_only) {
     if (auto written = write_file(settings.json, json_text(bench.report())); !written) return written;
+    bench.say("the figures are in {}", settings.json);
   }
-  if (!settings.plot.empty()) return draw_plot(bench.report(), settings.plot);
+  if (settings.plot.empty()) return {};
+  auto drawn = draw_plot(bench.report(), settings.plot);
+  if (drawn) {
+    bench.say("the plot is in {}", settings.plot);
+    return {};
+  }
+  const Errc code = drawn.error().code;
+  if (!settings.plot_if_it_can_be || (code != Errc::invalid_argument && code != Errc::not_found))
+    return drawn;
+  bench.say("without a plot: {}", drawn.error().detail);
   return {};
 }
 
@@ -130,6 +150,7 @@ int run(int count, char** arguments) {
   CLI::App app("Measures Loch against the machine's floor, LMDB, Redis and memcached.", "loch-bench");
   app.footer(
       "Examples:\n"
+      "  loch-bench --results /tmp\n"
       "  loch-bench --json results.json --plot results.svg\n"
       "  loch-bench --workload a --processes 2 --subjects loch,redis\n"
       "  loch-bench --sections loch --subjects loch --items 1000000");

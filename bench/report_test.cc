@@ -42,6 +42,30 @@ Report example() {
   reads.record(200'000);
   report.figures.push_back(
       {.section = "ycsb", .name = "a, zipf", .subject = "loch", .value = 90, .reads = latency_of(reads)});
+  report.figures.push_back(
+      {.section = "peers", .name = "get of 128 KiB", .subject = "redis", .value = 50'000, .floor_ratio = 8});
+  report.figures.push_back({.section = "processes",
+                            .name = "read-only, zipf",
+                            .subject = "loch",
+                            .processes = 2,
+                            .value = 50,
+                            .floor_ratio = 5,
+                            .peer_ratios = {{"lmdb", 4}},
+                            .scaling = 1.9});
+  report.figures.push_back({.section = "processes",
+                            .name = "read-only, zipf",
+                            .subject = "lmdb",
+                            .processes = 2,
+                            .value = 200,
+                            .floor_ratio = 20,
+                            .peer_ratios = {{"lmdb", 4}},
+                            .scaling = 1.8});
+  report.figures.push_back({.section = "ycsb",
+                            .name = "a, zipf",
+                            .subject = "lmdb",
+                            .processes = 2,
+                            .value = 900,
+                            .peer_ratios = {{"lmdb", 10}}});
   report.figures.push_back({.section = "simulator",
                             .name = "operation of the fabric",
                             .subject = "loch",
@@ -72,8 +96,13 @@ TEST(Tables, ShowFiguresRatiosTargetsAndNotes) {
   const std::string text = tables_text(example());
   EXPECT_THAT(text, HasSubstr("3.00 GiB"));
   EXPECT_THAT(text, HasSubstr("15.5 ns"));
-  EXPECT_THAT(text, testing::ContainsRegex("get +108 ns +9.26 M/s +6.97 x +11.2 x +<= 9 +met"));
+  EXPECT_THAT(text, testing::ContainsRegex("get +108 ns +9.26 M/s +6.97 x +11.2 x +- +- +<= 9 +met"));
   EXPECT_THAT(text, testing::ContainsRegex("lmdb +get +1210 ns +826.4 k/s +11.2 x +>= 12 +NOT MET"));
+  EXPECT_THAT(text, testing::ContainsRegex("NOT MET\nredis +get of 128 KiB +50.0 us +20.0 k/s +8.00 x +-"))
+      << "the large values last, and nothing of Loch to compare with";
+  EXPECT_THAT(text, testing::ContainsRegex("zipf +loch +2 +20.00 M/s +100 ns +5.00 x +1.90 x *\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("zipf +lmdb +2 +5.00 M/s +400 ns +20.0 x +1.80 x +4.00 x"));
+  EXPECT_THAT(text, testing::ContainsRegex("a, zipf +lmdb +2 processes +1.11 M/s +10.0 x"));
   EXPECT_THAT(text, testing::ContainsRegex("reads +2 +100 us +100 ns +200 us"));
   EXPECT_THAT(text, HasSubstr("Note: redis is left out: it is not here."));
   EXPECT_THAT(text, testing::ContainsRegex("operation of the fabric +2000 ns +500.0 k/s +>= 300 k/s +met"));
@@ -90,7 +119,7 @@ TEST(Json, HoldsEveryFigure) {
   EXPECT_EQ(json["configuration"]["items"], 1'234'567);
   EXPECT_EQ(json["targets"], 4);
   EXPECT_EQ(json["targets_met"], 3);
-  ASSERT_EQ(json["figures"].size(), 7u);
+  ASSERT_EQ(json["figures"].size(), 11u);
   EXPECT_EQ(json["figures"][1]["peer_ratios"]["lmdb"], 11.2);
   EXPECT_EQ(json["figures"][1]["target"]["met"], true);
   EXPECT_NEAR(json["figures"][1]["operations_per_second"].get<double>(), 1e9 / 108, 1);

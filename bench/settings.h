@@ -38,6 +38,7 @@ struct Settings {
   std::string directory = "/dev/shm";
   std::string json;  // files to write; empty: none
   std::string plot;
+  bool plot_if_it_can_be = false;  // else a plot that can not be drawn is an error
   bool quiet = false;
   bool require_targets = false;
 

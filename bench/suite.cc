@@ -102,6 +102,10 @@ void report_memory(Bench& bench, std::string_view subject, std::uint64_t items, 
   bench.report().figures.push_back(figure);
 }
 
+std::string large_size_text(const Settings& settings) {
+  return fmt::format("{} KiB", settings.large_value_bytes >> 10);
+}
+
 Result<void> run_suite(Bench& bench) {
   if (auto done = run_loch(bench); !done) return done;
   if (bench.settings().suite == "workload") {
@@ -113,7 +117,7 @@ Result<void> run_suite(Bench& bench) {
         if (auto started = bench.start(*subject); !started) return started;
         if (auto loaded = bench.load(*subject, 0, bench.settings().items_of_peers()); !loaded) return loaded;
       }
-      if (auto done = run_mix(bench, *subject, bench.settings().mix, bench.settings().processes); !done)
+      if (auto done = run_mix(bench, *subject, bench.settings().mix, bench.settings().processes, true); !done)
         return done;
       if (peer) bench.stop(*subject);
     }
@@ -191,7 +195,7 @@ Result<void> run_large(Bench& bench) {
   const auto series = bench.alternate(planned);
   if (!series) return std::unexpected(series.error());
   auto& figures = bench.report().figures;
-  const std::string size = fmt::format("{} KiB", settings.large_value_bytes >> 10);
+  const std::string size = large_size_text(settings);
   figures.push_back(
       {.section = "floor", .name = "copy of " + size, .subject = "machine", .value = (*series)[0].ns()});
   const double share = rate_ratio((*series)[0], (*series)[1]);
@@ -207,8 +211,11 @@ Result<void> run_large(Bench& bench) {
                      .subject = "loch",
                      .value = (*series)[2].ns(),
                      .floor_ratio = rate_ratio((*series)[2], (*series)[0])});
+  // The peers' values take its place.
+  if (auto removed = bench.remove_floor(true); !removed) return removed;
+  if (auto done = compare_large(bench, *large); !done) return done;
   bench.stop(*large);
-  return bench.remove_floor(true);
+  return {};
 }
 
 // Two processes that sleep: one has a store open and has used it, the other never had one.

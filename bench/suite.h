@@ -27,9 +27,14 @@ inline constexpr std::uint64_t network_large_value_bytes = 16 << 10;
 std::uint64_t network_large_items(const Settings& settings);
 std::string over_tcp(std::string_view subject, bool large);  // its name in the list of subjects
 
-// Throughput and latencies of one mix on one subject, as a figure of the section "ycsb"; with how it compares
-// to Loch's, if that was measured before.
-Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes);
+// The large values of each peer that has any, beside Loch's, which are loaded.
+Result<void> compare_large(Bench& bench, std::uint32_t loch);
+std::string large_size_text(const Settings& settings);  // of a large value: "128 KiB"
+
+// Throughput of one mix on one subject, and latencies if they are asked for, as a figure of the section
+// "ycsb"; with how it compares to Loch's, if that was measured before.
+Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes,
+                     bool latencies);
 
 // Adds the figures of a subject's memory for `items` items.
 void report_memory(Bench& bench, std::string_view subject, std::uint64_t items, const MemoryUse& memory);

@@ -12,46 +12,70 @@ namespace {
 
 constexpr double scaling_min = 1.85;
 constexpr double mix_seconds_factor = 4;  // a mix is run once, and as long as so many rounds
+// As one of the mixes of several processes against one, of a peer.
+constexpr double peer_mix_seconds_factor = 2;
 
 struct Compared {
   Act act;
-  const char* name;
+  std::string name;
+  std::string floor;  // the name of the floor's figure
 };
 
-constexpr std::array<Compared, 4> compared = {
-    {{Act::gets, "get"}, {Act::multi_gets, "multi_get"}, {Act::puts, "put"}, {Act::multi_puts, "multi_put"}}};
+// A peer's figures, and Loch's of the same.
+struct Contest {
+  std::uint32_t peer;
+  std::string name;  // of the peer in the report
+  std::optional<std::uint32_t> loch;
+  std::vector<Compared> all;
+};
+
+std::vector<Compared> compared() {
+  const std::string independent = "independent read";
+  return {{Act::dependent_gets, "get, dependent", "dependent read"},
+          {Act::gets, "get", independent},
+          {Act::multi_gets, "multi_get", independent},
+          {Act::puts, "put", independent},
+          {Act::multi_puts, "multi_put", independent}};
+}
+
+constexpr const char* floor_of_processes = "floor: independent read";
+constexpr std::array<std::pair<const char*, Distribution>, 3> process_mixes = {
+    {{"read-only", Distribution::uniform}, {"read-only", Distribution::zipf}, {"95-5", Distribution::zipf}}};
+
+std::string mix_name(const Mix& mix) {
+  return fmt::format("{}, {}", mix.name, loch::bench::name(mix.distribution));
+}
+
+Mix process_mix(const std::pair<const char*, Distribution>& named) {
+  Mix mix = *find_mix(named.first);
+  mix.distribution = named.second;
+  return mix;
+}
 
 struct PeerTarget {
   const char* peer;
-  Act act;
+  const char* name;  // of Loch's figure
   double times_min;
 };
 
-constexpr std::array<PeerTarget, 4> peer_targets = {{{"lmdb", Act::gets, 8},
-                                                     {"redis", Act::gets, 50},
-                                                     {"redis", Act::multi_gets, 12},
-                                                     {"memcached", Act::multi_gets, 12}}};
+constexpr std::array<PeerTarget, 4> peer_targets = {
+    {{"lmdb", "get", 8}, {"redis", "get", 50}, {"redis", "multi_get", 12}, {"memcached", "multi_get", 12}}};
 
-std::optional<double> floor_ns(Bench& bench) {
-  const Figure* floor = bench.report().find("floor", "independent read", "machine");
+std::optional<double> over_floor(Bench& bench, double ns, const std::string& name = "independent read") {
+  const Figure* floor = bench.report().find("floor", name, "machine");
   if (floor == nullptr || floor->value <= 0) return std::nullopt;
-  return floor->value;
+  return ns / floor->value;
 }
 
-std::optional<double> over_floor(Bench& bench, double ns) {
-  const auto floor = floor_ns(bench);
-  if (!floor) return std::nullopt;
-  return ns / *floor;
-}
-
-Figure peer_figure(Bench& bench, std::uint32_t peer, const Compared& each, const Series& series) {
+Figure peer_figure(Bench& bench, const Contest& contest, const Compared& each, const Series& series) {
   Figure figure{.section = "peers",
                 .name = each.name,
-                .subject = std::string(bench.at(peer).name()),
+                .subject = contest.name,
                 .value = series.ns(),
-                .floor_ratio = over_floor(bench, series.ns())};
-  if (each.act == Act::multi_gets) figure.name = fmt::format("multi_get: {}", bench.at(peer).batches().gets);
-  if (each.act == Act::multi_puts) figure.name = fmt::format("multi_put: {}", bench.at(peer).batches().puts);
+                .floor_ratio = over_floor(bench, series.ns(), each.floor)};
+  const Batches batches = bench.at(contest.peer).batches();
+  if (each.act == Act::multi_gets) figure.name = fmt::format("multi_get: {}", batches.gets);
+  if (each.act == Act::multi_puts) figure.name = fmt::format("multi_put: {}", batches.puts);
   return figure;
 }
 
@@ -59,7 +83,7 @@ Figure peer_figure(Bench& bench, std::uint32_t peer, const Compared& each, const
 void note_ratio(Bench& bench, const Compared& each, double times, Figure& figure) {
   figure.peer_ratios[figure.subject] = times;
   for (const PeerTarget& target : peer_targets) {
-    if (figure.subject == target.peer && each.act == target.act)
+    if (figure.subject == target.peer && each.name == target.name)
       figure.target = at_least(times, target.times_min);
   }
   for (Figure& own : bench.report().figures) {
@@ -70,32 +94,67 @@ void note_ratio(Bench& bench, const Compared& each, double times, Figure& figure
 // One process of each, in alternating rounds. Where a peer has a server, it depends on the machine whether a
 // call is faster to the same core or to another one; both are measured, and the better one is the peer's
 // figure.
-Result<void> compare(Bench& bench, std::uint32_t peer) {
-  const auto loch = bench.subject("loch");
-  const bool has_server = bench.at(peer).server() != 0;
+Result<void> compare(Bench& bench, const Contest& contest) {
+  const auto loch = contest.loch;
+  const bool has_server = bench.at(contest.peer).server() != 0;
   std::vector<Planned> planned;
-  for (const Compared& each : compared) {
-    Task task = bench.task(each.act, peer);
+  for (const Compared& each : contest.all) {
+    Task task = bench.task(each.act, contest.peer);
     planned.push_back({.task = task});
     task.cores = task.server_cores = Cores::first;
     if (has_server) planned.push_back({.task = task});
     if (loch) planned.push_back({.task = bench.task(each.act, *loch)});
   }
-  bench.say("measuring {}", bench.at(peer).name());
+  bench.say("measuring {}", bench.at(contest.peer).name());
   const auto series = bench.alternate(planned);
   if (!series) return std::unexpected(series.error());
   std::size_t next = 0;
-  for (const Compared& each : compared) {
+  for (const Compared& each : contest.all) {
     const Series* best = &(*series)[next++];
     if (has_server) {
       const Series& confined = (*series)[next++];
       const bool better = confined.rate() > best->rate();
       if (better) best = &confined;
-      if (each.act == Act::gets) bench.set_confined(peer, better);
+      if (each.act == Act::gets) bench.set_confined(contest.peer, better);
     }
-    Figure figure = peer_figure(bench, peer, each, *best);
+    Figure figure = peer_figure(bench, contest, each, *best);
     if (loch) note_ratio(bench, each, rate_ratio(*best, (*series)[next++]), figure);
     bench.report().figures.push_back(std::move(figure));
+  }
+  return {};
+}
+
+// The mixes of several processes against one, as Loch has been measured at them.
+Result<void> compare_processes(Bench& bench, std::uint32_t peer) {
+  const std::string name(bench.at(peer).name());
+  const double seconds = bench.settings().seconds * peer_mix_seconds_factor;
+  for (const auto& named : process_mixes) {
+    const Mix mix = process_mix(named);
+    double rate_of_one = 0;
+    for (const std::uint32_t processes : {std::uint32_t{1}, bench.settings().processes}) {
+      Figure* own = nullptr;
+      for (Figure& other : bench.report().figures) {
+        const bool same =
+            other.section == "processes" && other.name == mix_name(mix) && other.processes == processes;
+        if (same && other.subject == "loch") own = &other;
+      }
+      if (own == nullptr) continue;
+      bench.say("measuring {} on {}, {} process{}", mix_name(mix), name, processes,
+                processes == 1 ? "" : "es");
+      const auto sum = bench.mixed(peer, mix, processes, seconds, false);
+      if (!sum) return std::unexpected(sum.error());
+      Figure figure{.section = "processes",
+                    .name = mix_name(mix),
+                    .subject = name,
+                    .processes = processes,
+                    .value = sum->rate > 0 ? 1e9 / sum->rate : 0};
+      const Figure* floor = bench.report().find("processes", floor_of_processes, "machine", processes);
+      if (floor != nullptr && floor->value > 0) figure.floor_ratio = figure.value / floor->value;
+      if (own->value > 0) own->peer_ratios[name] = figure.peer_ratios[name] = figure.value / own->value;
+      if (processes == 1) rate_of_one = sum->rate;
+      if (processes != 1 && rate_of_one > 0) figure.scaling = sum->rate / rate_of_one;
+      bench.report().figures.push_back(std::move(figure));
+    }
   }
   return {};
 }
@@ -116,6 +175,20 @@ void compare_memory(Bench& bench, const std::string& peer) {
   }
 }
 
+// YCSB's mixes, by one process and by several. What a peer's operations take with several processes is not
+// asked for one by one: that would be a run more of each.
+Result<void> run_mixes(Bench& bench, std::uint32_t subject) {
+  std::vector<std::uint32_t> counts = {1};
+  if (bench.settings().processes > 1) counts.push_back(bench.settings().processes);
+  for (const std::uint32_t processes : counts) {
+    const bool latencies = processes == 1 || bench.at(subject).name() == "loch";
+    for (const char* mix : {"a", "b", "c", "d", "f"}) {
+      if (auto done = run_mix(bench, subject, *find_mix(mix), processes, latencies); !done) return done;
+    }
+  }
+  return {};
+}
+
 Result<void> run_peer(Bench& bench, std::uint32_t peer) {
   const std::string name(bench.at(peer).name());
   if (auto started = bench.start(peer); !started) return started;
@@ -124,11 +197,13 @@ Result<void> run_peer(Bench& bench, std::uint32_t peer) {
   if (!memory) return std::unexpected(memory.error());
   report_memory(bench, name, bench.settings().items_of_peers(), *memory);
   if (name != "lmdb") compare_memory(bench, name);
-  if (auto done = compare(bench, peer); !done) return done;
+  const Contest contest{.peer = peer, .name = name, .loch = bench.subject("loch"), .all = compared()};
+  if (auto done = compare(bench, contest); !done) return done;
+  if (bench.settings().wants("processes")) {
+    if (auto done = compare_processes(bench, peer); !done) return done;
+  }
   if (bench.settings().wants("ycsb")) {
-    for (const char* mix : {"a", "b", "c", "d", "f"}) {
-      if (auto done = run_mix(bench, peer, *find_mix(mix), 1); !done) return done;
-    }
+    if (auto done = run_mixes(bench, peer); !done) return done;
   }
   bench.stop(peer);
   return {};
@@ -152,18 +227,13 @@ Result<void> run_processes(Bench& bench) {
                                                processes, bench.report().machine.cores));
     return {};
   }
-  const auto mix_on = [&](const char* name, Distribution distribution) {
+  std::vector<std::pair<std::string, Task>> tasks;
+  for (const auto& named : process_mixes) {
     Task task = bench.task(Act::mix, *loch);
-    task.mix = *find_mix(name);
-    task.mix.distribution = distribution;
-    return task;
-  };
-  const std::array<std::pair<std::string, Task>, 4> tasks = {{
-      {"read-only, uniform", mix_on("read-only", Distribution::uniform)},
-      {"read-only, zipf", mix_on("read-only", Distribution::zipf)},
-      {"95-5, zipf", mix_on("95-5", Distribution::zipf)},
-      {"floor: independent read", bench.task(Act::floor_independent)},
-  }};
+    task.mix = process_mix(named);
+    tasks.emplace_back(mix_name(task.mix), task);
+  }
+  tasks.emplace_back(floor_of_processes, bench.task(Act::floor_independent));
   std::vector<Planned> planned;
   for (const auto& [name, task] : tasks) {
     planned.push_back({.task = task, .processes = 1});
@@ -193,35 +263,50 @@ Result<void> run_processes(Bench& bench) {
 
 Result<void> run_ycsb(Bench& bench) {
   const auto loch = bench.subject("loch");
-  if (!loch) return {};
-  std::vector<std::uint32_t> counts = {1};
-  if (bench.settings().processes > 1) counts.push_back(bench.settings().processes);
-  for (const std::uint32_t processes : counts) {
-    for (const char* mix : {"a", "b", "c", "d", "f"}) {
-      if (auto done = run_mix(bench, *loch, *find_mix(mix), processes); !done) return done;
-    }
+  return loch ? run_mixes(bench, *loch) : Result<void>{};
+}
+
+Result<void> compare_large(Bench& bench, std::uint32_t loch) {
+  const std::string size = large_size_text(bench.settings());
+  for (const std::uint32_t kind : bench.peers()) {
+    const std::string name(bench.at(kind).name());
+    const auto peer = bench.subject(name + "-large");
+    if (!peer) continue;
+    if (auto started = bench.start(*peer); !started) return started;
+    if (auto loaded = bench.load(*peer, 0, bench.settings().large_items); !loaded) return loaded;
+    const std::string floor = "copy of " + size;
+    const Contest contest{
+        .peer = *peer,
+        .name = name,
+        .loch = loch,
+        .all = {{Act::gets, "get of " + size, floor}, {Act::puts, "put of " + size, floor}}};
+    if (auto done = compare(bench, contest); !done) return done;
+    bench.stop(*peer);
   }
   return {};
 }
 
-Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes) {
+Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes,
+                     bool latencies) {
   const std::string name(bench.at(subject).name());
   const double seconds = bench.settings().seconds * mix_seconds_factor;
   bench.say("measuring workload {} on {}, {} process{}", mix.name, name, processes,
             processes == 1 ? "" : "es");
   const auto rate = bench.mixed(subject, mix, processes, seconds, false);
   if (!rate) return std::unexpected(rate.error());
-  const auto timed = bench.mixed(subject, mix, processes, seconds, true);
-  if (!timed) return std::unexpected(timed.error());
   const double ns = rate->rate > 0 ? 1e9 / rate->rate : 0;
   Figure figure{.section = "ycsb",
-                .name = fmt::format("{}, {}", mix.name, loch::bench::name(mix.distribution)),
+                .name = mix_name(mix),
                 .subject = name,
                 .processes = processes,
                 .value = ns,
                 .floor_ratio = over_floor(bench, ns)};
-  if (timed->reads.count() != 0) figure.reads = latency_of(timed->reads);
-  if (timed->writes.count() != 0) figure.writes = latency_of(timed->writes);
+  if (latencies) {
+    const auto timed = bench.mixed(subject, mix, processes, seconds, true);
+    if (!timed) return std::unexpected(timed.error());
+    if (timed->reads.count() != 0) figure.reads = latency_of(timed->reads);
+    if (timed->writes.count() != 0) figure.writes = latency_of(timed->writes);
+  }
   Figure* own = nullptr;
   for (Figure& other : bench.report().figures) {
     const bool same = other.section == "ycsb" && other.name == figure.name && other.processes == processes;

@@ -50,6 +50,12 @@ std::string ratio_text(std::optional<double> ratio) {
   return fmt::format("{:.{}f} x", *ratio, *ratio < 10 ? 2 : *ratio < 100 ? 1 : 0);
 }
 
+// Of a column that compares with a peer: a dash where there is nothing to compare with.
+std::string peer_text(std::optional<double> ratio) {
+  std::string text = ratio_text(ratio);
+  return text.empty() ? "-" : text;
+}
+
 std::optional<double> ratio_of(const Figure& figure, const std::string& peer) {
   const auto found = figure.peer_ratios.find(peer);
   if (found == figure.peer_ratios.end()) return std::nullopt;
@@ -87,7 +93,7 @@ std::string loch_table(const Report& report) {
   for (const Figure* figure : report.in("loch")) {
     std::vector<std::string> row = {figure->name, time_text(figure->value), rate_text(figure->rate()),
                                     ratio_text(figure->floor_ratio)};
-    for (const char* peer : peer_names) row.push_back(ratio_text(ratio_of(*figure, peer)));
+    for (const char* peer : peer_names) row.push_back(peer_text(ratio_of(*figure, peer)));
     add_target(row, *figure);
     table.add(std::move(row));
   }
@@ -102,15 +108,19 @@ std::string loch_table(const Report& report) {
 std::string peers_table(const Report& report) {
   cmd::Table table("llrrrrrl");
   table.add({"subject", "operation", "time", "rate", "/ floor", "loch is", "target", ""});
-  for (const Figure* figure : report.in("peers")) {
-    std::vector<std::string> row = {figure->subject,
-                                    figure->name,
-                                    time_text(figure->value),
-                                    rate_text(figure->rate()),
-                                    ratio_text(figure->floor_ratio),
-                                    ratio_text(ratio_of(*figure, figure->subject))};
-    add_target(row, *figure);
-    table.add(std::move(row));
+  // Large values were measured before; they stand last.
+  for (const bool large : {false, true}) {
+    for (const Figure* figure : report.in("peers")) {
+      if ((figure->name.starts_with("get of ") || figure->name.starts_with("put of ")) != large) continue;
+      std::vector<std::string> row = {figure->subject,
+                                      figure->name,
+                                      time_text(figure->value),
+                                      rate_text(figure->rate()),
+                                      ratio_text(figure->floor_ratio),
+                                      peer_text(ratio_of(*figure, figure->subject))};
+      add_target(row, *figure);
+      table.add(std::move(row));
+    }
   }
   return titled(
       "The peers, one client process; time of one key. \"loch is\": how many times as fast, one process.\n"
@@ -118,20 +128,32 @@ std::string peers_table(const Report& report) {
       table);
 }
 
+// How many times as fast Loch is as the peer whose figure this is; of the others there is nothing to say.
+std::string loch_is_text(const Figure& figure) {
+  const bool is_peer = std::ranges::find(peer_names, figure.subject) != peer_names.end();
+  return is_peer ? peer_text(ratio_of(figure, figure.subject)) : "";
+}
+
 std::string processes_table(const Report& report) {
-  cmd::Table table("lrrrrrrl");
-  table.add({"workload", "processes", "rate", "time of one", "/ floor", "x one process", "target", ""});
+  cmd::Table table("llrrrrrrrl");
+  table.add({"workload", "subject", "processes", "rate", "time of one", "/ floor", "x one process", "loch is",
+             "target", ""});
   for (const Figure* figure : report.in("processes")) {
     std::vector<std::string> row = {figure->name,
+                                    figure->subject,
                                     fmt::to_string(figure->processes),
                                     rate_text(figure->rate()),
                                     time_text(figure->value * figure->processes),
                                     ratio_text(figure->floor_ratio),
-                                    ratio_text(figure->scaling)};
+                                    ratio_text(figure->scaling),
+                                    loch_is_text(*figure)};
     add_target(row, *figure);
     table.add(std::move(row));
   }
-  return titled("Several processes against one; \"/ floor\" is the floor of as many processes.", table);
+  return titled(
+      "Several processes against one; \"/ floor\" is the floor of as many processes. \"loch is\": how many "
+      "times\nas fast, with as many processes.",
+      table);
 }
 
 std::string ycsb_table(const Report& report) {
@@ -139,14 +161,14 @@ std::string ycsb_table(const Report& report) {
   table.add({"workload", "subject", "", "rate", "/ floor", "loch is", "", "count", "mean", "p50", "p99",
              "p99.9", "max"});
   for (const Figure* figure : report.in("ycsb")) {
-    const auto own_peer = figure->subject == "loch" ? std::nullopt : ratio_of(*figure, figure->subject);
     std::vector<std::string> row = {
         figure->name,
         figure->subject,
         fmt::format("{} process{}", figure->processes, figure->processes == 1 ? "" : "es"),
         rate_text(figure->rate()),
         ratio_text(figure->floor_ratio),
-        ratio_text(own_peer)};
+        loch_is_text(*figure)};
+    if (!figure->reads && !figure->writes) table.add(row);
     for (const auto& [kind, latency] :
          {std::pair{"reads", figure->reads}, std::pair{"writes", figure->writes}}) {
       if (!latency) continue;
@@ -159,8 +181,11 @@ std::string ycsb_table(const Report& report) {
       row = std::vector<std::string>(6);
     }
   }
-  return titled("Workloads; latencies are from a run of their own and include about 50 ns for the clock.",
-                table);
+  return titled(
+      "Workloads; latencies are from a run of their own and include about 50 ns for the clock; those of "
+      "peers "
+      "are\nof one process. \"loch is\": how many times as fast, with as many processes.",
+      table);
 }
 
 std::string network_table(const Report& report) {

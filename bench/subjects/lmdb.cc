@@ -134,9 +134,10 @@ class LmdbSession final : public Session {
 
 class LmdbSubject final : public Subject {
  public:
-  LmdbSubject(std::string folder, const Dataset& dataset) : folder_(std::move(folder)), dataset_(dataset) {}
+  LmdbSubject(const Place& place, const Dataset& dataset)
+      : name_(place.name), folder_(place.folder + "/" + place.name), dataset_(dataset) {}
 
-  [[nodiscard]] std::string_view name() const override { return "lmdb"; }
+  [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] Batches batches() const override {
     return {.gets = "transaction of 64", .puts = "transaction of 64"};
   }
@@ -162,6 +163,7 @@ class LmdbSubject final : public Subject {
   }
 
  private:
+  std::string name_;
   std::string folder_;
   Dataset dataset_;
 };
@@ -176,7 +178,7 @@ Result<std::unique_ptr<Subject>> make_lmdb(Place place,  // NOLINT(performance-u
     return fail(Errc::invalid_argument, "lmdb",
                 fmt::format("keys of {} B: LMDB takes at most {}", dataset.key_bytes(), key_bytes_most));
   }
-  return std::make_unique<LmdbSubject>(place.folder + "/" + place.name, dataset);
+  return std::make_unique<LmdbSubject>(place, dataset);
 }
 
 }  // namespace loch::bench

@@ -92,6 +92,57 @@ TEST_F(OnTerminal, LoadShowsProgressAndTakesItAway) {
   EXPECT_NE(load.output().find("items loaded", erased), std::string::npos);
 }
 
+// A bar as of a work whose end is known, and after it that it was taken away. Empty if there was none.
+testing::AssertionResult shows_bar(const std::string& output, std::string_view title,
+                                   std::string_view after) {
+  const std::size_t bar = output.find(fmt::format("\r{} ", title));
+  if (bar == std::string::npos) return testing::AssertionFailure() << "no bar: " << output;
+  const std::string line = output.substr(bar, output.find("\x1b[K", bar) - bar);
+  for (const char* part : {"% [", "] ", " left", " items, "}) {
+    if (line.find(part) == std::string::npos)
+      return testing::AssertionFailure() << "no '" << part << "' in: " << line;
+  }
+  const std::size_t erased = output.rfind("\r\x1b[K");
+  if (erased == std::string::npos || erased < output.rfind("% ["))
+    return testing::AssertionFailure() << "it stays: " << output;
+  if (output.find(after, erased) == std::string::npos)
+    return testing::AssertionFailure() << "no '" << after << "' after it: " << output;
+  return testing::AssertionSuccess();
+}
+
+// Of a file that takes long enough for that: the first that does, as machines differ.
+TEST_F(OnTerminal, LoadAndDumpOfAFileShowABarAndTakeItAway) {
+  std::string lines;
+  bool load_is_shown = false;
+  bool dump_is_shown = false;
+  for (int count = 50'000; count < 4'000'000 && !(load_is_shown && dump_is_shown); count *= 2) {
+    lines.clear();
+    for (int i = 0; i < count; ++i) lines += fmt::format("key{}\tvalue\n", i);
+    const std::string file = write_file("in.tsv", lines);
+    Running load(in_folder({"load", "s", file}), true);
+    ASSERT_EQ(load.wait(), 0) << load.output();
+    load_is_shown = load.output().find("\rload ") != std::string::npos;
+    if (load_is_shown) EXPECT_TRUE(shows_bar(load.output(), "load", " items loaded"));
+    Running dump(in_folder({"dump", "s", file_path("out.tsv")}), true);
+    ASSERT_EQ(dump.wait(), 0) << dump.output();
+    dump_is_shown = dump.output().find("\rdump ") != std::string::npos;
+    if (dump_is_shown) EXPECT_TRUE(shows_bar(dump.output(), "dump", " items, "));
+  }
+  EXPECT_TRUE(load_is_shown);
+  EXPECT_TRUE(dump_is_shown);
+}
+
+// The items themselves show how far it is.
+TEST_F(OnTerminal, DumpToTheTerminalShowsNoBar) {
+  std::string lines;
+  for (int i = 0; i < 50'000; ++i) lines += fmt::format("key{}\tvalue\n", i);
+  ok({"load", "s", write_file("in.tsv", lines)});
+  Running dump(in_folder({"dump", "s"}), true);
+  EXPECT_EQ(dump.wait(), 0);
+  EXPECT_NE(dump.output().find("key49999\tvalue\r\n"), std::string::npos);
+  EXPECT_EQ(dump.output().find("\rdump"), std::string::npos);
+}
+
 TEST_F(OnTerminal, QuietShowsNoProgress) {
   ok({"create", "s"});
   Running load(in_folder({"--quiet", "load", "s", write_file("in.tsv", "a\t1\n")}), true);

@@ -128,9 +128,10 @@ std::string_view refusal_of_certificate(unsigned long error) {
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
       return "the other end does not trust the certificate that it was shown";
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+      return "the certificate that the other end was shown has expired";
     default:
       return {};
   }
@@ -152,15 +153,12 @@ class TlsStream final : public Stream {
       return;
     }
     SSL_set_connect_state(ssl_.get());
-    if (is_address(*host)) {
-      X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host->c_str());
-    } else {
-      SSL_set_tlsext_host_name(ssl_.get(), host->c_str());
-      SSL_set1_host(ssl_.get(), host->c_str());
-    }
+    expects_host_ = expect_host(*host);
   }
 
   Result<bool> establish() override {
+    if (!expects_host_)
+      return fail(Errc::invalid_argument, "TLS", "no certificate can be for a host of that name");
     ERR_clear_error();
     const int done = SSL_do_handshake(ssl_.get());
     if (done == 1) return true;
@@ -205,6 +203,14 @@ class TlsStream final : public Stream {
   }
 
  private:
+  // Only a certificate of that host counts. False if that can not be had, and then any of the authority's
+  // would; an empty name asks for none.
+  bool expect_host(const std::string& host) {
+    if (host.empty()) return false;
+    if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host.c_str()) == 1;
+    return SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) == 1 &&
+           SSL_set1_host(ssl_.get(), host.c_str()) == 1;
+  }
   static bool is_address(const std::string& host) {
     std::array<std::byte, sizeof(in6_addr)> bytes{};
     return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
@@ -240,6 +246,7 @@ class TlsStream final : public Stream {
 
   std::shared_ptr<SSL_CTX> context_;
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  bool expects_host_ = true;
 };
 
 std::unexpected<Error> unusable(std::string_view what, const std::string& path) {

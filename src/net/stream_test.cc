@@ -61,6 +61,20 @@ TEST_F(TlsTest, AnEndThatTheOtherClosedIsNamedSo) {
   EXPECT_THAT(read.error().detail, HasSubstr("closed by the other end"));
 }
 
+// Receive: names by which no host can be told from another. Expect: nobody is taken for it, though the
+// authority trusts him.
+TEST_F(TlsTest, AHostWithoutANameIsNobody) {
+  const auto client = TlsContext::client({.authority = certificates_.file("authority.pem")}).value();
+  for (const std::string& name : {std::string(), std::string(300, 'a')}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    const base::FileDescriptor other(ends[0]);
+    const auto established = client.connect(base::FileDescriptor(ends[1]), name)->establish();
+    ASSERT_FALSE(established.has_value()) << name.size();
+    EXPECT_EQ(established.error().code, Errc::invalid_argument);
+  }
+}
+
 // Receive: a certificate without its key, or a key alone. Expect: what is missing is named, as lochd's
 // setting and as the command's option.
 TEST_F(TlsTest, ACertificateNeedsItsKey) {

@@ -1,8 +1,11 @@
 // Sessions that do not map the control region (docs/memory.md, "Remote sessions").
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <limits>
+#include <memory>
 #include <vector>
 
+#include "base/random.h"
 #include "coro/scope.h"
 #include "fabric/testing/memory_store.h"
 #include "memory/allocator.h"
@@ -242,6 +245,97 @@ TEST_F(Remote, KeepsItsNotesOfWhatRestsBecauseOfItself) {
   // Those that were claimed before come first.
   for (int i = 0; i < 1'000; ++i) used_again += uses_one_again() ? 1 : 0;
   EXPECT_GT(used_again, 290);
+}
+
+// Receive: others that all hold on to what was there, as remote sessions always do. Expect: one question
+// about who is there, and one more for each that is gone and said that it held on for longer.
+TEST_F(Remote, AsksWhoIsThereOnlyUntilNobodyElseMatters) {
+  std::vector<std::unique_ptr<Process>> others;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    others.push_back(std::make_unique<Process>(elsewhere(*store_, i + 1)));
+    pass(10 * base::millisecond_ns);
+  }
+  std::uint64_t asked = 0;
+  Process far(std::make_shared<fabric::fake::PostingFabric>(
+      store_, fabric::fake::PostingOptions{.seed = 21, .presence_asked = &asked}));
+  for (std::uint64_t gone = 0; gone < 3; ++gone) {
+    pass(2 * expiry_ns);
+    refresh(far);
+    asked = 0;
+    const base::Nanos held_since = entry(*others[gone]).pin_start_ns;
+    EXPECT_FALSE(far.session->rested(held_since));
+    EXPECT_TRUE(far.session->rested(held_since - 1));
+    EXPECT_EQ(asked, gone + 1);
+    store_->kill(others[gone]->session->client());
+  }
+}
+
+// What may be used again by the words of all others, each asked whether it is there.
+class Others {
+ public:
+  Others(MemoryStore& store, base::Nanos horizon) : horizon_(horizon) {
+    const auto fabric = store.attach();
+    const auto* entries = reinterpret_cast<const ClientEntry*>(store.at({control_region, registry_offset}));
+    for (std::uint32_t client = 1; client < client_count_max; ++client) {
+      const ClientEntry& each = entries[client];
+      for (const base::Nanos start : {each.op_start_ns, each.pin_start_ns}) {
+        if (each.open != 0 && start != 0 && start <= horizon && fabric->present(client))
+          hold(start, each.act_until_ns);
+      }
+    }
+  }
+  void hold(base::Nanos from, base::Nanos until) {
+    from_ = std::min(from_, from);
+    until_ = std::max(until_, until);
+  }
+  [[nodiscard]] bool let_reuse(base::Nanos unlinked, base::Nanos written) const {
+    return unlinked <= horizon_ && (unlinked < from_ || written > until_);
+  }
+
+ private:
+  static constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
+  const base::Nanos horizon_;
+  base::Nanos from_ = for_ever;
+  base::Nanos until_ = 0;
+};
+
+// Receive: sessions here and elsewhere, in the midst of something or not, some of them dead. Expect: what
+// may be used again is what it would be if each of them were asked for.
+TEST_F(Remote, WhatRestsIsTheSameAsIfAllWereAskedFor) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    base::Random random(seed);
+    std::vector<std::unique_ptr<Process>> processes;
+    std::vector<base::Nanos> times{store_->now()};
+    for (int i = 0; i < 12; ++i) {
+      const bool is_near = random.below(2) == 0;
+      auto& one = *processes.emplace_back(is_near ? std::make_unique<Process>(*store_)
+                                                  : std::make_unique<Process>(elsewhere(*store_, seed)));
+      if (random.below(2) == 0) one.session->begin_operation();
+      if (random.below(3) == 0) store_->kill(one.session->client());
+      pass(random.below(600) * base::millisecond_ns);
+      times.push_back(store_->now());
+    }
+    Process near(*store_);
+    Process far(elsewhere(*store_, 1'000 + seed));
+    pass(random.below(3) * expiry_ns);
+    refresh(far);
+    const Others around_near(*store_, near.session->now() - expiry_ns);
+    const base::Nanos far_horizon = far.session->now() - expiry_ns;
+    Others around_far(*store_, far_horizon);
+    if (far.session->kept_since() <= far_horizon)
+      around_far.hold(far.session->kept_since(), std::numeric_limits<base::Nanos>::max());
+    for (const base::Nanos unlinked : times) {
+      for (const base::Nanos written : times) {
+        for (const base::Nanos before_ns : {0, 1}) {
+          EXPECT_EQ(near.session->reusable(unlinked - before_ns, written),
+                    around_near.let_reuse(unlinked - before_ns, written));
+          EXPECT_EQ(far.session->reusable(unlinked - before_ns, written),
+                    around_far.let_reuse(unlinked - before_ns, written));
+        }
+      }
+    }
+  }
 }
 
 // ---- those that may only read

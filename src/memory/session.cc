@@ -21,8 +21,9 @@ constexpr std::uint64_t client_bits = 12;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
-// Whether unlinked memory rests at all.
-bool memory_rests() { return !base::planted(base::Planted::reuse_before_expiry); }
+// Whether R1 and R2 (session.h, "Reuse") are kept.
+bool keeps_expiry() { return !base::planted(base::Planted::reuse_before_expiry); }
+bool keeps_what_others_see() { return !base::planted(base::Planted::reuse_beneath_others); }
 
 }  // namespace
 
@@ -311,11 +312,11 @@ Stats Session::stats() const {
 void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
   tell_time(now);
-  const base::Nanos expiry = memory_rests() ? geometry().expiry_ns : 0;
+  const base::Nanos expiry = keeps_expiry() ? geometry().expiry_ns : 0;
   horizon_ns_ = now > expiry ? now - expiry : 0;
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
-  if (remote() && kept_since_ns_ <= horizon_ns_ && memory_rests()) {
+  if (remote() && kept_since_ns_ <= horizon_ns_ && keeps_what_others_see()) {
     // It holds on to what it has seen since then also between its operations (kept_since).
     stuck_from_ns_ = kept_since_ns_;
     stuck_until_ns_ = for_ever;
@@ -324,18 +325,21 @@ void Session::look_at_the_others_now(base::Nanos now) {
   // First, so that it counts none that the other word does not.
   const std::uint64_t settled = shared(control_.word(settled_moves_offset)).load(std::memory_order_acquire);
   const std::uint32_t end = control_.clients_end();
+  std::vector<Holder> holders;
   for (std::uint32_t number = 1; number < end; ++number) {
     ClientEntry& other = control_.entry(number);
     if (shared(other.open).load(std::memory_order_acquire) == 0) continue;
+    base::Nanos oldest = for_ever;
     for (std::uint64_t* since : {&other.op_start_ns, &other.pin_start_ns}) {
       const base::Nanos start = shared(*since).load(std::memory_order_acquire);
-      if (start == 0 || start > horizon_ns_ || !is_present(number) || !memory_rests()) continue;
-      stuck_from_ns_ = std::min(stuck_from_ns_, start);
-      stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
+      if (start != 0) oldest = std::min(oldest, start);
     }
+    if (oldest <= horizon_ns_ && keeps_what_others_see())
+      holders.push_back({.start = oldest, .number = number});
     // After op_start: the moves of operations that are over have been counted.
     if (shared(other.unfinished_moves).load(std::memory_order_acquire) != 0) moves_linger_ = true;
   }
+  ask_for_those_that_hold(std::move(holders));
   // What is held by somebody who may act for ever rests on, whenever it was written.
   rested_until_ns_ = horizon_ns_;
   if (stuck_until_ns_ == for_ever && stuck_from_ns_ <= horizon_ns_)
@@ -343,6 +347,19 @@ void Session::look_at_the_others_now(base::Nanos now) {
   // Last, since a session's count goes there from its entry.
   if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != settled)
     moves_linger_ = true;
+}
+
+// Presence is asked of the host, a question each. The oldest first: once one is there that may act for ever,
+// those that began later change nothing, whether they are there or not.
+void Session::ask_for_those_that_hold(std::vector<Holder> holders) {
+  std::ranges::sort(holders, {}, &Holder::start);
+  for (const Holder& each : holders) {
+    if (stuck_until_ns_ == for_ever && stuck_from_ns_ <= each.start) return;
+    if (!is_present(each.number)) continue;
+    ClientEntry& other = control_.entry(each.number);
+    stuck_from_ns_ = std::min(stuck_from_ns_, each.start);
+    stuck_until_ns_ = std::max(stuck_until_ns_, shared(other.act_until_ns).load(std::memory_order_acquire));
+  }
 }
 
 bool Session::may_still_run(std::uint16_t client, base::Nanos at) {

@@ -278,6 +278,12 @@ class Session {
     if (now != looked_at_ns_) look_at_the_others_now(now);
   }
   void look_at_the_others_now(base::Nanos now);
+  // What may hold back what was unlinked since `start`, if the session is there.
+  struct Holder {
+    base::Nanos start = 0;
+    std::uint32_t number = 0;
+  };
+  void ask_for_those_that_hold(std::vector<Holder> holders);
 
   std::shared_ptr<StoreMemory> memory_;
   const std::shared_ptr<fabric::Endpoint> shared_endpoint_;

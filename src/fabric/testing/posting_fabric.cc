@@ -32,6 +32,11 @@ class PostingPort final : public MemoryPort {
   [[nodiscard]] bool keeps_order() const override { return options_.keeps_order; }
   [[nodiscard]] bool sends_each_alone() const override { return options_.sends_each_alone; }
 
+  [[nodiscard]] bool present(std::uint32_t client) override {
+    if (options_.presence_asked != nullptr) ++*options_.presence_asked;
+    return MemoryPort::present(client);
+  }
+
   void poll(base::Nanos wait_ns) override {
     if (posted_.empty()) {
       fabric_.store().advance(wait_ns);

@@ -21,6 +21,8 @@ struct PostingOptions {
   std::function<void(const Operation&)> before{};
   // Counts round trips: all that is posted is carried out at each poll that finds any.
   std::uint64_t* round_trips = nullptr;
+  // Counts how often it was asked whether a client is there.
+  std::uint64_t* presence_asked = nullptr;
   // Asked before each batch is carried out; while it returns true, the batch waits and time passes.
   std::function<bool(std::span<const Operation>)> held{};
 };

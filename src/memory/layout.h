@@ -105,7 +105,8 @@ inline constexpr std::uint64_t shard_root_bytes = 256;
 inline constexpr std::uint64_t control_bytes =
     shard_roots_offset + fabric::shard_count_max * shard_root_bytes;
 
-// 16 bytes a block, in block 0 of its region. `lease` is changed by compare-swap alone.
+// 16 bytes a block, in block 0 of its region. `lease` is changed by compare-swap; but the client that has cut
+// a block writes `full` or `open` over its own `leased`, which nobody else changes while it is present.
 struct BlockDescriptor {
   std::uint64_t lease;     // LeaseWord
   std::uint64_t released;  // items that their unlinkers left to whoever needs them

@@ -1,8 +1,10 @@
 #include "client/opening.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fabric/cluster_map.h"
 #include "hash/table.h"
@@ -11,34 +13,25 @@
 namespace loch::client {
 namespace {
 
-// Where new items of a cluster's store are put.
-Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster) {
-  using Policy = memory::Placement::Policy;
-  if (cluster == nullptr) return memory::Placement{};
-  const auto& nodes = cluster->nodes;
-  switch (options.placement) {
-    case Placement::spread:
-      return memory::Placement{.policy = Policy::spread};
-    case Placement::by_key:
-      return memory::Placement{.policy = Policy::by_key};
-    case Placement::local:
-      for (std::uint32_t node = 0; node < nodes.size(); ++node) {
-        const bool is_here = options.source_address.empty() ? net::is_of_this_host(nodes[node].at)
-                                                            : nodes[node].at.host == options.source_address;
-        if (is_here) return memory::Placement{.policy = Policy::local, .node = node};
-      }
-      return memory::Placement{.policy = Policy::by_key};
-    case Placement::node:
-      break;
+// The node that is this host's, by the address that this client goes from if it says one.
+std::optional<std::uint32_t> node_here(const Options& options, const fabric::ClusterMap& cluster) {
+  std::vector<std::uint32_t> numbers;
+  std::vector<net::HostPort> hosts;
+  for (std::uint32_t node = 0; node < cluster.nodes.size(); ++node) {
+    const fabric::ClusterMap::Node& each = cluster.nodes[node];
+    if (each.state == fabric::ClusterMap::NodeState::gone) continue;
+    numbers.push_back(node);
+    hosts.push_back(each.at);
   }
-  std::string names;
-  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
-    if (nodes[node].name == options.placement_node)
-      return memory::Placement{.policy = Policy::node, .node = node};
-    names += (node == 0 ? "" : ", ") + nodes[node].name;
+  std::optional<std::size_t> here;
+  if (options.source_address.empty()) {
+    here = net::first_of_this_host(hosts, base::Clock().now() + net::look_up_max_ns);
+  } else if (const auto at = std::ranges::find(hosts, options.source_address, &net::HostPort::host);
+             at != hosts.end()) {
+    here = static_cast<std::size_t>(at - hosts.begin());
   }
-  return fail(Errc::invalid_argument, "open",
-              fmt::format("the cluster has no node '{}'; there are: {}", options.placement_node, names));
+  if (!here) return std::nullopt;
+  return numbers[*here];
 }
 
 Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, const Options& options) {
@@ -55,6 +48,32 @@ Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, c
 }
 
 }  // namespace
+
+Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster) {
+  using Policy = memory::Placement::Policy;
+  if (cluster == nullptr) return memory::Placement{};
+  switch (options.placement) {
+    case Placement::spread:
+      return memory::Placement{.policy = Policy::spread};
+    case Placement::by_key:
+      return memory::Placement{.policy = Policy::by_key};
+    case Placement::local:
+      if (const auto here = node_here(options, *cluster))
+        return memory::Placement{.policy = Policy::local, .node = *here};
+      return memory::Placement{.policy = Policy::by_key};
+    case Placement::node:
+      break;
+  }
+  if (const auto named = cluster->find(options.placement_node))
+    return memory::Placement{.policy = Policy::node, .node = *named};
+  std::string names;
+  for (const fabric::ClusterMap::Node& node : cluster->nodes) {
+    if (node.state == fabric::ClusterMap::NodeState::gone) continue;
+    names += (names.empty() ? "" : ", ") + node.name;
+  }
+  return fail(Errc::invalid_argument, "open",
+              fmt::format("the cluster has no node '{}'; there are: {}", options.placement_node, names));
+}
 
 fabric::Access access_of(const Options& options) {
   return {.directory = options.directory,
@@ -90,6 +109,8 @@ Result<void> check_options(const Options& options, const char* operation) {
   if (options.max_bytes && *options.max_bytes != 0 && *options.max_bytes < max_bytes_min) {
     return wrong(fmt::format("max_bytes is at least {}, not {}", max_bytes_min, *options.max_bytes));
   }
+  if (options.placement == Placement::node && options.placement_node.empty())
+    return wrong("placement_node is empty; with Placement::node it is the name of a node of the cluster");
   if (options.read_only && options.mode == Options::Mode::create)
     return wrong("a client that only reads creates no store");
   if (options.file_mode != 0600U && options.file_mode != 0660U && options.file_mode != 0666U) {

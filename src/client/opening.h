@@ -33,9 +33,13 @@ Result<void> check_geometry(const Options& options, const memory::Geometry& geom
 // Errors: those of fabric::create.
 Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const Options& options);
 
+// Where new items of a cluster's store are put; null: it is of no cluster. Errors: invalid_argument, if the
+// cluster has no node as the options name.
+Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster);
+
 struct Opened {
   std::shared_ptr<memory::StoreMemory> memory;
-  Result<memory::Placement> placement;  // invalid_argument, if the cluster has no node as it names
+  Result<memory::Placement> placement;
 };
 // Attaches to the store, or creates it, as the options' mode says. Errors: those of fabric::attach and
 // fabric::create; incompatible.

@@ -1,5 +1,6 @@
 #include "net/look_up.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -9,6 +10,8 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <set>
+#include <span>
 #include <stdlib.h>
 #include <string>
 #include <string_view>
@@ -17,6 +20,8 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace loch::net {
 namespace {
@@ -51,29 +56,65 @@ base::FileDescriptor become_name_server() {
   return server;
 }
 
-// Answers every question for an address of IPv4 with 192.0.2.7, and others with nothing, each so late.
-[[noreturn]] void answer_late(int server, std::chrono::milliseconds delay) {
-  constexpr std::size_t header_bytes = 12;
-  constexpr std::array<char, 16> address = {'\xc0', 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, '\xc0', 0, 2, 7};
+using Address = std::array<char, 4>;
+
+// A question that came to the name server.
+struct Question {
   std::array<char, 512> packet{};
-  for (;;) {
-    SocketAddress who{.length = sizeof(sockaddr_storage)};
-    const ssize_t length =
-        ::recvfrom(server, packet.data(), packet.size() - address.size(), 0, who.get(), &who.length);
-    if (length < static_cast<ssize_t>(header_bytes)) continue;
-    std::size_t end = header_bytes;
-    while (packet[end] != 0) end += 1 + static_cast<std::size_t>(packet[end]);
-    const bool is_for_ipv4 = packet[end + 2] == 1;
-    end += 5;
+  std::size_t end = 0;
+  SocketAddress who{.length = sizeof(sockaddr_storage)};
+  std::string name;
+  bool is_for_ipv4 = false;
+
+  // With the address, if it is one for an address of IPv4, and else with nothing.
+  void answer(int server, const Address& address) {
+    std::array<char, 16> record = {'\xc0', 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4};
+    std::ranges::copy(address, record.begin() + 12);
     // An answer, without recursion; one question, the records that follow, and no others.
     const std::array<char, 10> answered = {'\x81', '\x80', 0, 1, 0, static_cast<char>(is_for_ipv4),
                                            0,      0,      0, 0};
     std::memcpy(&packet[2], answered.data(), answered.size());
-    std::memcpy(&packet[end], address.data(), address.size());
-    std::thread([server, delay, packet, who, bytes = end + (is_for_ipv4 ? address.size() : 0)]() mutable {
+    std::memcpy(&packet[end], record.data(), record.size());
+    ::sendto(server, packet.data(), end + (is_for_ipv4 ? record.size() : 0), 0, who.get(), who.length);
+  }
+};
+
+Question next_question(int server) {
+  constexpr std::size_t header_bytes = 12;
+  constexpr std::size_t record_bytes = 16;
+  for (;;) {
+    Question next;
+    const ssize_t length = ::recvfrom(server, next.packet.data(), next.packet.size() - record_bytes, 0,
+                                      next.who.get(), &next.who.length);
+    if (length < static_cast<ssize_t>(header_bytes)) continue;
+    next.end = header_bytes;
+    while (next.packet[next.end] != 0) next.end += 1 + static_cast<std::size_t>(next.packet[next.end]);
+    next.name.assign(&next.packet[header_bytes], next.end - header_bytes);
+    next.is_for_ipv4 = next.packet[next.end + 2] == 1;
+    next.end += 5;
+    return next;
+  }
+}
+
+// Answers every question so late.
+[[noreturn]] void answer_late(int server, std::chrono::milliseconds delay) {
+  for (;;) {
+    std::thread([server, delay, question = next_question(server)]() mutable {
       std::this_thread::sleep_for(delay);
-      ::sendto(server, packet.data(), bytes, 0, who.get(), who.length);
+      question.answer(server, {'\xc0', 0, 2, 7});
     }).detach();
+  }
+}
+
+// Answers nothing before it has been asked for so many names, and then with an address of this host.
+[[noreturn]] void answer_when_all_are_asked_for(int server, std::size_t names_count) {
+  std::set<std::string> names;
+  std::vector<Question> held;
+  for (;;) {
+    held.push_back(next_question(server));
+    names.insert(held.back().name);
+    if (names.size() < names_count) continue;
+    for (Question& each : std::exchange(held, {})) each.answer(server, {127, 0, 0, 1});
   }
 }
 
@@ -106,6 +147,36 @@ TEST(LookUp, ANameServerThatDoesNotAnswerIsNotWaitedFor) {
   const auto outcome = in_child([](int) {
     const HostPort far{.host = "far.example", .port = "1"};
     return is_not_in_time(connect(far, "", in(soon_ns)), far);
+  });
+  if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
+  EXPECT_EQ(outcome, Outcome::as_expected);
+}
+
+// Given: one that does not answer. Expect: names that are not known in time are no reason to miss an address
+// of this host's.
+TEST(LookUp, ThisHostIsFoundAmongNamesThatAreNotAnswered) {
+  const auto outcome = in_child([](int) {
+    const std::array<HostPort, 5> hosts{{{.host = "a.example", .port = "1"},
+                                         {.host = "b.example", .port = "1"},
+                                         {.host = "192.0.2.7", .port = "1"},
+                                         {.host = "c.example", .port = "1"},
+                                         {.host = "127.0.0.1", .port = "1"}}};
+    const base::Nanos deadline = in(soon_ns);
+    return first_of_this_host(hosts, deadline) == 4 &&
+           !first_of_this_host(std::span(hosts).first(4), deadline);
+  });
+  if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
+  EXPECT_EQ(outcome, Outcome::as_expected);
+}
+
+// Given: a name server that answers for none before it is asked for all. Expect: it is.
+TEST(LookUp, NamesOfHostsAreLookedUpTogether) {
+  const auto outcome = in_child([](int server) {
+    const std::array<HostPort, 3> hosts{{{.host = "a.example", .port = "1"},
+                                         {.host = "b.example", .port = "1"},
+                                         {.host = "c.example", .port = "1"}}};
+    std::thread(answer_when_all_are_asked_for, server, hosts.size()).detach();
+    return first_of_this_host(hosts, in(look_up_max_ns)) == 0;
   });
   if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
   EXPECT_EQ(outcome, Outcome::as_expected);

@@ -168,9 +168,15 @@ Result<SocketAddress> look_up(const HostPort& at, base::Nanos deadline) {
   return addresses->front();
 }
 
-bool is_of_this_host(const HostPort& at) {
-  auto address = look_up({.host = at.host, .port = "0"}, look_up_deadline());
-  return address && error_of_binding(*address) == 0;
+std::optional<std::size_t> first_of_this_host(std::span<const HostPort> hosts, base::Nanos deadline) {
+  // To bind to, whatever serves at its own port.
+  const auto any_port_of = [](const HostPort& at) { return HostPort{.host = at.host, .port = "0"}; };
+  for (const HostPort& each : hosts) begin_look_up(any_port_of(each));
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    auto address = look_up(any_port_of(hosts[i]), deadline);
+    if (address && error_of_binding(*address) == 0) return i;
+  }
+  return std::nullopt;
 }
 
 Result<FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline) {

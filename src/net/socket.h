@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -63,8 +65,9 @@ inline constexpr base::Nanos look_up_max_ns = 10 * base::second_ns;
 // "192.0.2.7:40312", for people.
 std::string peer_of(int socket);
 
-// Whether it is an address of this host.
-bool is_of_this_host(const HostPort& at);
+// The first of them that has an address of this host, by its place. Their names are looked up together, and
+// one that is not known by the deadline counts as another host's.
+std::optional<std::size_t> first_of_this_host(std::span<const HostPort> hosts, base::Nanos deadline);
 
 // When to go on to the next of `left` that there are to try until the deadline: one that does not answer
 // leaves time for the others.

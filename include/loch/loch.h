@@ -18,7 +18,11 @@
 // takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the first
 // call of a thread also begins its session, and one that finds it broken off another: some ms more, and some
 // seconds if no host answers or many begin at once.
-// Processes: a Store does not cross fork(); open it again in the child.
+// Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the
+// parent opened, and of an Async, fail with Errc::unavailable, stats() says nothing, a View may come to show
+// other bytes, and destroying any of them, or exit(), does nothing to the store or to the parent's sessions.
+// The store's memory stays mapped in the child until that ends or executes another program; of a store on
+// another host, so does the parent's connection. (A fork that passes the C library by is not noticed.)
 #pragma once
 
 #include <chrono>
@@ -54,6 +58,9 @@ enum class Placement : std::uint8_t {
 // How a store is opened. What stands under "Geometry" is fixed when the store is created; an attach that asks
 // for another geometry than the store has is an Errc::incompatible.
 struct Options {
+  // attach_or_create attaches to what another user made only if that is root, or made it for a group that
+  // this user is in, or if file_mode is 0666 here (Errc::permission): anybody may take the name of a store
+  // that is not there yet, and open it to all, to have what others put there.
   enum class Mode { attach_or_create, attach, create };
   Mode mode = Mode::attach_or_create;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
+#include <pthread.h>
 #include <thread>
 
 #include "base/check.h"
@@ -13,6 +15,21 @@ namespace {
 using client::Client;
 
 std::atomic<std::uint64_t> next_impl_id{1};
+
+// How many forks there are between this process and the first that opened a store. It changes in a child that
+// has just been forked, and has one thread.
+std::uint64_t forks = 0;
+
+// From here on; how many there were.
+std::uint64_t count_forks() {
+  static const int error = ::pthread_atfork(nullptr, nullptr, [] {
+    ++forks;
+    last_used.id = 0;
+    last_used.client = nullptr;
+  });
+  LOCH_CHECK(error == 0);
+  return forks;
+}
 
 }  // namespace
 
@@ -46,6 +63,7 @@ thread_local ThreadClients thread_clients;
 Store::Impl::Impl(std::string url, const Options& options, const memory::Placement& placement,
                   std::shared_ptr<memory::StoreMemory> memory)
     : id_(next_impl_id.fetch_add(1)),
+      made_after_forks_(count_forks()),
       url_(std::move(url)),
       asked_(options),
       locations_(options.location_cache_bytes),
@@ -57,6 +75,31 @@ Store::Impl::Impl(std::string url, const Options& options, const memory::Placeme
       memory_(std::move(memory)),
       epoch_(memory_->region_map().epoch) {}
 
+std::shared_ptr<Store::Impl> Store::Impl::make(std::string url, const Options& options,
+                                               const memory::Placement& placement,
+                                               std::shared_ptr<memory::StoreMemory> memory) {
+  const auto end = [](Impl* impl) {
+    if (!impl->is_inherited()) {
+      delete impl;
+      return;
+    }
+    // Nor is it lost, as those see it who look for what is.
+    static auto* const kept = new std::vector<Impl*>;
+    kept->push_back(impl);
+  };
+  return {new Impl(std::move(url), options, placement, std::move(memory)), end};
+}
+
+bool Store::Impl::is_inherited() const { return made_after_forks_ != forks; }
+
+Error Store::Impl::inherited(const char* operation) const {
+  return {.code = Errc::unavailable,
+          .operation = operation,
+          .key_hash = 0,
+          .detail =
+              fmt::format("{} was opened before a fork, by the parent; open it again in this process", url_)};
+}
+
 std::shared_ptr<memory::StoreMemory> Store::Impl::memory() const {
   const std::scoped_lock lock(mutex_);
   return memory_;
@@ -64,6 +107,8 @@ std::shared_ptr<memory::StoreMemory> Store::Impl::memory() const {
 
 Result<Store::Impl::Hold> Store::Impl::client() {
   if (last_used.id != id_) {
+    if (is_inherited()) [[unlikely]]
+      return std::unexpected(inherited("store"));
     if (last_used.thread_ends) [[unlikely]] {
       auto lent = lend_client();
       if (!lent) return std::unexpected(std::move(lent.error()));
@@ -227,6 +272,7 @@ Result<std::unique_ptr<Client>> Store::Impl::begin_client() {
 // has so many sessions only, so not all are kept that once were used together.
 void Store::Impl::give_back(Client* client) {
   constexpr std::size_t idle_max = 32;
+  if (is_inherited()) return;
   Clients over;
   const std::scoped_lock lock(mutex_);
   if (client->attachment().has_pins()) return;
@@ -255,6 +301,7 @@ Result<void> Store::Impl::get(std::string_view key, std::string& into) {
 }
 
 Stats Store::Impl::stats() {
+  if (is_inherited()) return {};  // this process has no sessions of it
   const std::scoped_lock lock(mutex_);
   Stats sum = counted_by_lost_;
   for (const auto& client : clients_) sum += client->attachment().stats();

@@ -30,8 +30,9 @@ inline thread_local constinit LastUsed last_used
 
 class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
  public:
-  Impl(std::string url, const Options& options, const memory::Placement& placement,
-       std::shared_ptr<memory::StoreMemory> memory);
+  static std::shared_ptr<Impl> make(std::string url, const Options& options,
+                                    const memory::Placement& placement,
+                                    std::shared_ptr<memory::StoreMemory> memory);
 
   // A client that is the caller's alone while this lives: the thread's own, or one that is given back.
   class Hold {
@@ -97,12 +98,20 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   Result<client::Client*> lend_client();
   void give_back(client::Client* client);
 
+  // Whether a fork has brought it into this process. Its sessions are the parent's, whose other threads may
+  // have been at work on them and hold its locks: here nothing of it is touched, nor destroyed. The client at
+  // hand is never one of such a store.
+  [[nodiscard]] bool is_inherited() const;
+  [[nodiscard]] Error inherited(const char* operation) const;
+
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] Stats stats();
   [[nodiscard]] std::shared_ptr<memory::StoreMemory> memory() const;
 
  private:
   friend struct ThreadClients;
+  Impl(std::string url, const Options& options, const memory::Placement& placement,
+       std::shared_ptr<memory::StoreMemory> memory);
   Result<client::Client*> first_client_of_thread();
   Result<client::Client*> living_client_of_thread(client::Client* mine);
   client::Client* take_idle();
@@ -119,6 +128,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   [[nodiscard]] bool is_of_now(client::Client& client) const;
 
   const std::uint64_t id_;  // of no other Impl of this process
+  const std::uint64_t made_after_forks_;
   const std::string url_;
   const Options asked_;
   hash::LocationCache locations_;

@@ -37,9 +37,12 @@ std::optional<std::uint32_t> node_here(const Options& options, const fabric::Clu
 Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, const Options& options) {
   if (options.mode == Options::Mode::create) return create_store(url, options);
   if (options.read_only) return fabric::attach(url, access_of(options));
+  fabric::Access access = access_of(options);
+  // Whoever would make one that is open to all does not mind whose it is.
+  access.not_of_others = options.mode == Options::Mode::attach_or_create && options.file_mode != 0666U;
   constexpr int rounds_max = 16;  // others may create and remove the store meanwhile
   for (int round = 0;; ++round) {
-    auto attached = fabric::attach(url, access_of(options));
+    auto attached = fabric::attach(url, access);
     if (attached || attached.error().code != Errc::not_found || options.mode == Options::Mode::attach)
       return attached;
     auto created = create_store(url, options);

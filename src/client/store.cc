@@ -47,8 +47,7 @@ Result<Store> Store::open(std::string_view url, const Options& options) {
       !same)
     return std::unexpected(std::move(same.error()));
   if (!opened->placement) return std::unexpected(std::move(opened->placement.error()));
-  auto impl =
-      std::make_shared<Impl>(std::string(url), options, *opened->placement, std::move(opened->memory));
+  auto impl = Impl::make(std::string(url), options, *opened->placement, std::move(opened->memory));
   // The first client now, so that a store that can not be used is an error of open.
   if (auto usable = impl->ask([](Client&) { return Result<void>{}; }); !usable)
     return std::unexpected(std::move(usable.error()));
@@ -193,10 +192,12 @@ Result<void> Store::for_each(const std::function<bool(const Entry&)>& visit) {
   bool has_visited = false;
   const std::function<bool(const Entry&)> noting = [&](const Entry& entry) {
     has_visited = true;
-    return visit(entry);
+    return visit(entry) && !impl_->is_inherited();
   };
   return impl_->ask([&](Client& mine) {
     auto walked = mine.run(mine.for_each(&noting));
+    // A visit forked, and this is the child.
+    if (impl_->is_inherited()) return Result<void>(std::unexpected(impl_->inherited("walk")));
     // Not from the beginning, when something was given out already.
     if (!walked && walked.error().code == Errc::moved && has_visited) {
       walked.error().code = Errc::unavailable;
@@ -215,6 +216,7 @@ Result<std::uint64_t> Store::count() {
 Stats Store::stats() const { return impl_->stats(); }
 
 Result<Info> Store::info() {
+  if (impl_->is_inherited()) return std::unexpected(impl_->inherited("info"));
   Info info;
   const auto parsed = fabric::parse_url(impl_->url());
   if (parsed) info.name = parsed->name;

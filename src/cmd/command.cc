@@ -40,6 +40,8 @@ const char* hint_about(const std::string& store_name, const Error& error) {
     return " (`loch ls` lists the stores, `loch create` makes one)";
   if (error.code == Errc::invalid_argument && error.detail.contains("the cluster has no node"))
     return " (and local, spread and by-key, which are no nodes)";
+  if (error.code == Errc::permission && error.detail.contains("Mode::attach"))
+    return " (that is --no-create)";
   return "";
 }
 
@@ -99,9 +101,15 @@ std::expected<Store, Exit> Context::open_or_create(
     const std::string& store_name, Work work, const std::function<std::optional<Exit>()>& may_create) const {
   Options wanted = options(work);
   wanted.mode = Options::Mode::attach;
-  auto attached = Store::open(store_url(store_name), wanted);
-  if (attached) return std::move(*attached);
-  Error& error = attached.error();
+  std::optional<Error> why_not;
+  {
+    auto attached = Store::open(store_url(store_name), wanted);
+    if (attached && !is_of_this_host(store_name)) return std::move(*attached);
+    if (!attached) why_not = std::move(attached.error());
+  }
+  // Not every store that takes the place of one to be created.
+  if (!why_not) return open(store_name, work, Options::Mode::attach_or_create);
+  Error& error = *why_not;
   if (error.code != Errc::not_found || !is_of_this_host(store_name)) {
     if (error.code == Errc::not_found && error.detail.contains("there is no store")) {
       error.detail += fmt::format("; on another host {} makes none: `loch create {}` there does", command,

@@ -256,7 +256,7 @@ void add_load(CLI::App& app, Context& context) {
            "Go on after a line that can not be read or stored, unless no host answers; the exit code is "
            "still 1");
   add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if there is no such store, instead of creating it");
+           "Fail (3) if there is no such store, instead of creating it; take one of any user");
   add_footer(
       command,
       "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"

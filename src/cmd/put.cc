@@ -124,7 +124,7 @@ void add_put(CLI::App& app, Context& context) {
              parse_version);
   let_exclude(command, "--if-version", "--if-absent");
   add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if there is no such store, instead of creating it");
+           "Fail (3) if there is no such store, instead of creating it; take one of any user");
   arguments->encoding.add_to(command, true);
   add_footer(command,
              "Examples:\n"

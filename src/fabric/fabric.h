@@ -205,6 +205,9 @@ struct Access {
   // Only to lend it to others: also one whose words a device changes, or that is one host's part of a
   // cluster's store.
   bool lends = false;
+  // One that is there: not if another user made it, but root or one whose group for it this user is in. What
+  // is put there is that user's as well.
+  bool not_of_others = false;
 
   // To a store on another host.
   bool read_only = false;  // also if this client's key would let it change the store

@@ -1,8 +1,13 @@
 // loch create, ls, stat, inspect, rm, gc, check: whole stores.
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "memory/layout.h"
 #include "tests/cli/run.h"
 
 namespace loch::cli {
@@ -64,6 +69,44 @@ TEST_F(Stores, WhoMayNotOpenTheFilesMayNotUseTheStore) {
   const Outcome outcome = loch({"get", "s", "k"}, {.unprivileged = true});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_NE(outcome.err.find("permission"), std::string::npos) << outcome.err;
+}
+
+// Receive: a store that another user made and opened to all, under the name that is put into. Expect: nothing
+// is put there unless that is meant; whoever asks for it by name reads it.
+TEST_F(Stores, WhatAnotherUserMadeIsNotPutIntoUnlessMeant) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::filesystem::permissions(folder(), std::filesystem::perms(01777));
+  ok({"create", "s", "--mode", "666"}, {.unprivileged = true});
+  for (const Arguments& arguments : {Arguments{"put", "s", "k", "v"}, Arguments{"load", "s"}}) {
+    const Outcome refused = loch(arguments, {.input = "k\tv\n"});
+    EXPECT_EQ(refused.exit_code, 3) << refused.err;
+    EXPECT_NE(refused.err.find("was made by user"), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("--no-create"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(loch({"get", "s", "k"}).exit_code, 4);
+  ok({"put", "--no-create", "s", "k", "v"});
+  EXPECT_EQ(ok({"get", "s", "k"}), "v");
+  ok({"put", "s", "k", "w"}, {.unprivileged = true});
+  EXPECT_EQ(ok({"get", "s", "k"}), "w");
+}
+
+TEST_F(Stores, AStoreOfAnotherVersionCanNotBeOpened) {
+  ok({"create", "s"});
+  const std::uint32_t version = memory::format_version + 1;
+  {
+    std::fstream control(folder() + "/loch.s/region.0", std::ios::in | std::ios::out | std::ios::binary);
+    control.seekp(offsetof(memory::Superblock, version));
+    control.write(reinterpret_cast<const char*>(&version), sizeof version);
+    ASSERT_TRUE(control.good());
+  }
+  for (const Arguments& arguments : {Arguments{"get", "s", "k"}, Arguments{"put", "s", "k", "v"},
+                                     Arguments{"stat", "s"}, Arguments{"check", "s"}}) {
+    const Outcome refused = loch(arguments);
+    EXPECT_EQ(refused.exit_code, 3) << refused.err;
+    EXPECT_NE(refused.err.find(fmt::format("has format {}", version)), std::string::npos) << refused.err;
+  }
+  ok({"--yes", "rm", "s"});
+  EXPECT_EQ(ok({"ls"}), "");
 }
 
 TEST_F(Stores, LsListsThem) {

@@ -65,6 +65,12 @@ bool FileMapping::collapse(std::uint64_t at_bytes) const {
   return true;
 }
 
+void FileMapping::keep_to_this_process(int fd) const {
+  const void* const kept =
+      ::mmap(base_, reserved_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
+  if (kept == MAP_FAILED) ::mprotect(base_, reserved_bytes_, PROT_READ);
+}
+
 void FileMapping::want_huge_pages() const { ::madvise(base_, reserved_bytes_, MADV_HUGEPAGE); }
 
 std::unexpected<Error> system_error(const char* operation, int error_number, const std::string& path) {

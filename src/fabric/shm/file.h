@@ -41,6 +41,9 @@ class FileMapping {
   // zero, though the file be shorter. False if there is none to be had (MADV_COLLAPSE, Linux 6.1), or the
   // mapping does not go as far; small pages do.
   [[nodiscard]] bool collapse(std::uint64_t at_bytes) const;
+  // From now on what is written here comes neither to the file nor to anybody else who maps it; what is not
+  // written goes on as the file does. Where the kernel has no memory for that, nothing can be written.
+  void keep_to_this_process(int fd) const;
 
  private:
   std::byte* base_ = nullptr;

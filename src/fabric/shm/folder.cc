@@ -102,6 +102,16 @@ Result<FileDescriptor> Folder::add_file(const std::string& file, mode_t mode, gi
   return open_file(file, operation);
 }
 
+Result<void> Folder::set_access(mode_t mode, gid_t group, const char* operation) const {
+  // Ours only says which folder it is, and the kernel changes nothing by such a descriptor.
+  const FileDescriptor self(::openat(descriptor_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!self.is_open() || (group != no_group && ::fchown(self.get(), static_cast<uid_t>(-1), group) != 0) ||
+      ::fchmod(self.get(), mode) != 0) {
+    return system_error(operation, errno, path_);
+  }
+  return {};
+}
+
 void Folder::remove() const {
   if (const auto names = names_at(descriptor_.get(), ".", path_, "destroy"))
     for (const std::string& name : *names) ::unlinkat(descriptor_.get(), name.c_str(), 0);

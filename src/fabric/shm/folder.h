@@ -37,6 +37,9 @@ class Folder {
   [[nodiscard]] Result<FileDescriptor> add_file(const std::string& file, mode_t mode, gid_t group,
                                                 const char* operation) const;
 
+  // Of the folder itself. None of its files is of another mode or group for it.
+  [[nodiscard]] Result<void> set_access(mode_t mode, gid_t group, const char* operation) const;
+
   // Removes its files, and then the folder from its path.
   void remove() const;
 

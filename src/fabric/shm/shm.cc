@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
-#include <grp.h>
 #include <mutex>
 #include <sstream>
 #include <sys/stat.h>
@@ -18,6 +17,8 @@
 #include <unistd.h>
 
 #include "fabric/shm/folder.h"
+#include "fabric/shm/fork_watch.h"
+#include "fabric/shm/owner.h"
 
 namespace loch::fabric::shm {
 namespace {
@@ -56,7 +57,7 @@ void drop_byte(int fd, std::uint64_t byte) {
   ::fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-class ShmFabric final : public Fabric {
+class ShmFabric final : public Fabric, private ForkWatch::Owner {
  public:
   ShmFabric(Folder folder, Atomics atomics, bool huge_pages, FileDescriptor present)
       : folder_(std::move(folder)),
@@ -96,6 +97,7 @@ class ShmFabric final : public Fabric {
 
   Result<bool> claim_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);
+    if (!present_.is_open()) return left_to_parent();
     // The description's own locks do not stand against itself.
     if (std::ranges::find(held_, client) != held_.end()) return false;
     if (!take_byte(present_.get(), client)) {
@@ -152,6 +154,11 @@ class ShmFabric final : public Fabric {
     return fail(Errc::unavailable, "open",
                 fmt::format("{} was removed since it was opened; open it again", folder_.path()));
   }
+  // In the child of a fork, of the fabric that it got from its parent.
+  [[nodiscard]] std::unexpected<Error> left_to_parent() const {
+    return fail(Errc::unavailable, "open",
+                fmt::format("{} was opened before a fork, by the parent; open it again", folder_.path()));
+  }
   [[nodiscard]] std::string location() const override { return folder_.path(); }
   [[nodiscard]] std::uint64_t free_bytes() const override { return free_bytes_at(folder_.path()); }
   [[nodiscard]] std::uint64_t huge_page_bytes() const override;
@@ -161,6 +168,18 @@ class ShmFabric final : public Fabric {
     FileDescriptor file;
     std::deque<FileMapping> mappings;  // all but the last are too short by now; others have addresses in them
   };
+
+  void before_fork() override { mutex_.lock(); }
+  // The locks of `present` are those of all that have its description, and would outlive the parent.
+  void after_fork(bool in_child) override {
+    if (in_child) {
+      [[maybe_unused]] const FileDescriptor parents = std::move(present_);
+      for (const Region& region : regions_) {
+        for (const FileMapping& mapping : region.mappings) mapping.keep_to_this_process(region.file.get());
+      }
+    }
+    mutex_.unlock();
+  }
 
   static std::uint64_t length_of(const Region& region) {
     struct stat stat{};
@@ -174,11 +193,12 @@ class ShmFabric final : public Fabric {
   const Folder folder_;
   const Atomics atomics_;
   const bool huge_pages_;
-  const FileDescriptor present_;
+  FileDescriptor present_;  // not open in the child of a fork
   std::mutex mutex_;
   FileDescriptor sessions_;  // once something is noted
   std::vector<std::uint32_t> held_;
   std::array<Region, region_count_max> regions_;
+  const ForkWatch fork_watch_{this};
 };
 
 // All memory is mapped, so there is nothing to post: an address that is not mapped is a bad one.
@@ -207,6 +227,7 @@ class ShmPort final : public Port {
 std::unique_ptr<Port> ShmFabric::connect() { return std::make_unique<ShmPort>(*this); }
 
 Result<ShmFabric::Region*> ShmFabric::open_region(RegionId id, bool create) {
+  if (!present_.is_open()) return left_to_parent();
   Region& region = regions_[id];
   if (region.file.is_open()) return &region;
   // A region that is added later gets the mode and group of the store's other files.
@@ -277,22 +298,6 @@ void remove_leftovers(const Access& access) {
   }
 }
 
-Result<gid_t> group_id(const std::string& group) {
-  if (group.empty()) return no_group;
-  // One of many members takes much.
-  constexpr std::size_t buffer_bytes_max = std::size_t{1} << 24;
-  std::vector<char> buffer(4096);
-  struct group entry{};
-  struct group* found = nullptr;
-  while (::getgrnam_r(group.c_str(), &entry, buffer.data(), buffer.size(), &found) == ERANGE &&
-         buffer.size() < buffer_bytes_max) {
-    buffer.resize(2 * buffer.size());
-  }
-  if (found == nullptr)
-    return fail(Errc::invalid_argument, "create", fmt::format("there is no group '{}'", group));
-  return entry.gr_gid;
-}
-
 // A new folder that is not published; removed again unless it is.
 class PrivateFolder {
  public:
@@ -349,6 +354,10 @@ std::unexpected<Error> no_store(const char* operation, const std::string& name, 
 
 Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& access) {
   auto folder = Folder::open(store_path(name, access), "open");
+  if (folder && access.not_of_others) {
+    if (auto may_trust = check_maker(*folder); !may_trust)
+      return std::unexpected(std::move(may_trust.error()));
+  }
   auto present = folder ? folder->open_file(present_file, "open") : std::unexpected(folder.error());
   if (!present && present.error().code == Errc::not_found) return no_store("open", name, access);
   if (!present) return std::unexpected(std::move(present.error()));
@@ -392,9 +401,8 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
 
   // Who may read the files may enter the folder; who may write them may add regions to it.
   const mode_t folder_mode = mode | 0700 | ((mode & 0444) >> 2);
-  if (*group != no_group && ::chown(made.path().c_str(), static_cast<uid_t>(-1), *group) != 0)
-    return system_error("create", errno, made.path());
-  if (::chmod(made.path().c_str(), folder_mode) != 0) return system_error("create", errno, made.path());
+  if (auto set = made.set_access(folder_mode, *group, "create"); !set)
+    return std::unexpected(std::move(set.error()));
   if (::rename(made.path().c_str(), folder.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) {
       return fail(Errc::exists, "create", fmt::format("{} is there already", folder));

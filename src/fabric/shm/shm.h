@@ -14,7 +14,7 @@
 // A folder is made under a name that begins with ".loch." and renamed when all is in it, so a store is there
 // whole or not at all; what a creator left that died is removed by the next one. The locks are "open file
 // description" locks: the kernel lets go of them when the process ends, however it ends, in whichever PID
-// namespace. Access is the files' mode and group.
+// namespace; the child of a fork has none of its parent's. Access is the files' mode and group.
 #pragma once
 
 #include <memory>

@@ -24,50 +24,20 @@
 
 #include "base/file_descriptor.h"
 #include "base/random.h"
+#include "base/testing/in_child.h"
 #include "fabric/shm/file.h"
 #include "fabric/shm/testing/shm_test.h"
 
 namespace loch::fabric {
 namespace {
 
+using base::fake::give_up_root;
+using base::fake::in_child;
+using base::fake::mount_small;
+using base::fake::outcome;
 using shm::fake::mark;
 using shm::fake::region_bytes;
 using shm::fake::ShmTest;
-
-// The calling process is nobody's from now on, if it was root's. False if that failed.
-bool give_up_root() {
-  constexpr id_t nobody = 65'534;
-  if (::geteuid() != 0) return true;
-  return ::setgroups(0, nullptr) == 0 && ::setgid(nobody) == 0 && ::setuid(nobody) == 0;
-}
-
-// Runs `body` in a child; what it returns, or how the child ended.
-std::string in_child(const std::function<std::string()>& body) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) return "pipe";
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const std::string said = body();
-    const bool told = ::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size());
-    ::_exit(told ? 0 : 1);
-  }
-  ::close(ends[1]);
-  std::string said;
-  std::array<char, 256> buffer{};
-  for (ssize_t got = 0; (got = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
-    said.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0
-             ? said
-             : fmt::format("ended with status {:#x}: {}", status, said);
-}
-
-std::string outcome(const auto& result) {
-  return result ? "ok" : fmt::format("{}: {}", name(result.error().code), result.error().detail);
-}
 
 // ---- creating
 
@@ -290,14 +260,78 @@ TEST_F(ShmTest, AGroupMemberMayUseAndExtendAStoreOfTheGroup) {
   EXPECT_NE(endpoint.mapped({9, 0}, 8), nullptr);
 }
 
+// The memory that a fork gives a child is mapped as the store's, and its files' locks are held together.
+TEST_F(ShmTest, WhatAChildDoesWithItsParentsFabricComesToNobody) {
+  auto attached = shm::create("store", access_, plan()).value();
+  auto port = attached->connect();
+  auto endpoint = std::make_unique<Endpoint>(attached, attached->connect());
+  std::byte* const at = endpoint->mapped({1, 64}, 8);
+  ASSERT_NE(at, nullptr);
+  store_word(at, 5);
+  ASSERT_TRUE(port->claim_presence(7).value());
+  const std::string said = in_child([&]() -> std::string {
+    if (load_word(at) != 5) return "what is there can not be read";
+    store_word(at, 6);
+    if (load_word(at) != 6) return "what was written can not be read";
+    for (const auto& refused : {outcome(port->claim_presence(8)), outcome(port->map(0)),
+                                outcome(attached->extend(2, region_bytes))}) {
+      if (!refused.contains("opened before a fork")) return refused;
+    }
+    port->release_presence(7);
+    port.reset();
+    endpoint.reset();
+    attached.reset();
+    const auto own = shm::attach("store", access_);
+    if (!own) return outcome(own);
+    const auto own_port = (*own)->connect();
+    if (!own_port->present(7)) return "the parent is not present any more";
+    Endpoint own_endpoint(*own, (*own)->connect());
+    if (load_word(own_endpoint.mapped({1, 64}, 8)) != 5) return "the child wrote to the store";
+    return outcome(own_port->claim_presence(8));
+  });
+  EXPECT_EQ(said, "ok");
+  EXPECT_EQ(load_word(at), 5U);
+  const auto again = shm::attach("store", access_).value();
+  const auto other = again->connect();
+  EXPECT_TRUE(other->present(7));
+  EXPECT_FALSE(other->claim_presence(7).value());
+  EXPECT_TRUE(other->claim_presence(8).value()) << "the child has ended";
+}
+
+// Receive: another folder that takes the name of the one that a store is made in, while that is filled.
+// Expect: it keeps its mode.
+TEST_F(ShmTest, TheFolderThatWasMadeGetsItsModeAndNoOther) {
+  const std::string victim = access_.directory + "/victim";
+  ASSERT_EQ(::mkdir(victim.c_str(), 0700), 0);
+  access_.file_mode = 0666;
+  const gid_t group_before = [&] {
+    struct stat stat{};
+    EXPECT_EQ(::stat(victim.c_str(), &stat), 0);
+    return stat.st_gid;
+  }();
+  if (::geteuid() == 0) access_.group = ::getgrgid(1)->gr_name;
+  Plan slow = plan();
+  slow.fill = [&](std::span<const Mapping>) {
+    for (const std::string& file : files_in_folder()) {
+      if (!file.starts_with(".loch.")) continue;
+      std::filesystem::rename(access_.directory + "/" + file, access_.directory + "/moved");
+      std::filesystem::create_directory_symlink(victim, access_.directory + "/" + file);
+    }
+  };
+  EXPECT_FALSE(shm::create("store", access_, slow).has_value());
+  struct stat stat{};
+  ASSERT_EQ(::stat(victim.c_str(), &stat), 0);
+  EXPECT_EQ(stat.st_mode & 07777, 0700U);
+  EXPECT_EQ(stat.st_gid, group_before);
+  EXPECT_EQ(mode_of(access_.directory + "/moved"), 0777U);
+}
+
 // ---- space
 
 // On a small file system of its own if this process may mount one, else by a limit on the length of files.
 TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
   const std::string said = in_child([&]() -> std::string {
-    const bool own_mounts = ::unshare(CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
-                            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                            ::mount("small", access_.directory.c_str(), "tmpfs", 0, "size=4m") == 0;
+    const bool own_mounts = mount_small(access_.directory, "size=4m");
     if (!own_mounts) {
       ::signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{.rlim_cur = 4U << 20, .rlim_max = 4U << 20};
@@ -332,10 +366,7 @@ TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
 TEST_F(ShmTest, ARegionMayOutgrowWhatTheFileSystemWasOnce) {
   const std::string said = in_child([&]() -> std::string {
     // A small one of its own, if this process may have one.
-    if (::unshare(CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
-        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
-      ::mount("small", access_.directory.c_str(), "tmpfs", 0, "size=4m");
-    }
+    [[maybe_unused]] const bool is_small = mount_small(access_.directory, "size=4m");
     const auto store = shm::create("store", access_, plan());
     if (!store) return outcome(store);
     Endpoint endpoint(*store, (*store)->connect());

@@ -28,7 +28,7 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::pending_for_undone, "crowded", 2'000},
     Tooth{Planted::stale_helper, "jam", 8'000},
     // memory that is used again
-    Tooth{Planted::reuse_before_expiry, "hot", 1'000},
+    Tooth{Planted::reuse_beneath_others, "hot", 1'000},
     Tooth{Planted::lease_without_fence, "hot", 50},
     Tooth{Planted::pointer_of_any_age, "idle", 500},
     Tooth{Planted::copy_of_any_age, "idle", 2'000},

@@ -18,7 +18,7 @@ enum class Planted : std::uint8_t {
   wrong_roll_back,       // an insert that another client committed is taken for lost, and cleared
   pending_for_undone,    // a session that ends says that a pending insert of it did not happen
   stale_helper,          // what is half done is brought on from one look at the slots
-  reuse_before_expiry,   // unlinked memory does not rest
+  reuse_beneath_others,  // memory is used again while operations run that may have seen what was there (R2)
   lease_without_fence,   // blocks are taken from a client that has not ended
   pointer_of_any_age,    // where a remote session saw a key's item last is where it looks, however long ago
   copy_of_any_age,       // so is a copy of the item
@@ -45,7 +45,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::wrong_roll_back, "wrong_roll_back"},
     PlantedName{Planted::pending_for_undone, "pending_for_undone"},
     PlantedName{Planted::stale_helper, "stale_helper"},
-    PlantedName{Planted::reuse_before_expiry, "reuse_before_expiry"},
+    PlantedName{Planted::reuse_beneath_others, "reuse_beneath_others"},
     PlantedName{Planted::lease_without_fence, "lease_without_fence"},
     PlantedName{Planted::pointer_of_any_age, "pointer_of_any_age"},
     PlantedName{Planted::copy_of_any_age, "copy_of_any_age"},

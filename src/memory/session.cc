@@ -21,8 +21,7 @@ constexpr std::uint64_t client_bits = 12;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
-// Whether R1 and R2 (session.h, "Reuse") are kept.
-bool keeps_expiry() { return !base::planted(base::Planted::reuse_before_expiry); }
+// Whether R2 (session.h, "Reuse") is kept.
 bool keeps_what_others_see() { return !base::planted(base::Planted::reuse_beneath_others); }
 
 }  // namespace
@@ -312,8 +311,7 @@ Stats Session::stats() const {
 void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
   tell_time(now);
-  const base::Nanos expiry = keeps_expiry() ? geometry().expiry_ns : 0;
-  horizon_ns_ = now > expiry ? now - expiry : 0;
+  horizon_ns_ = now - std::min(now, geometry().expiry_ns);
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
   if (remote() && kept_since_ns_ <= horizon_ns_ && keeps_what_others_see()) {

@@ -125,6 +125,19 @@ TEST_F(StoreTest, BehavesAsAMap) {
   for (const auto& finding : report->findings) ADD_FAILURE() << finding;
 }
 
+TEST_F(StoreTest, AVisitMayUseTheStore) {
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(store_->put(fmt::format("key{}", i), fmt::format("{}", i)));
+  int visited = 0;
+  const auto done = store_->for_each([&](const Entry& entry) {
+    ++visited;
+    EXPECT_EQ(store_->get(entry.key).value_or("none"), entry.value);
+    EXPECT_FALSE(store_->exists("absent").value_or(true));
+    return true;
+  });
+  ASSERT_TRUE(done.has_value()) << done.error().message();
+  EXPECT_EQ(visited, 100);
+}
+
 // ---- keys and values
 
 TEST_F(StoreTest, ValuesOfAllLengths) {

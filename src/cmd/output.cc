@@ -1,10 +1,12 @@
 #include "cmd/output.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -50,13 +52,26 @@ bool Output::reader_gone() const { return error_ == EPIPE; }
 
 void Output::write_through(std::string_view bytes) {
   while (!bytes.empty() && good()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (meanwhile_ && !has_room()) {
+      meanwhile_();
+      continue;
+    }
+    // What a pipe that has room takes without waiting.
+    const auto part = meanwhile_ ? bytes.substr(0, PIPE_BUF) : bytes;
+    const ssize_t written = ::write(descriptor_, part.data(), part.size());
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
       error_ = errno;
     }
   }
+}
+
+// An error is for the write to tell.
+bool Output::has_room() const {
+  constexpr int wait_ms = 250;
+  pollfd output{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+  return ::poll(&output, 1, wait_ms) != 0;
 }
 
 Parsed<WholeFile> WholeFile::create(const std::string& path) {

@@ -6,8 +6,10 @@
 // stops. Threads: one.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cmd/encode.h"
 
@@ -25,13 +27,20 @@ class Output {
   // Writes what is kept.
   bool flush();
 
+  // While the descriptor takes nothing, since its reader lets us wait, this is called again and again; null:
+  // nothing is.
+  void set_meanwhile(std::function<void()> meanwhile) { meanwhile_ = std::move(meanwhile); }
+
   [[nodiscard]] bool good() const { return error_ == 0; }
   [[nodiscard]] bool reader_gone() const;
   [[nodiscard]] int error() const { return error_; }  // an errno, 0 for none
 
  private:
   void write_through(std::string_view bytes);
+  // Waits a little. False if a write would wait.
+  [[nodiscard]] bool has_room() const;
 
+  std::function<void()> meanwhile_;
   int descriptor_;
   int error_ = 0;
   std::string kept_;

@@ -34,6 +34,10 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   if (arguments.limit == 0) return walked;
   const auto damaged_items = [&store] { return store.stats()[Counter::corrupt_items]; };
   const std::uint64_t damaged_before = damaged_items();
+  // While the reader of the output lets us wait, another host is to hear of us: it would end the session, and
+  // the walk with it (silence_s in lochd.toml).
+  if (!is_of_this_host(arguments.store))
+    out.set_meanwhile([&store] { (void)store.exists("loch looks for no key"); });
   const auto result = store.for_each([&](const Entry& entry) {
     line.clear();
     if (arguments.keys_only) {
@@ -46,6 +50,7 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
     progress.update(walked.items, walked.items);
     return out.write(line) && !interrupted() && (!arguments.limit || walked.items < *arguments.limit);
   });
+  out.set_meanwhile(nullptr);
   out.flush();
   if (!result) return std::unexpected(result.error());
   walked.damaged = damaged_items() - damaged_before;

@@ -1,4 +1,5 @@
 // The real loch with a store of another host: what it says where that is missing, or goes away meanwhile.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ class FarStore : public CliTest {
     start();
     Arguments arguments{"--timeout", "500ms", "load", url("s")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto load = run_all_said(arguments);
+    const auto load = run_all_said(in_folder(arguments));
     load->type("k\t1\n");
     EXPECT_TRUE(await_one_item());
     lochd_->send_signal(signal);
@@ -77,6 +78,38 @@ TEST_F(FarStore, ALoadEndsWhereItsHostIsLost) {
       if (!more.empty()) EXPECT_THAT(said, HasSubstr("the load ends at line 257"));
       ok({"remove", "--all", "--yes", "s"});
     }
+  }
+}
+
+// Receive: readers that let a walk wait for longer than a host lets its clients be silent, as a load shows
+// that is silent since then. Expect: the walks come to their end.
+TEST_F(FarStore, AWalkWhoseReaderLetsItWaitGoesOn) {
+  start({"--config", write_file("lochd.toml", "silence_s = 1\n")});
+  std::string lines;
+  for (int i = 0; i < 1'000; ++i) lines += fmt::format("key{}\t{}\n", i, std::string(1'000, 'v'));
+  ok({"load", "s"}, {.input = lines});
+  Running scan(in_folder({"scan-all", url("s")}), false);
+  ASSERT_TRUE(scan.await("key"));
+  Running dump(in_folder({"dump", url("s")}), false);
+  ASSERT_TRUE(dump.await("key"));
+
+  Running silent(in_folder({"load", url("s")}), false);
+  silent.type("last\tvalue\n");
+  const auto await_clients = [&](int clients) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (json({"stat", "s"})["clients"] != clients) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+    }
+    return true;
+  };
+  constexpr int stat_itself = 1;
+  ASSERT_TRUE(await_clients(3 + stat_itself));
+  ASSERT_TRUE(await_clients(2 + stat_itself)) << "the silent one alone has gone";
+  EXPECT_EQ(scan.wait(), 0);
+  EXPECT_EQ(dump.wait(), 0);
+  for (const Running* each : {&scan, &dump}) {
+    const auto& out = each->output();
+    EXPECT_GE(std::ranges::count(out, '\n'), 1'000);
   }
 }
 

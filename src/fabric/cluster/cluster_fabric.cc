@@ -4,6 +4,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "fabric/cluster/cluster_port.h"
@@ -81,12 +82,18 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::try_attach(const remote::T
   // All at once, since some may not answer.
   std::vector<Result<Host>> hosts(fabric->nodes_.size(), unreached({}));
   std::vector<std::optional<ClusterMap>> maps(hosts.size());
-  std::vector<std::thread> threads;
-  for (std::uint32_t node = 0; node < hosts.size(); ++node) {
-    if (fabric->is_gone(node)) continue;
-    threads.emplace_back([&hosts, &maps, &fabric, node] { hosts[node] = fabric->reach(node, &maps[node]); });
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t node = 0; node < hosts.size(); ++node) {
+      if (fabric->is_gone(node)) continue;
+      const auto reach = [&hosts, &maps, &fabric, node] { hosts[node] = fabric->reach(node, &maps[node]); };
+      try {
+        threads.emplace_back(reach);
+      } catch (const std::system_error&) {
+        reach();  // this process has all the threads that it may have
+      }
+    }
   }
-  for (std::thread& thread : threads) thread.join();
   for (std::optional<ClusterMap>& told : maps) {
     if (told && (!*newer || told->epoch > (*newer)->epoch)) *newer = std::move(told);
   }
@@ -105,8 +112,17 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::try_attach(const remote::T
   }
   if (std::ranges::none_of(fabric->nodes_, [](const Node& node) { return node.host.has_value(); }))
     return std::unexpected(std::move(*why));
-  // Last: a thread begins to look for them.
   for (const std::uint32_t node : lost) fabric->lose(node, hosts[node].error());
+  // Now, since a host that is lost later would never be found if there were no thread for it then.
+  try {
+    fabric->scout_ = std::thread([of = fabric.get()] { of->look_for_the_lost(); });
+  } catch (const std::system_error& error) {
+    return fail(
+        Errc::unavailable, "open",
+        fmt::format("{}: no thread that looks for lost hosts: {}; raise `ulimit -u`, or TasksMax of the "
+                    "unit",
+                    fabric->location_, error.what()));
+  }
   return fabric;
 }
 
@@ -154,7 +170,6 @@ Result<ClusterFabric::Host> ClusterFabric::find(std::uint32_t node) const {
 void ClusterFabric::lose(std::uint32_t node, Error why) {
   const std::scoped_lock lock(mutex_);
   nodes_[node].host = unreached(std::move(why));
-  if (!scout_.joinable()) scout_ = std::thread([this] { look_for_the_lost(); });
   changed_.notify_all();
 }
 

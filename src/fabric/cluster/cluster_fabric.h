@@ -76,7 +76,7 @@ class ClusterFabric final : public Fabric {
   std::condition_variable changed_;
   std::vector<Node> nodes_;
   bool stop_ = false;
-  std::thread scout_;  // begins with the first host that is lost
+  std::thread scout_;  // asleep while no host is lost
 };
 
 }  // namespace loch::fabric::cluster

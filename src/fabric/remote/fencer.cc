@@ -21,14 +21,13 @@ Fencer::~Fencer() {
     stop_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void Fencer::fence(Id id, std::string session, std::vector<Target> others) {
   {
     const std::scoped_lock lock(mutex_);
     jobs_.push_back({.id = id, .session = std::move(session), .others = std::move(others)});
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
 }

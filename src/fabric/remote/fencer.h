@@ -24,7 +24,7 @@ class Fencer {
   // `fenced` is told of each that has ended everywhere; `is_gone` says whether a host need not be asked any
   // more. The fencer's thread calls both.
   Fencer(std::function<void(Id)> fenced, std::function<bool(const Target&)> is_gone)
-      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)) {}
+      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)), thread_([this] { run(); }) {}
   ~Fencer();
   Fencer(const Fencer&) = delete;
   Fencer& operator=(const Fencer&) = delete;
@@ -48,7 +48,7 @@ class Fencer {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   std::atomic<bool> stop_ = false;
-  std::thread thread_;  // begins with the first job
+  std::thread thread_;
 };
 
 }  // namespace loch::fabric::remote

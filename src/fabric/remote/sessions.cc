@@ -33,9 +33,11 @@ Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::fun
       lender_(lender),
       wake_(std::move(wake)),
       credentials_(std::move(credentials)),
-      agent_({.gone = [this](Id id) { note(&gone_, id); }}),
-      fencer_([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
-              [this](const Target& host) { return is_gone(host); }) {}
+      agent_({.gone = [this](Id id) { note(&gone_, id); }}) {
+  if (!options_.cluster_of) return;
+  fencer_ = std::make_unique<Fencer>([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
+                                     [this](const Target& host) { return is_gone(host); });
+}
 
 // Of the agent's thread, and of the fencer's.
 void Sessions::note(std::vector<Id>* list, Id id) {
@@ -167,7 +169,7 @@ void Sessions::condemn(Session session) {
   }
   const std::string name = session.name;
   condemned_[id] = std::move(session);
-  fencer_.fence(id, name, std::move(others));
+  fencer_->fence(id, name, std::move(others));
 }
 
 void Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& store) {

@@ -144,7 +144,7 @@ class Sessions {
   bool stopping_ = false;
 
   tcp::Agent agent_;
-  Fencer fencer_;
+  std::unique_ptr<Fencer> fencer_;  // null: the host is of no cluster
 };
 
 }  // namespace loch::fabric::remote

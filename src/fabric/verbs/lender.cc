@@ -121,11 +121,12 @@ void Lender::serve_events(Served* served) {
     rdma_cm_id* id = event->id;
     switch (event->event) {
       case RDMA_CM_EVENT_CONNECT_REQUEST: {
-        const auto* shown = static_cast<const char*>(event->param.conn.private_data);
-        const std::string token(shown,
-                                std::min<std::size_t>(event->param.conn.private_data_len, token_digits));
+        const rdma_conn_param& conn = event->param.conn;
+        const Shown shown{.token{static_cast<const char*>(conn.private_data),
+                                 std::min<std::size_t>(conn.private_data_len, token_digits)},
+                          .depth = conn.responder_resources};
         event = nullptr;
-        if (const auto taken = take_request(Id(id), token); !taken)
+        if (const auto taken = take_request(Id(id), shown); !taken)
           served->refusals.push_back(taken.error().detail);
         break;
       }
@@ -156,14 +157,14 @@ Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, 
 }
 
 // A client has come. What does not show the token of a session that is waited for is turned away.
-Result<void> Lender::take_request(Id id, std::string_view token) {
+Result<void> Lender::take_request(Id id, const Shown& shown) {
   const auto refuse = [&id](std::string why) {
     ::rdma_reject(id.get(), nullptr, 0);
     id = {};  // and its queue pair, before what that goes by
     return fail(Errc::permission, "verbs", std::move(why));
   };
-  const auto found = std::ranges::find_if(sessions_, [token](const auto& session) {
-    return session.second.device == nullptr && net::same(session.second.token, token);
+  const auto found = std::ranges::find_if(sessions_, [&shown](const auto& session) {
+    return session.second.device == nullptr && net::same(session.second.token, shown.token);
   });
   if (found == sessions_.end()) return refuse("a queue pair of no session that is waited for");
   Session& session = found->second;
@@ -196,7 +197,7 @@ Result<void> Lender::take_request(Id id, std::string_view token) {
     if (!expect_message(id->qp)) return failed("nothing can be received");
   }
   rdma_conn_param granted{};
-  granted.responder_resources = static_cast<std::uint8_t>(std::clamp(limits.max_qp_rd_atom, 1, 255));
+  granted.responder_resources = granted_depth(limits.max_qp_rd_atom, shown.depth);
   granted.rnr_retry_count = receiver_not_ready_retry_count;
   if (::rdma_accept(id.get(), &granted) != 0) return failed("no connection");
   auto& lent = (*device)->lent[session.memory.get()];

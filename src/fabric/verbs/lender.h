@@ -68,8 +68,13 @@ class Lender {
   Result<void> watch(int descriptor) const;
   void serve_events(Served* served);
   static void take_messages(SessionId id, const Session& session, Served* served);
+  // What a client says when it comes.
+  struct Shown {
+    std::string token;
+    std::uint8_t depth = 0;  // how many READs and atomics it would have under way (granted_depth)
+  };
   // Errors: why the client is turned away.
-  Result<void> take_request(Id id, std::string_view token);
+  Result<void> take_request(Id id, const Shown& shown);
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
 

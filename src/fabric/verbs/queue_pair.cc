@@ -1,6 +1,5 @@
 #include "fabric/verbs/queue_pair.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
@@ -108,8 +107,8 @@ Result<void> QueuePair::establish(std::string_view token, base::Nanos deadline) 
   rdma_conn_param wanted{};
   wanted.private_data = token.data();
   wanted.private_data_len = static_cast<std::uint8_t>(token.size());
-  // Reads and atomics under way; the other end may lower it, and the device holds back those beyond it.
-  wanted.initiator_depth = static_cast<std::uint8_t>(std::clamp(device.max_qp_init_rd_atom, 1, 255));
+  // The other end may lower it, and the device holds back those beyond it.
+  wanted.initiator_depth = asked_depth(device.max_qp_init_rd_atom);
   wanted.retry_count = retry_count;
   wanted.rnr_retry_count = receiver_not_ready_retry_count;
   if (::rdma_connect(id_.get(), &wanted) != 0) return system_error(name_, "no connection", errno);

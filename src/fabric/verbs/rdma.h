@@ -1,6 +1,7 @@
 // Small owners of what libibverbs and librdmacm hand out. Destroy them in the reverse order of their making.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <infiniband/verbs.h>
@@ -61,6 +62,15 @@ inline constexpr std::uint8_t retry_count = 6;
 inline constexpr std::uint8_t ack_timeout = 14;
 // Of both ends.
 inline constexpr std::uint8_t receiver_not_ready_retry_count = 6;
+// READs and atomics of a client that are under way at a time, by what a device says that it bears: how many
+// its own end may ask for, and how many the host's grants, which that end takes over unseen. So it is never
+// more than was asked for.
+constexpr std::uint8_t asked_depth(int initiator_max) {
+  return static_cast<std::uint8_t>(std::clamp(initiator_max, 1, 255));
+}
+constexpr std::uint8_t granted_depth(int responder_max, std::uint8_t asked) {
+  return std::min(static_cast<std::uint8_t>(std::clamp(responder_max, 1, 255)), asked);
+}
 // What a client shows when it connects, to be told from others: made by the host for each session, and good
 // for one connection. In hexadecimal digits.
 inline constexpr std::size_t token_bytes = 16;

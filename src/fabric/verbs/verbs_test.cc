@@ -8,7 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fabric/remote/link.h"
@@ -130,24 +134,200 @@ TEST_P(VerbsHost, ASessionThatLeavesIsNotTakenForDead) {
   EXPECT_EQ(host_->counts().fenced, 0U);
 }
 
+// ---- how operations are given to the device
+
+// What the devices of this process are told to do while this is there, by one thread.
+class Doorbells {
+ public:
+  struct Chain {
+    ibv_qp* pair = nullptr;
+    std::vector<bool> signalled{};  // of each of its requests, in order
+  };
+
+  Doorbells() {
+    rung_.clear();
+    for (ibv_context* device : all()) {
+      if (device->ops.post_send != &take_down) post_ = std::exchange(device->ops.post_send, &take_down);
+    }
+  }
+  ~Doorbells() {
+    for (ibv_context* device : all()) device->ops.post_send = post_;
+  }
+  Doorbells(const Doorbells&) = delete;
+  Doorbells& operator=(const Doorbells&) = delete;
+
+  static std::vector<Chain> take() { return std::exchange(rung_, {}); }
+
+ private:
+  // All of one driver.
+  [[nodiscard]] std::span<ibv_context* const> all() const {
+    return {devices_.get(), static_cast<std::size_t>(count_)};
+  }
+  static int take_down(ibv_qp* pair, ibv_send_wr* chain, ibv_send_wr** refused) {
+    Chain& rung = rung_.emplace_back(Chain{.pair = pair});
+    for (const ibv_send_wr* request = chain; request != nullptr; request = request->next)
+      rung.signalled.push_back((request->send_flags & IBV_SEND_SIGNALED) != 0);
+    return post_(pair, chain, refused);
+  }
+
+  static inline std::vector<Chain> rung_;
+  static inline decltype(ibv_context_ops::post_send) post_ = nullptr;
+  int count_ = 0;
+  std::unique_ptr<ibv_context*, verbs::Destroyer<&::rdma_free_devices>> devices_{::rdma_get_devices(&count_)};
+};
+
+// Receive: batches that the device carries out. Expect: each goes out as one chain, of which it tells the end
+// alone.
+TEST_P(VerbsHost, ABatchIsOneChainWhoseLastRequestIsSignalled) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const auto client = session();
+  ASSERT_TRUE(client->read_word(word_).has_value());  // it has the key
+  std::array<std::uint64_t, 8> words{};
+  std::vector<Operation> reads;
+  std::vector<Operation> writes;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const Address line{small_region, i * cache_line_bytes};
+    reads.push_back(Operation::read(line, &words[i], sizeof words[i]));
+    writes.push_back(Operation::write(line, &words[i], sizeof words[i]));
+  }
+  const Doorbells doorbells;
+  const std::vector<bool> last_of_eight{false, false, false, false, false, false, false, true};
+  ASSERT_TRUE(client->perform(reads).has_value());
+  auto rung = Doorbells::take();
+  ASSERT_EQ(rung.size(), 1U);
+  EXPECT_EQ(rung[0].signalled, last_of_eight);
+  ASSERT_TRUE(client->perform(writes).has_value());
+  rung = Doorbells::take();
+  if (GetParam() == Atomics::processor) {
+    EXPECT_EQ(rung.size(), 0U) << "the agent writes";
+    return;
+  }
+  ASSERT_EQ(rung.size(), 1U);
+  EXPECT_EQ(rung[0].signalled, last_of_eight);
+}
+
+// How it is made is the same whosever the atomics are.
+class VerbsConnection : public VerbsHost {};
+INSTANTIATE_TEST_SUITE_P(Atomics, VerbsConnection, testing::Values(Atomics::processor),
+                         [](const auto&) { return "Processor"; });
+
+// Expect: an unanswered packet is sent again so often, and after so long, that a host that is cut off is
+// noticed. 7 times, or after a time of 0, would be for ever.
+TEST_P(VerbsConnection, AQueuePairGivesUpInTime) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const auto client = session();
+  const Doorbells doorbells;
+  ASSERT_TRUE(client->read_word(word_).has_value());
+  const auto rung = Doorbells::take();
+  ASSERT_EQ(rung.size(), 1U);
+  ibv_qp_attr has{};
+  ibv_qp_init_attr had{};
+  ASSERT_EQ(::ibv_query_qp(rung[0].pair, &has, IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT, &had),
+            0);
+  EXPECT_EQ(has.retry_cnt, verbs::retry_count);
+  EXPECT_LE(has.retry_cnt, 6);
+  EXPECT_EQ(has.rnr_retry, verbs::receiver_not_ready_retry_count);
+  EXPECT_LE(has.rnr_retry, 6);
+  EXPECT_EQ(has.timeout, verbs::ack_timeout);
+}
+
+// ---- what a client's program may do otherwise
+
+remote::Target target_of(const net::HostPort& host, bool read_only = false) {
+  return {.scheme = "verbs",
+          .host = host,
+          .store = "store",
+          .read_only = read_only,
+          .source = environment("LOCH_TEST_VERBS_CLIENT")};
+}
+// A session's ways to the host, but for its queue pair.
+struct WithoutQueuePair {
+  std::shared_ptr<remote::Link> link;
+  remote::Link::Joined joined = link->join({}).value();
+  std::string token = net::text_of(link->ask({{"do", "queue_pair"}, {"port", joined.port}}).value(), "token");
+};
+Result<std::unique_ptr<verbs::QueuePair>> queue_pair_to(const net::HostPort& host, std::string_view token) {
+  return verbs::QueuePair::connect(host, environment("LOCH_TEST_VERBS_CLIENT"), token,
+                                   base::Clock().now() + 10 * base::second_ns);
+}
+
+// Receive: tokens that no session has, and that of one which has its queue pair already. Expect: they are
+// refused, and the session has the one queue pair that is its own.
+TEST_P(VerbsConnection, ATokenIsOfOneSessionAndGoodForOneQueuePair) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const net::HostPort host{.host = addresses_[0], .port = std::to_string(host_->ports()[0])};
+  const WithoutQueuePair client{.link = remote::Link::open(target_of(host)).value()};
+  ASSERT_EQ(client.token.size(), verbs::token_digits);
+  const auto expect_refused = [&](std::string_view token) {
+    const auto pair = queue_pair_to(host, token);
+    ASSERT_FALSE(pair.has_value()) << token;
+    EXPECT_EQ(pair.error().code, Errc::permission) << token;
+    EXPECT_THAT(pair.error().detail, HasSubstr("refuses the queue pair")) << token;
+  };
+  std::string nearly = client.token;
+  nearly.back() = nearly.back() == '0' ? '1' : '0';
+  expect_refused(nearly);
+  expect_refused(std::string_view(client.token).substr(0, verbs::token_digits - 1));
+  expect_refused({});
+  {
+    const auto pair = queue_pair_to(host, client.token);
+    ASSERT_TRUE(pair.has_value()) << pair.error().message();
+    expect_refused(client.token);
+  }
+  expect_refused(client.token);  // nor when that one has ended
+}
+
+// Receive: a client whose device bears fewer READs and atomics at a time than the host's. Expect: it is
+// granted no more than it asks for, since its end takes that over.
+TEST_P(VerbsConnection, AClientIsGrantedNoMoreOperationsThanItAsksFor) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 60 * base::second_ns);
+  const net::HostPort host{.host = addresses_[0], .port = std::to_string(host_->ports()[0])};
+  const WithoutQueuePair client{.link = remote::Link::open(target_of(host)).value()};
+  const base::Nanos deadline = base::Clock().now() + 10 * base::second_ns;
+  const auto events = verbs::open_event_channel().value();
+  const auto expect = [&](rdma_cm_event_type type) {
+    const auto event = verbs::wait_event(*events, deadline);
+    ASSERT_TRUE(event != nullptr) << type;
+    ASSERT_EQ(event->event, type);
+  };
+  rdma_cm_id* made = nullptr;
+  ASSERT_EQ(::rdma_create_id(events.get(), &made, nullptr, RDMA_PS_TCP), 0);
+  const verbs::Id id(made);
+  auto from = net::look_up({.host = environment("LOCH_TEST_VERBS_CLIENT"), .port = "0"}, deadline).value();
+  auto to = net::look_up(host, deadline).value();
+  constexpr int patience_ms = 10'000;
+  ASSERT_EQ(::rdma_resolve_addr(id.get(), from.get(), to.get(), patience_ms), 0);
+  expect(RDMA_CM_EVENT_ADDR_RESOLVED);
+  ASSERT_EQ(::rdma_resolve_route(id.get(), patience_ms), 0);
+  expect(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  ibv_qp_init_attr wanted{};
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {
+      .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ASSERT_EQ(::rdma_create_qp(id.get(), nullptr, &wanted), 0);
+  rdma_conn_param asked{};
+  asked.private_data = client.token.data();
+  asked.private_data_len = static_cast<std::uint8_t>(client.token.size());
+  asked.initiator_depth = 2;
+  ASSERT_EQ(::rdma_connect(id.get(), &asked), 0);
+  expect(RDMA_CM_EVENT_ESTABLISHED);
+  ibv_qp_attr has{};
+  ibv_qp_init_attr had{};
+  ASSERT_EQ(::ibv_query_qp(id->qp, &has, IBV_QP_MAX_QP_RD_ATOMIC, &had), 0);
+  EXPECT_EQ(has.max_rd_atomic, asked.initiator_depth);
+  ::rdma_disconnect(id.get());
+}
+
 // Whatever a client's program does with its queue pair.
 class RawQueuePair {
  public:
   RawQueuePair(const net::HostPort& host, bool read_only)
-      : link_(remote::Link::open({.scheme = "verbs",
-                                  .host = host,
-                                  .store = "store",
-                                  .read_only = read_only,
-                                  .source = environment("LOCH_TEST_VERBS_CLIENT")})
-                  .value()),
-        joined_(link_->join({}).value()) {
-    const auto offer = link_->ask({{"do", "queue_pair"}, {"port", joined_.port}}).value();
-    pair_ =
-        verbs::QueuePair::connect(host, environment("LOCH_TEST_VERBS_CLIENT"), net::text_of(offer, "token"),
-                                  base::Clock().now() + 10 * base::second_ns)
-            .value();
+      : session_{.link = remote::Link::open(target_of(host, read_only)).value()},
+        pair_(queue_pair_to(host, session_.token).value()) {
     const auto answer =
-        link_->ask({{"do", "key"}, {"port", joined_.port}, {"region", small_region}, {"at", 0}}).value();
+        session_.link
+            ->ask({{"do", "key"}, {"port", session_.joined.port}, {"region", small_region}, {"at", 0}})
+            .value();
     given = {.address = net::number_of(answer, "address").value(),
              .key = static_cast<std::uint32_t>(net::number_of(answer, "key").value())};
   }
@@ -209,8 +389,7 @@ class RawQueuePair {
     return completion.wr_id == posted_ ? completion.status : unknown;
   }
 
-  std::shared_ptr<remote::Link> link_;
-  remote::Link::Joined joined_;
+  WithoutQueuePair session_;
   std::unique_ptr<verbs::QueuePair> pair_;
   std::uint64_t posted_ = 0;
 };

@@ -1,0 +1,27 @@
+#include "fabric/verbs/rdma.h"
+
+#include <gtest/gtest.h>
+
+namespace loch::fabric::verbs {
+namespace {
+
+// A device gives numbers that fit into no message, or none.
+TEST(Rdma, AClientAsksForAsManyOperationsAsItsDeviceBears) {
+  EXPECT_EQ(asked_depth(16), 16);
+  EXPECT_EQ(asked_depth(256), 255);
+  EXPECT_EQ(asked_depth(0), 1);
+}
+
+// Receive: devices that bear unlike numbers of READs and atomics. Expect: the lower counts, since the
+// client's device can not be told to have more under way than it bears.
+TEST(Rdma, AHostGrantsNoMoreOperationsThanAreAskedForAndBorne) {
+  EXPECT_EQ(granted_depth(128, 16), 16);
+  EXPECT_EQ(granted_depth(16, 128), 16);
+  EXPECT_EQ(granted_depth(16, 16), 16);
+  EXPECT_EQ(granted_depth(1'000, 255), 255);
+  EXPECT_EQ(granted_depth(0, 16), 1);
+  EXPECT_EQ(granted_depth(16, 0), 0);
+}
+
+}  // namespace
+}  // namespace loch::fabric::verbs

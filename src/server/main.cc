@@ -148,6 +148,11 @@ Exit run(const Arguments& arguments) {
   }
   if (arguments.check_only) return check_files(*config);
   spdlog::set_level(spdlog::level::from_str(config->log_level));
+  if (config->verbs && !config->tls.certificate.empty()) {
+    spdlog::warn(
+        "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
+        "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
+  }
   const auto daemon = Daemon::start(*config, {.log = write_to_log});
   if (!daemon) return complain(daemon.error(), failed);
   say_what_is_lent(*config, (*daemon)->host().ports());

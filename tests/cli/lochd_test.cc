@@ -9,8 +9,10 @@
 #include <memory>
 #include <sys/stat.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "net/testing/certificates.h"
 #include "net/testing/reserved_port.h"
 #include "tests/cli/run.h"
 
@@ -103,6 +105,74 @@ TEST_F(Lochd, LendsOverRdmaOnlyIfItIsToldToAndCan) {
   EXPECT_EQ(by_tcp.exit_code, 3);
   EXPECT_THAT(by_tcp.err, HasSubstr("open it as verbs://127.0.0.1:" + port_ + "/far"));
   EXPECT_EQ(loch({"create", "--atomics", "somebody", "other"}).exit_code, 2);
+}
+
+// Receive: a lochd that lends over RDMA, and has a certificate. Expect: it warns of what that is not for.
+TEST_F(Lochd, WarnsThatRdmaIsNotEncrypted) {
+  const net::fake::Certificates certificates(file_path("tls"));
+  const std::string tls = fmt::format("[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n",
+                                      certificates.file("host.pem"), certificates.file("host.key"));
+  // Nobody's RDMA device is at the loopback, so it ends.
+  const auto said = [&](const std::string& config) {
+    const std::string file = write_file("lochd.toml", config);
+    const Outcome ended = lochd({"--config", file, "--listen", "127.0.0.1:0", "--directory", folder()});
+    EXPECT_EQ(ended.exit_code, 1);
+    return ended.err;
+  };
+  EXPECT_THAT(said("verbs = true\n" + tls), HasSubstr("RDMA is not encrypted"));
+  EXPECT_THAT(said("verbs = true\n"), Not(HasSubstr("not encrypted")));
+}
+
+// Receive: clients of a lochd with a certificate, which is replaced while it runs. Expect: those get in who
+// trust its authority; the new certificate counts from SIGHUP on, and one that can not be read never.
+TEST_F(Lochd, IsInsideTlsWithItsCertificateOfNow) {
+  const net::fake::Certificates before(file_path("before"));
+  const net::fake::Certificates after(file_path("after"));
+  const std::string certificate = file_path("host.pem");
+  const std::string key = file_path("host.key");
+  const auto install = [&](const net::fake::Certificates& from) {
+    for (const auto& [name, to] : {std::pair("host.pem", certificate), std::pair("host.key", key)})
+      std::filesystem::copy_file(from.file(name), to, std::filesystem::copy_options::overwrite_existing);
+    ::chmod(key.c_str(), 0600);
+  };
+  install(before);
+  const std::string file =
+      write_file("lochd.toml", fmt::format("[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n", certificate, key));
+  ok({"put", "sessions", "near", "1"});
+  start("127.0.0.1:0", {"--config", file});
+  const auto trusting = [](const net::fake::Certificates& whom, const Arguments& more) {
+    Arguments arguments{"--tls-authority", whom.file("authority.pem")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const auto expect_refused = [&](const net::fake::Certificates& whom) {
+    const Outcome refused = loch(trusting(whom, {"get", url("sessions"), "far"}));
+    EXPECT_EQ(refused.exit_code, 3);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr("certificate is not trusted"));
+  };
+  ok(trusting(before, {"put", url("sessions"), "far", "2"}));
+  EXPECT_EQ(ok(trusting(before, {"get", url("sessions"), "near"})), "1");
+  EXPECT_EQ(ok({"get", "sessions", "far"}), "2");
+  expect_refused(after);
+  const Outcome plain = loch({"get", url("sessions"), "far"});
+  EXPECT_EQ(plain.exit_code, 3);
+  EXPECT_THAT(plain.err, HasSubstr("does it want TLS"));
+
+  install(after);
+  EXPECT_EQ(ok(trusting(before, {"get", url("sessions"), "far"})), "2") << "before it is told to";
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("read the configuration again")) << lochd_->output();
+  EXPECT_EQ(ok(trusting(after, {"get", url("sessions"), "far"})), "2");
+  expect_refused(before);
+
+  write_file("host.pem", "no certificate\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("goes on with what was before")) << lochd_->output();
+  EXPECT_TRUE(lochd_->await(certificate)) << lochd_->output();
+  EXPECT_EQ(ok(trusting(after, {"get", url("sessions"), "far"})), "2");
+  lochd_->send_signal(SIGTERM);
+  EXPECT_EQ(lochd_->wait(), 0);
 }
 
 // Three of them lend one store, whose list names them.

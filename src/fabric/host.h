@@ -45,6 +45,9 @@ class Host {
     // Called by the host's thread. Without them, read-only sessions are refused.
     Readers readers{};
     // How long a session may be silent before others stop waiting for it.
+    // For how many bytes of index and items a store was created; 0, as without this function: for any number.
+    // Called by the host's thread.
+    std::function<std::uint64_t(const Fabric& store)> bytes_max{};
     base::Nanos silence_max_ns = 10 * base::second_ns;
     std::size_t connections_max = 4'096;
     std::function<void(Level, const std::string&)> log{};

@@ -83,6 +83,7 @@ Result<void> Daemon::lend(const Options& options) {
        .open_store = [this](const std::string& name) { return keeper_->open(name); },
        .cluster_of = cluster_of,
        .readers = keeper_->readers(),
+       .bytes_max = [this](const auto& store) { return keeper_->bytes_max(store); },
        .silence_max_ns = static_cast<base::Nanos>(config_.silence_max.count()) * base::millisecond_ns,
        .connections_max = config_.connections_max,
        .log = options.log});

@@ -27,10 +27,11 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   memory::RegionMap map = memory::RegionMap::of_one_host();
   if (const auto node = node_of_ ? node_of_(name) : std::nullopt)
     map = {.nodes = {{.control = fabric::control_region_of(*node), .data = {}}}, .shards = {}};
-  if (auto memory = memory::StoreMemory::attach(*attached, map); !memory)
-    return std::unexpected(std::move(memory.error()));
-  const std::shared_ptr<Kept> kept(
-      new Kept{.fabric = std::move(*attached), .region = map.nodes.front().control});
+  const auto memory = memory::StoreMemory::attach(*attached, map);
+  if (!memory) return std::unexpected(memory.error());
+  const std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached),
+                                            .region = map.nodes.front().control,
+                                            .bytes_max = (*memory)->geometry().max_bytes});
   // Before anybody goes by it: in a new store it has not begun.
   kept->control.raise_latest(kept->endpoint.now());
   if (kept->fabric->atomics() == Atomics::device) memory::make_room_for_readers(kept->control);
@@ -48,6 +49,11 @@ std::shared_ptr<Keeper::Kept> Keeper::kept(const fabric::Fabric& store) {
     if (auto kept = weak.lock(); kept != nullptr && kept->fabric.get() == &store) return kept;
   }
   return nullptr;
+}
+
+std::uint64_t Keeper::bytes_max(const fabric::Fabric& store) {
+  const auto of = kept(store);
+  return of == nullptr ? 0 : of->bytes_max;
 }
 
 Result<std::optional<fabric::Range>> Keeper::admit_reader(fabric::Fabric& store, std::uint32_t client) {

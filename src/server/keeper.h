@@ -43,6 +43,9 @@ class Keeper {
   // Errors: not_found, permission, incompatible, corrupt, io.
   Result<std::shared_ptr<fabric::Fabric>> open(const std::string& name);
 
+  // For how many bytes a store was created that was opened here; 0: for any number.
+  std::uint64_t bytes_max(const fabric::Fabric& store);
+
   // fabric::Readers, of stores that were opened here.
   Result<std::optional<fabric::Range>> admit_reader(fabric::Fabric& store, std::uint32_t client);
   void dismiss_reader(fabric::Fabric& store, std::uint32_t client);
@@ -56,6 +59,7 @@ class Keeper {
   struct Kept {
     std::shared_ptr<fabric::Fabric> fabric;
     fabric::RegionId region = 0;
+    std::uint64_t bytes_max = 0;
     fabric::Endpoint endpoint{fabric, fabric->connect()};
     memory::Control control{endpoint, region};
   };

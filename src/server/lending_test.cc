@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/testing/comes_true.h"
+#include "fabric/cluster_map.h"
 
 namespace loch::server {
 namespace {
@@ -163,6 +164,26 @@ TEST_F(LendingTest, WhatIsNotThereIsAnError) {
 }
 
 // ---- who goes
+
+// Receive: a client that asks for more memory than the library does. Expect: the host keeps to what the store
+// was created for, and the client to what it is given.
+TEST_F(LendingTest, NobodyMakesAStoreLargerThanItWasCreatedFor) {
+  constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+  Options small = here();
+  small.max_bytes = 8 * mib;
+  near_.emplace(Store::open("shm://store", small).value());
+  host_options_.bytes_max = [this](const auto& store) { return keeper_->bytes_max(store); };
+  start();
+  const auto fabric = fabric::attach(url(), {}).value();
+  EXPECT_EQ(error_of(fabric->extend(fabric::first_data_region, 9 * mib)).code, Errc::no_space);
+  EXPECT_TRUE(fabric->extend(fabric::first_data_region, 4 * mib).has_value());
+  auto far = open_far().value();
+  const std::string value(100'000, 'v');
+  int put = 0;
+  while (far.put(std::to_string(put), value).has_value()) ASSERT_LT(++put, 100);
+  EXPECT_GT(put, 30) << "all that it was created for can be had";
+  EXPECT_EQ(error_of(far.put("another", value)).code, Errc::no_space);
+}
 
 TEST_F(LendingTest, ASessionThatIsSilentHoldsNobodyUpAndGoesOn) {
   near();

@@ -9,7 +9,9 @@
 #include <mutex>
 #include <optional>
 #include <poll.h>
+#include <set>
 #include <sys/eventfd.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "base/check.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/remote/requests.h"
+#include "fabric/remote/seldom.h"
 #include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
 #include "net/credentials.h"
@@ -140,6 +143,11 @@ class HostThread final : public Host {
   // What to wait for, the peers of `order` last, and for how many milliseconds.
   int fill(std::vector<pollfd>* waits, std::vector<Id>* order);
   void serve_lender();
+  void warn_seldom(remote::Seldom& seldom, const std::string& text) const {
+    const auto left_out = seldom.tell(base::Clock().now());
+    if (!left_out) return;
+    log(Level::warning, *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
+  }
   void accept_all(const net::Listener& listener);
   // False if TLS has to wait.
   bool establish(Peer& peer);
@@ -149,6 +157,8 @@ class HostThread final : public Host {
   // What comes of a message.
   struct Outcome {
     std::optional<Message> told{};
+  // Whether there is room for one more; a stranger may have to make it.
+  bool make_room();
     bool goes_on = true;  // else the peer is done with
   };
   Outcome take(Id id, Peer& peer, const Message& said);
@@ -171,7 +181,8 @@ class HostThread final : public Host {
 
   // Of the thread alone.
   std::map<Id, Peer> peers_;
-  Id next_id_ = 1;  // of peers and of sessions
+  std::set<Id> strangers_;  // those of them that have not proved that they know a key, the oldest first
+  Id next_id_ = 1;          // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
 
   remote::Sessions sessions_;
@@ -183,6 +194,9 @@ int HostThread::fill(std::vector<pollfd>* waits, std::vector<Id>* order) {
   waits->clear();
   order->clear();
   waits->push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
+  remote::Seldom full_;
+  remote::Seldom crowded_;
+  remote::Seldom late_;
   waits->push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
   const bool accepts = base::Clock().now() >= accepts_from_ns_;
   for (const net::Listener& listener : listeners_)
@@ -221,8 +235,10 @@ void HostThread::run() {
       const pollfd& ready = waits[before_listeners + listeners_.size() + i];
       Peer& peer = peers_.at(order[i]);
       const bool is_late = peer.stage != Peer::Stage::is_linked && now > peer.deadline;
-      if (is_late && peer.stage != Peer::Stage::is_refused)
-        refuse(peer, Errc::timed_out, "it did not greet in time");
+      if (is_late && peer.stage != Peer::Stage::is_refused) {
+        refused_.fetch_add(1);
+        warn_seldom(late_, fmt::format("{}: refused: it did not greet in time", peer.name));
+      }
       const bool is_ready = ready.revents != 0 || peer.has_more_to_take();
       if (is_late || (is_ready && !serve(order[i], peer))) end_peer(order[i]);
     }
@@ -262,10 +278,10 @@ void HostThread::accept_all(const net::Listener& listener) {
       }
       return;
     }
-    if (peers_.size() + sessions_.size() >= options_.connections_max) {
+    if (!make_room()) {
       refused_.fetch_add(1);
-      log(Level::warning, fmt::format("{}: refused, there are {} connections already",
-                                      net::peer_of(socket.get()), options_.connections_max));
+      warn_seldom(full_, fmt::format("{}: refused, there are {} connections already; raise connections_max",
+                                     net::peer_of(socket.get()), options_.connections_max));
       continue;
     }
     const auto& tls = credentials().tls;
@@ -280,10 +296,27 @@ bool HostThread::establish(Peer& peer) {
     // TLS has told the client why, who may have gone on meanwhile.
     refuse(peer, established.error().code, established.error().detail);
     peer.stage = Peer::Stage::is_refused;
+    strangers_.insert(next_id_);
     return true;
   }
   if (*established) peer.stage = Peer::Stage::greets;
   return *established;
+// Whoever gets here can have strangers greet for as long as they may, so these have a part of the connections
+// alone, and keep nobody out: the one that has greeted for longest gives way.
+bool HostThread::make_room() {
+  constexpr std::size_t part = 4;
+  constexpr std::size_t at_once = 64;  // that one process may well begin together
+  const bool is_full = peers_.size() + sessions_.size() >= options_.connections_max;
+  if (!is_full && strangers_.size() < std::max(options_.connections_max / part, at_once)) return true;
+  if (strangers_.empty()) return false;
+  const Id oldest = *strangers_.begin();
+  refused_.fetch_add(1);
+  warn_seldom(crowded_,
+              fmt::format("{}: refused: it had not greeted yet, and others came", peers_.at(oldest).name));
+  end_peer(oldest);
+  return true;
+}
+
 }
 
 bool HostThread::serve(Id id, Peer& peer) {
@@ -411,6 +444,7 @@ Message HostThread::fence(Peer& peer, const Message& said) {
   const auto knows = [&](const net::Secret& key) {
     return net::same(net::text_of(said, "proof"),
                      net::proof(key, {"fence", peer.mine, peer.theirs, session}));
+  strangers_.erase(id);
   };
   const net::Credentials all = credentials();
   if (!knows(all.key) && !(all.other_key && knows(*all.other_key))) {
@@ -482,6 +516,7 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     if (!listener) return std::unexpected(std::move(listener.error()));
     listeners.push_back(std::move(*listener));
   }
+  strangers_.erase(id);
   std::unique_ptr<verbs::Lender> lender;
   if (options.verbs) {
     std::vector<net::HostPort> at = options.listen;
@@ -490,8 +525,14 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     if (!started) return std::unexpected(std::move(started.error()));
     lender = std::move(*started);
   }
-  return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(*neighbour),
-                                      std::move(listeners), std::move(lender));
+  try {
+    return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(*neighbour),
+                                        std::move(listeners), std::move(lender));
+  } catch (const std::system_error& error) {
+    return fail(
+        Errc::unavailable, "listen",
+        fmt::format("no thread for it: {}; raise `ulimit -u`, or TasksMax of the unit", error.what()));
+  }
 }
 
 }  // namespace loch::fabric

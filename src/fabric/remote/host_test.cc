@@ -1,17 +1,21 @@
 // A host, and links that do what they should not.
 #include "fabric/host.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <netinet/in.h>
 #include <optional>
 #include <string>
 #include <sys/socket.h>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/testing/comes_true.h"
@@ -19,6 +23,7 @@
 #include "fabric/remote/link.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/remote/remote_fabric.h"
+#include "fabric/remote/seldom.h"
 #include "fabric/testing/memory_store.h"
 #include "net/message.h"
 #include "net/proof.h"
@@ -156,6 +161,182 @@ TEST_F(HostTest, AnAnswerThatComesTooLateIsNotTakenForAnother) {
   ASSERT_TRUE(answer.has_value()) << answer.error().message();
   EXPECT_TRUE(answer->contains("present"));
   EXPECT_TRUE(link->is_alive());
+}
+
+// Notes how long regions became, one step after the other.
+class NotingFabric final : public fake::MemoryFabric {
+ public:
+  using MemoryFabric::MemoryFabric;
+  Result<void> extend(RegionId region, std::uint64_t length_bytes) override {
+    const std::scoped_lock lock(mutex_);
+    steps_.push_back(length_bytes);
+    return MemoryFabric::extend(region, length_bytes);
+  }
+  std::vector<std::uint64_t> steps() {
+    const std::scoped_lock lock(mutex_);
+    return steps_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::uint64_t> steps_;
+};
+
+class HostThatExtendsInSteps : public testing::Test {
+ protected:
+  static constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t step = extension_bytes_max;
+
+  Result<std::uint64_t> ask(RegionId region, std::uint64_t bytes) {
+    const auto answer = link_->ask({{"do", "extend"}, {"region", region}, {"bytes", bytes}});
+    if (!answer) return std::unexpected(answer.error());
+    return net::number_of(*answer, "bytes").value();
+  }
+
+  std::shared_ptr<fake::MemoryStore> store_ =
+      fake::MemoryStore::create({.regions = {{0, mib}, {2, mib}}, .fill = {}});
+  std::shared_ptr<NotingFabric> noting_ = std::make_shared<NotingFabric>(store_);
+  std::atomic<std::uint64_t> bytes_max_ = 0;
+  std::unique_ptr<Host> host_ =
+      Host::start(
+          {.listen = {{.host = "127.0.0.1", .port = "0"}},
+           .open_store = [this](const std::string&) { return Result<std::shared_ptr<Fabric>>(noting_); },
+           .bytes_max = [this](const Fabric&) { return bytes_max_.load(); }})
+          .value();
+  const Target target_{.scheme = "tcp",
+                       .host = {.host = "127.0.0.1", .port = std::to_string(host_->ports().at(0))},
+                       .store = "store"};
+  std::shared_ptr<Link> link_ = Link::open(target_).value();
+};
+
+TEST_F(HostThatExtendsInSteps, RefusesWhatWouldHoldUpOthers) {
+  const auto refused = ask(2, mib + step + 1);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+  EXPECT_THAT(refused.error().detail, testing::HasSubstr("in steps"));
+  EXPECT_EQ(ask(2, mib + step), mib + step);
+  EXPECT_EQ(ask(9, step), step) << "a new region";
+  EXPECT_EQ(ask(2, mib), mib + step) << "it is longer already";
+  EXPECT_THAT(noting_->steps(), testing::ElementsAre(mib + step, step, mib));
+}
+
+TEST_F(HostThatExtendsInSteps, IsAskedForOneStepAfterTheOther) {
+  const auto far = RemoteFabric::attach(target_).value();
+  ASSERT_TRUE(far->extend(2, 3 * step).has_value());
+  EXPECT_THAT(noting_->steps(), testing::ElementsAre(mib + step, mib + 2 * step, 3 * step));
+  ASSERT_TRUE(far->extend(2, 3 * step + 1).has_value());
+  ASSERT_TRUE(far->extend(9, step + 1).has_value()) << "a region that is not there yet";
+  EXPECT_EQ(store_->length_bytes(9), step + 1);
+}
+
+// Receive: several that make the same region longer, each of them knowing nothing of the others. Expect: it
+// is as long as the longest of them wants it.
+TEST_F(HostThatExtendsInSteps, SeveralAtATime) {
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      const auto far = RemoteFabric::attach(target_).value();
+      EXPECT_TRUE(far->extend(2, (4 + i) * step + i).has_value());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store_->length_bytes(2), 7 * step + 3);
+}
+
+TEST_F(HostThatExtendsInSteps, TakesNothingOfWhatThereIsNoRoomFor) {
+  store_->set_free_bytes(3 * step);
+  const auto far = RemoteFabric::attach(target_).value();
+  const auto full = far->extend(2, 5 * step);
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().code, Errc::no_space);
+  EXPECT_EQ(store_->length_bytes(2), mib);
+  EXPECT_TRUE(far->extend(2, 3 * step).has_value());
+}
+
+TEST_F(HostThatExtendsInSteps, NotBeyondWhatTheStoreWasCreatedFor) {
+  bytes_max_ = 8 * mib;
+  EXPECT_TRUE(ask(1, 2 * mib).has_value());
+  EXPECT_TRUE(ask(2, 6 * mib).has_value());
+  for (const RegionId region : {RegionId{1}, RegionId{2}, RegionId{9}, RegionId{200}}) {
+    const auto full = ask(region, store_->length_bytes(region) + (region == 200 ? 9 : 1) * mib);
+    ASSERT_FALSE(full.has_value()) << int{region};
+    EXPECT_EQ(full.error().code, Errc::no_space);
+    EXPECT_THAT(full.error().detail, testing::HasSubstr("max_bytes"));
+  }
+  link_->tell({{"do", "extend_soon"}, {"region", 9}, {"bytes", mib}});
+  EXPECT_EQ(ask(2, 6 * mib), 6 * mib);
+  EXPECT_EQ(store_->length_bytes(9), 0U);
+}
+
+// Receive: more connections than a host takes, of strangers who say nothing. Expect: the oldest of them give
+// way, those who know what to say are let in and stay, and it is told of once.
+TEST(HostWithoutRoom, StrangersKeepNobodyOut) {
+  for (const std::size_t connections_max : {std::size_t{8}, std::size_t{400}}) {
+    SCOPED_TRACE(connections_max);
+    const std::size_t strangers_max =
+        std::min(connections_max, std::max(connections_max / 4, std::size_t{64}));
+    const auto store = fake::MemoryStore::create({.regions = {{0, std::uint64_t{1} << 20}}, .fill = {}});
+    std::mutex mutex;
+    std::vector<std::string> warnings;
+    const auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                                   .open_store = [&](const std::string&) { return store->attach(); },
+                                   .connections_max = connections_max,
+                                   .log =
+                                       [&](Host::Level level, const std::string& text) {
+                                         const std::scoped_lock lock(mutex);
+                                         if (level == Host::Level::warning) warnings.push_back(text);
+                                       }})
+                          .value();
+    const net::HostPort at{.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))};
+    const Target target{.scheme = "tcp", .host = at, .store = "store"};
+    const auto before = Link::open(target).value();
+    std::vector<base::FileDescriptor> strangers;
+    for (std::size_t i = 0; i < strangers_max + 20; ++i)
+      strangers.push_back(net::connect(at, {}, in_seconds(5)).value());
+    // Each that is let in has one more of them leave.
+    const auto fabric = RemoteFabric::attach(target);
+    ASSERT_TRUE(fabric.has_value()) << fabric.error().message();
+    Endpoint endpoint(*fabric, (*fabric)->connect());
+    EXPECT_TRUE(endpoint.run(read_word(&endpoint, {0, 0})).has_value());
+    EXPECT_TRUE(before->is_alive());
+    const auto has_ended = [](const base::FileDescriptor& socket) {
+      std::byte byte{};
+      return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
+    };
+    EXPECT_TRUE(has_ended(strangers.front()));
+    EXPECT_TRUE(has_ended(strangers.at(19)));
+    EXPECT_FALSE(has_ended(strangers.back()));
+    const std::scoped_lock lock(mutex);
+    EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr("had not greeted yet")));
+  }
+}
+
+// Receive: more processes than a host takes. Expect: the last is refused, the others stay.
+TEST(HostWithoutRoom, RefusesThoseBeyondItsConnections) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, std::uint64_t{1} << 20}}, .fill = {}});
+  const auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                                 .open_store = [&](const std::string&) { return store->attach(); },
+                                 .connections_max = 2})
+                        .value();
+  const Target target{.scheme = "tcp",
+                      .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
+                      .store = "store"};
+  const auto first = Link::open(target).value();
+  const auto second = Link::open(target).value();
+  EXPECT_FALSE(Link::open(target).has_value());
+  EXPECT_TRUE(first->is_alive());
+  EXPECT_TRUE(second->is_alive());
+}
+
+TEST(Seldom, TellsHowManyNobodyWasToldOf) {
+  Seldom seldom;
+  constexpr base::Nanos begin = 5;
+  EXPECT_EQ(seldom.tell(begin), 0U);
+  EXPECT_EQ(seldom.tell(begin), std::nullopt);
+  EXPECT_EQ(seldom.tell(begin + Seldom::every_ns - 1), std::nullopt);
+  EXPECT_EQ(seldom.tell(begin + Seldom::every_ns), 2U);
+  EXPECT_EQ(seldom.tell(begin + Seldom::every_ns + 1), std::nullopt);
+  EXPECT_EQ(seldom.tell(begin + 3 * Seldom::every_ns), 1U);
 }
 
 // Receive: a store that two pause at the same time. Expect: its sessions end, and none begins before both of

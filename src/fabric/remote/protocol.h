@@ -38,6 +38,9 @@
 //   {"do": "present", "client": N}                  {"present": true}
 //   {"do": "leave", "port": P, "dead": false}       {}      dead: though it leaves, it is to be fenced
 //
+// A region is asked for in steps: no longer than it is by more than extension_bytes_max, nor than the store
+// was created for.
+//
 // Who claims a number of a cluster's store adds {"reached": S}, the nodes that the session has a way to, a
 // bit each: the others need not be asked to end it. And for a queue pair beside the data connection of P
 // (verbs/), which the client makes by showing the token, and for what it then may get at around the place
@@ -54,9 +57,11 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 9;
+inline constexpr std::uint64_t protocol_version = 10;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
+// By how much one question makes a region longer: the host answers nobody else until the memory is there.
+inline constexpr std::uint64_t extension_bytes_max = std::uint64_t{64} << 20;
 
 constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }
 

@@ -1,5 +1,6 @@
 #include "fabric/remote/remote_fabric.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "fabric/tcp/tcp_port.h"
@@ -110,10 +111,40 @@ Result<std::uint64_t> RemoteFabric::ask_length(Link& link, RegionId region) {
 Result<void> RemoteFabric::extend(RegionId region, std::uint64_t length_bytes) {
   auto link = this->link();
   if (!link) return std::unexpected(std::move(link.error()));
-  auto answer = (*link)->ask({{"do", "extend"}, {"region", region}, {"bytes", length_bytes}});
-  if (!answer) return std::unexpected(std::move(answer.error()));
-  learn_length(region, net::number_of(*answer, "bytes").value_or(0));
+  std::uint64_t length = known_length(region);
+  if (length_bytes > length + extension_bytes_max) {
+    if (auto has_room = this->has_room(**link, region, length_bytes); !has_room) return has_room;
+    length = known_length(region);
+  }
+  do {
+    const std::uint64_t wanted = std::min(length_bytes, length + extension_bytes_max);
+    auto answer = (*link)->ask({{"do", "extend"}, {"region", region}, {"bytes", wanted}});
+    if (!answer) return std::unexpected(std::move(answer.error()));
+    length = net::number_of(*answer, "bytes").value_or(0);
+    if (length < wanted) {
+      return fail(Errc::unavailable, "extend",
+                  fmt::format("{}: the host says that a region which it has just made {} bytes long has {}",
+                              target_.text(), wanted, length));
+    }
+    learn_length(region, length);
+  } while (length < length_bytes);
   return {};
+}
+
+// Before it is made longer in several steps, since those that came to nothing would stay.
+Result<void> RemoteFabric::has_room(Link& link, RegionId region, std::uint64_t length_bytes) {
+  const auto length = ask_length(link, region);
+  if (!length && length.error().code != Errc::not_found) return std::unexpected(length.error());
+  const auto free = link.ask({{"do", "free"}});
+  if (!free) return std::unexpected(free.error());
+  const std::uint64_t free_bytes = net::number_of(*free, "bytes").value_or(0);
+  const std::uint64_t more_bytes = length_bytes - std::min(length_bytes, known_length(region));
+  if (more_bytes <= free_bytes) return {};
+  return fail(
+      Errc::no_space, "extend",
+      fmt::format("{}: {} bytes more are needed together, and {} are free on that host; remove items or "
+                  "stores there (`loch ls`), or enlarge the file system",
+                  target_.text(), more_bytes, free_bytes));
 }
 
 std::uint64_t RemoteFabric::free_bytes() const {

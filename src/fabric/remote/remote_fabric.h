@@ -60,6 +60,7 @@ class RemoteFabric final : public Fabric {
   // `within_ns` is for the queue pair, if it needs one.
   std::unique_ptr<RemotePort> make_port(Connected connected, base::Nanos within_ns);
   void learn_length(RegionId region, std::uint64_t length_bytes);
+  Result<void> has_room(Link& link, RegionId region, std::uint64_t length_bytes);
 
   const Target target_;
   const Atomics atomics_;

@@ -3,11 +3,21 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "fabric/cluster_map.h"
 #include "fabric/map_message.h"
 
 namespace loch::fabric::remote {
 
 using net::Message;
+
+namespace {
+
+// 0 if there is no such region yet.
+std::uint64_t length_of(const OpenedStore& store, RegionId region) {
+  return store.way->length_bytes(region).value_or(0);
+}
+
+}  // namespace
 
 Message membership(const Host::Options::Cluster& of) {
   return {{"cluster", cluster::to_message(of.map)}, {"node", of.node}};
@@ -69,8 +79,34 @@ void Requests::extend_soon(OpenedStore& store, std::uint64_t region, std::uint64
   if (store.reads_only || region >= region_count_max || bytes > region_bytes_max || !is_here(store, region))
     return;
   const auto id = static_cast<RegionId>(region);
-  const std::uint64_t length = store.way->length_bytes(id).value_or(0);  // if there is such a region yet
-  if (length < bytes) extender_.extend_soon(store.fabric, id, bytes);
+  if (length_of(store, id) < bytes && may_extend(store, id, bytes))
+    extender_.extend_soon(store.fabric, id, bytes);
+}
+
+Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint64_t bytes) const {
+  if (bytes > region_bytes_max)
+    return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
+  const std::uint64_t length = length_of(store, region);
+  if (bytes <= length) return {};
+  if (bytes - length > extension_bytes_max) {
+    return fail(Errc::invalid_argument, "host",
+                fmt::format("{} bytes more at once for region {}, and {} are the most; ask for them in steps",
+                            bytes - length, region, extension_bytes_max));
+  }
+  const std::uint64_t limit = options_.bytes_max ? options_.bytes_max(*store.fabric) : 0;
+  if (limit == 0) return {};
+  // Of one host all that counts; of a cluster, at least what does, since its index is elsewhere.
+  const auto* of = sessions_.cluster_of(store);
+  std::uint64_t used = bytes;
+  for (RegionId each = 1; each < data_regions_end; ++each) {
+    const bool is_here = of == nullptr || of->map.node_of(each) == of->node;
+    if (each != region && is_here) used += length_of(store, each);
+  }
+  if (used <= limit) return {};
+  return fail(Errc::no_space, "host",
+              fmt::format("{} would have {} bytes of the {} that it was created for; remove items, or create "
+                          "it again with a larger max_bytes",
+                          store.name, used, limit));
 }
 
 Result<Message> Requests::answer_about_region(OpenedStore& store, const std::string& what,
@@ -83,8 +119,7 @@ Result<Message> Requests::answer_about_region(OpenedStore& store, const std::str
     return fail(Errc::not_found, "host", fmt::format("region {} is not on this host", region));
   if (what == "extend") {
     const std::uint64_t bytes = net::number_of(asked, "bytes").value_or(region_bytes_max + 1);
-    if (bytes > region_bytes_max)
-      return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
+    if (auto may = may_extend(store, id, bytes); !may) return std::unexpected(std::move(may.error()));
     if (auto extended = store.fabric->extend(id, bytes); !extended)
       return std::unexpected(std::move(extended.error()));
   }

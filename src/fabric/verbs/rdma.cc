@@ -34,7 +34,8 @@ Event next_event(rdma_event_channel& channel) {
 Event wait_event(rdma_event_channel& channel, base::Nanos deadline) {
   for (;;) {
     if (Event event = next_event(channel); event != nullptr) return event;
-    if (!net::wait_for(channel.fd, POLLIN, deadline)) return nullptr;
+    // A channel that has failed is ready at once, and has no event.
+    if (!net::wait_for(channel.fd, POLLIN, deadline) || base::Clock().now() >= deadline) return nullptr;
   }
 }
 

@@ -14,10 +14,12 @@
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use, which
 // another one has when the thread has ended. That
 // call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
-// Time: a call about keys ends by `Options::timeout` in success or an Error; one that looks at everything
-// takes that long at most for each of its steps. Nothing waits without a deadline. Over a network, the first
-// call of a thread also begins its session, and one that finds it broken off another: some ms more, and some
-// seconds if no host answers or many begin at once.
+// Time: a call about a key ends in success or an Error when it has tried for `Options::timeout`. One that
+// looks at everything takes that long at most for each of its steps, and one for several keys for each 64 of
+// them. Nothing waits without a deadline. Over a network, each round trip may take as long, if the host stops
+// answering in the midst of a call; and for more memory, or for who is there, a call asks the host itself,
+// which has 10 s to answer. The first call of a thread also begins its session there, and one that finds it
+// broken off another: some ms more, and some seconds if no host answers or many begin at once.
 // Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the
 // parent opened, and of an Async, fail with Errc::unavailable, stats() says nothing, a View may come to show
 // other bytes, and destroying any of them, or exit(), does nothing to the store or to the parent's sessions.

@@ -80,6 +80,11 @@ TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
   EXPECT_THAT(error_of(std::string("shards = 128\n") + three_nodes), HasSubstr(":1: 'shards'"));
   EXPECT_THAT(error_of("[[node]]\nname = \"a\"\naddress = \"x\"\n[[node]]\nname = \"a\"\naddress = \"y\"\n"),
               HasSubstr("two nodes are called 'a'"));
+  EXPECT_THAT(error_of("[[node]]\nname = \"a/b\"\naddress = \"x\"\n"),
+              HasSubstr("\"a/b\" is no name of a node"));
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += fmt::format("[[node]]\nname = \"n{}\"\naddress = \"x\"\n", i);
+  EXPECT_THAT(error_of(many), HasSubstr(path_ + ": a cluster has 1 to 64 nodes, not 65"));
   EXPECT_THAT(error_of("[[node]\n"), HasSubstr(":1: "));
   for (const char* seed : {"0", "-3", "\"7\"", "1.5"})
     EXPECT_THAT(error_of(fmt::format("hash_seed = {}\n{}", seed, three_nodes)), HasSubstr(":1: 'hash_seed'"));

@@ -1,6 +1,8 @@
 #include "fabric/verbs/rdma.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace loch::fabric::verbs {
 namespace {
@@ -21,6 +23,14 @@ TEST(Rdma, AHostGrantsNoMoreOperationsThanAreAskedForAndBorne) {
   EXPECT_EQ(granted_depth(1'000, 255), 255);
   EXPECT_EQ(granted_depth(0, 16), 1);
   EXPECT_EQ(granted_depth(16, 0), 0);
+}
+
+// Receive: an event channel that has failed, which is ready at once, each time that it is waited for, and has
+// no event. Expect: none comes of it when the deadline has passed.
+TEST(Rdma, AFailedChannelIsNotWaitedForBeyondTheDeadline) {
+  rdma_event_channel channel{.fd = ::eventfd(0, 0)};
+  ASSERT_EQ(::close(channel.fd), 0);
+  EXPECT_EQ(wait_event(channel, base::Clock().now()), nullptr);
 }
 
 }  // namespace

@@ -101,8 +101,10 @@ struct Options {
   // To a store on another host. Keys and certificates are read again whenever a connection is made, so they
   // may be replaced while the store is open.
   std::string source_address;  // of this host, to go from, which chooses the device; empty: as the routes say
-  std::string key_file;        // has the key of that host's lochd; empty: it has none
-  std::string tls_authority;   // PEM file of whom to trust: the connection is inside TLS; empty: it is not
+  // Has the key of that host's lochd; empty: it has none, or is on this host, and for its own user and root,
+  // who read the key that it made for itself in `directory`.
+  std::string key_file;
+  std::string tls_authority;    // PEM file of whom to trust: the connection is inside TLS; empty: it is not
   std::string tls_certificate;  // of this client, if the host asks for one,
   std::string tls_key;          // and its key
 

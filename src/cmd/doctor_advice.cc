@@ -49,8 +49,8 @@ std::string mend_far_store(const Error& error) {
       return "on that host, loch ls lists the stores and loch create makes one; on this one, see that the "
              "files of --key-file and --tls-... are there";
     case Errc::permission:
-      return "--key-file and --tls-... have to be what that host's lochd asks for; its log says what was "
-             "wrong";
+      return "--key-file and --tls-... have to be what that host's lochd asks for, and one without a "
+             "key_file is for its own user and root alone; its log says what was wrong";
     case Errc::incompatible:
       return "both hosts need the same version of Loch";
     case Errc::no_space:

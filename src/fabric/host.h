@@ -27,11 +27,14 @@ class Host {
 
   struct Options {
     std::vector<net::HostPort> listen{};
-    std::string key_file{};        // empty: everybody may open every store, and change it
+    std::string key_file{};        // empty, without a cookie: everybody may open every store, and change it
     std::string other_key_file{};  // whoever knows this one may do the same; there need not be such a file
     std::string read_key_file{};   // whoever knows this one may only read; empty: there is no such key
-    net::TlsFiles tls{};           // with a certificate: inside TLS
-    bool verbs = false;            // over RDMA too, at the same addresses and ports
+    // Without a key_file, those alone are let in who know this user's cookie there (net/cookie.h), which is
+    // made if need be; empty: there is none.
+    std::string cookie_directory{};
+    net::TlsFiles tls{};  // with a certificate: inside TLS
+    bool verbs = false;   // over RDMA too, at the same addresses and ports
     // Finds a store by its name, mapped here. Called by the host's thread.
     std::function<Result<std::shared_ptr<Fabric>>(const std::string& store)> open_store{};
     // The cluster that a store is of, and which node of it this host is; of none, if there is no such
@@ -42,12 +45,12 @@ class Host {
       std::uint32_t node = 0;
     };
     std::function<Result<std::optional<Cluster>>(const std::string& store)> cluster_of{};
-    // Called by the host's thread. Without them, read-only sessions are refused.
-    Readers readers{};
-    // How long a session may be silent before others stop waiting for it.
     // For how many bytes of index and items a store was created; 0, as without this function: for any number.
     // Called by the host's thread.
     std::function<std::uint64_t(const Fabric& store)> bytes_max{};
+    // Called by the host's thread. Without them, read-only sessions are refused.
+    Readers readers{};
+    // How long a session may be silent before others stop waiting for it.
     base::Nanos silence_max_ns = 10 * base::second_ns;
     std::size_t connections_max = 4'096;
     std::function<void(Level, const std::string&)> log{};
@@ -83,8 +86,8 @@ class Host {
     std::function<void()> end_;
   };
 
-  // Listens. Errors: invalid_argument, io, permission (addresses, key and certificates), unavailable (no RDMA
-  // device).
+  // Listens. Errors: invalid_argument, io, permission (addresses, key, cookie and certificates), corrupt (the
+  // cookie), unavailable (no RDMA device, no thread).
   static Result<std::unique_ptr<Host>> start(Options options);
   // Breaks off all sessions.
   virtual ~Host() = default;

@@ -47,13 +47,13 @@ Result<std::shared_ptr<Fabric>> attach_by(remote::Target target, bool is_only, b
   }
   target.read_only = (*attached)->read_only();
   auto map = cluster::map_of(said->map);
-  if (!map) return std::unexpected(std::move(map.error()));
+  if (!map) return fail(map.error().code, "open", fmt::format("{}: {}", target.text(), map.error().detail));
   return cluster::ClusterFabric::attach(target, std::move(*map));
 }
 
 // By the first of the hosts that answers. All of them together have as long as one.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
-  auto credentials = net::ClientCredentials::open(access.key_file, access.tls);
+  auto credentials = net::ClientCredentials::open(access.key_file, access.tls, access.directory);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
   const base::Clock clock;
   const base::Nanos deadline = clock.now() + remote::greeting_max_ns;

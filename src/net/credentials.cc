@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "net/cookie.h"
+
 namespace loch::net {
 namespace {
 
@@ -31,6 +33,11 @@ Result<Credentials> Credentials::of_client(const std::string& key_file, const Tl
 Result<Credentials> Credentials::of_server(const KeyFiles& keys, const TlsFiles& tls) {
   auto credentials = read(keys.key, tls, TlsContext::server);
   if (!credentials) return credentials;
+  if (keys.key.empty() && !keys.cookie_directory.empty()) {
+    auto cookie = own_cookie(keys.cookie_directory);
+    if (!cookie) return std::unexpected(std::move(cookie.error()));
+    credentials->key = *cookie;
+  }
   if (!keys.other.empty()) {
     auto other = read_key_file(keys.other);
     if (other) credentials->other_key = *other;
@@ -49,11 +56,13 @@ Result<Credentials> Credentials::of_server(const KeyFiles& keys, const TlsFiles&
   return credentials;
 }
 
-Result<std::shared_ptr<ClientCredentials>> ClientCredentials::open(std::string key_file, TlsFiles tls) {
+Result<std::shared_ptr<ClientCredentials>> ClientCredentials::open(std::string key_file, TlsFiles tls,
+                                                                   std::string cookie_directory) {
+  if (!key_file.empty()) cookie_directory.clear();
   auto first = Credentials::of_client(key_file, tls);
   if (!first) return std::unexpected(std::move(first.error()));
-  return std::shared_ptr<ClientCredentials>(
-      new ClientCredentials(std::move(key_file), std::move(tls), std::move(*first)));
+  return std::shared_ptr<ClientCredentials>(new ClientCredentials(
+      std::move(key_file), std::move(tls), std::move(cookie_directory), std::move(*first)));
 }
 
 Credentials ClientCredentials::now() {

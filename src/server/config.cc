@@ -93,6 +93,10 @@ Config default_config() {
   return config;
 }
 
+bool has_cookie(const Config& config) {
+  return config.key_file.empty() && config.tls.authority.empty() && !config.open_to_all;
+}
+
 Result<void> check_config(const Config& config, const std::string& path) {
   const auto wrong = [&path](std::string what) {
     return fail(Errc::invalid_argument, "configuration", path.empty() ? std::move(what) : path + ": " + what);
@@ -123,6 +127,10 @@ Result<void> check_config(const Config& config, const std::string& path) {
     if (const auto coordinator = cluster::Coordinator::open(config.cluster->coordinator); !coordinator)
       return wrong("cluster.coordinator: " + coordinator.error().detail);
   }
+  if (config.cluster && has_cookie(config))
+    return wrong(
+        "hosts of a cluster are clients of each other; set key_file (the same key on all), or tls.authority, "
+        "or open_to_all = true if the network lets nobody else through");
   std::set<std::string> names;
   for (const Config::Store& store : config.stores) {
     if (!fabric::is_store_name(store.name))
@@ -138,10 +146,7 @@ Result<void> check_config(const Config& config, const std::string& path) {
       return wrong(fmt::format("store '{}' is of a cluster; its words are the processors'", store.name));
   }
   for (const net::HostPort& address : config.listen) {
-    if (is_loopback(address) || config.open_to_all || !config.key_file.empty() ||
-        !config.tls.authority.empty()) {
-      continue;
-    }
+    if (is_loopback(address) || !has_cookie(config)) continue;
     return wrong(
         fmt::format("{} is reached from other hosts, and everybody there could change every store; set "
                     "key_file (make one: head -c 32 /dev/urandom | base64 | install -g GROUP -m 640 "
@@ -159,6 +164,7 @@ std::vector<std::string> settings_for_a_restart(const Config& running, const Con
       {"key_file", running.key_file != now.key_file},
       {"other_key_file", running.other_key_file != now.other_key_file},
       {"read_key_file", running.read_key_file != now.read_key_file},
+      {"open_to_all", running.open_to_all != now.open_to_all},
       {"silence_s", running.silence_max != now.silence_max},
       {"connections_max", running.connections_max != now.connections_max},
       {"verbs", running.verbs != now.verbs},

@@ -22,7 +22,7 @@ struct Config {
   std::string key_file;
   std::string other_key_file;
   std::string read_key_file;
-  bool open_to_all = false;  // listens beyond this host with neither key nor certificates
+  bool open_to_all = false;  // with neither key nor certificates: no cookie, and listens beyond this host
   std::chrono::milliseconds silence_max{10'000};
   std::size_t connections_max = 4'096;
   bool huge_pages = true;
@@ -54,6 +54,8 @@ struct Config {
 // What the file says, unchecked: the command line may say otherwise. Errors: invalid_argument ("lochd.toml:7:
 // ..."), not_found, permission, io.
 Result<Config> read_config(const std::string& path);
+// Whether this user and root alone get in, by a cookie (net/cookie.h).
+bool has_cookie(const Config& config);
 // What holds without a file.
 Config default_config();
 // Whether the settings fit together; `path` is the file that they are of, if there is one. Errors:

@@ -158,6 +158,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[cluster]\nnode = \"a\"\ncoordinator = \"zk1\"", "cluster.coordinator: 'zk1' is no coordinator"},
       {"[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"",
        "need tls.authority"},
+      {"[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"", "hosts of a cluster are clients of each other"},
       {"listen = [\"127.example.org\"]", "everybody there could change every store"},
   };
   for (const auto& each : cases) {
@@ -172,6 +173,16 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_EQ(read_config("/tmp").error().code, Errc::io) << "what can not be read is not empty";
 }
 
+// Expect: whoever is told to be let in gets in without it.
+TEST_F(ConfigTest, ACookieIsForWhereNothingSaysWhoGetsIn) {
+  EXPECT_TRUE(has_cookie(default_config()));
+  EXPECT_TRUE(has_cookie(read("[tls]\ncertificate = \"c\"\nkey = \"k\"").value()));
+  for (const char* told : {"key_file = \"k\"", "open_to_all = true",
+                           "[tls]\ncertificate = \"c\"\nkey = \"k\"\nauthority = \"a\""})
+    EXPECT_FALSE(has_cookie(read(told).value())) << told;
+  EXPECT_TRUE(read("open_to_all = true\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"").has_value());
+}
+
 // Expect: what a lochd that runs does not take over is named, and nothing else.
 TEST_F(ConfigTest, SaysWhatNeedsARestart) {
   const Config running = default_config();
@@ -182,11 +193,12 @@ TEST_F(ConfigTest, SaysWhatNeedsARestart) {
   EXPECT_TRUE(settings_for_a_restart(running, now).empty());
   now.key_file = "k";
   now.other_key_file = "o";
+  now.open_to_all = true;
   now.read_key_file = "r";
   now.tls = {.certificate = "c", .key = "k", .authority = "a"};
   now.cluster = {.coordinator = "file:f", .node = "a"};
-  const std::vector<std::string> differ{"key_file", "other_key_file", "read_key_file", "tls.certificate",
-                                        "tls.key",  "tls.authority",  "cluster"};
+  const std::vector<std::string> differ{"key_file",        "other_key_file", "read_key_file", "open_to_all",
+                                        "tls.certificate", "tls.key",        "tls.authority", "cluster"};
   EXPECT_EQ(settings_for_a_restart(running, now), differ);
   now = running;
   now.stores.push_back({.name = "another", .of_cluster = true});

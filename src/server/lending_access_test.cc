@@ -16,6 +16,7 @@
 #include "fabric/endpoint.h"
 #include "fabric/remote/protocol.h"
 #include "memory/layout.h"
+#include "net/cookie.h"
 #include "net/message.h"
 #include "net/proof.h"
 #include "net/testing/certificates.h"
@@ -26,6 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using base::fake::comes_true;
+using testing::AllOf;
 using testing::HasSubstr;
 
 base::Nanos soon() { return base::Clock().now() + 5 * base::second_ns; }
@@ -122,6 +124,66 @@ TEST_F(LendingAccessTest, AClientGoesOnWhenTheKeyIsReplaced) {
     start();
     ASSERT_TRUE(comes_true([&] { return store.put("key", "2").has_value(); })) << is_readable;
   }
+}
+
+// Receive: a host that was given no key. Expect: it lets in who can read its cookie, and nobody who shows no
+// key, or another one.
+TEST_F(LendingAccessTest, WithoutAKeyThoseWhoReadTheCookieGetIn) {
+  near();
+  host_options_.cookie_directory = folder_;
+  start();
+  EXPECT_TRUE(open_far(here()).value().put("key", "value").has_value());
+  Options elsewhere;
+  elsewhere.directory = folder_ + "/loch.store";
+  const Error told = refused(elsewhere);
+  EXPECT_EQ(told.code, Errc::permission);
+  EXPECT_THAT(told.message(), AllOf(HasSubstr(net::cookie_path(elsewhere.directory, ::geteuid())),
+                                    HasSubstr("is that the directory of its stores?"),
+                                    HasSubstr("--key-file"), HasSubstr("open_to_all")));
+  Options guesses = here();
+  guesses.key_file = make_key("key", "0123456789abcdef");
+  EXPECT_EQ(refused(guesses).code, Errc::permission);
+  EXPECT_THAT(refused(guesses).message(), HasSubstr("this lochd has no key_file"));
+
+  auto messages = raw();
+  const std::string mine = net::random_hex(fabric::remote::nonce_bytes);
+  const auto greeted =
+      messages.ask({{"protocol", fabric::remote::protocol_version}, {"nonce", mine}}, soon()).value();
+  EXPECT_EQ(net::number_of(greeted, "cookie"), ::geteuid());
+  const std::string proof =
+      net::proof(net::no_key(), {"open", net::text_of(greeted, "nonce"), mine, "store", "change"});
+  const auto answer =
+      messages.ask({{"open", "store"}, {"read_only", false}, {"proof", proof}}, soon()).value();
+  EXPECT_EQ(net::error_of(answer, "open").value().code, Errc::permission);
+}
+
+// Receive: the cookie is removed while the host runs. Expect: those who are connected stay, others are told,
+// and get in again by the one that a reload makes.
+TEST_F(LendingAccessTest, ACookieThatIsGoneIsMadeAgainByAReload) {
+  near();
+  host_options_.cookie_directory = folder_;
+  start();
+  auto store = open_far(here()).value();
+  const std::string cookie = net::cookie_path(folder_, ::geteuid());
+  ASSERT_EQ(::unlink(cookie.c_str()), 0);
+  EXPECT_TRUE(store.put("key", "value").has_value());
+  EXPECT_THAT(refused(here()).message(), HasSubstr(cookie + ": No such file"));
+  ASSERT_TRUE(host_->reload().has_value());
+  EXPECT_TRUE(open_far(here()).has_value());
+  ::chmod(cookie.c_str(), 0644);
+  EXPECT_THAT(refused(here()).message(), HasSubstr("was for others, too"));
+  EXPECT_EQ(host_->reload().error().code, Errc::permission);
+  stop();
+  EXPECT_THAT(fabric::Host::start(host_options_).error().message(), HasSubstr(cookie + " was for others"));
+}
+
+// Receive: a host that is open to all, in whose directory there is a cookie. Expect: nobody is asked for it.
+TEST_F(LendingAccessTest, WhoIsNotAskedForACookieShowsNone) {
+  near();
+  ASSERT_TRUE(net::own_cookie(folder_).has_value());
+  start();
+  EXPECT_TRUE(open_far(here()).has_value());
+  EXPECT_TRUE(open_far().has_value());
 }
 
 template <class T>
@@ -298,6 +360,11 @@ TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
     expect_refused(has_none, "was shown none");
     expect_refused(has_anothers, "does not trust the certificate that it was shown");
   }
+  Options had_one = has_none;
+  had_one.tls_certificate = certificates.file("expired.pem");
+  had_one.tls_key = certificates.file("expired.key");
+  expect_refused(had_one, "has expired");
+  EXPECT_THAT(log(), HasSubstr("certificate has expired"));
   Options has_one = has_none;
   has_one.tls_certificate = certificates.file("client.pem");
   has_one.tls_key = certificates.file("client.key");
@@ -386,6 +453,28 @@ TEST_F(LendingAccessTest, MessagesThatMakeNoSenseAreErrors) {
     EXPECT_EQ(net::error_of(*answer, "test")->code, each.code) << each.said.dump();
   }
   EXPECT_EQ(host_->counts().sessions, 0U);
+}
+
+// Receive: a client of another version. Expect: it is told both versions, and the connection ends.
+TEST_F(LendingAccessTest, AClientOfAnotherVersionIsToldBoth) {
+  near();
+  start();
+  constexpr std::uint64_t mine = fabric::remote::protocol_version;
+  for (const std::uint64_t theirs : {mine - 1, mine + 1, ~std::uint64_t{0}}) {
+    auto peer = raw();
+    const auto answer = peer.ask({{"protocol", theirs}, {"nonce", std::string(32, 'a')}}, soon());
+    ASSERT_TRUE(answer.has_value());
+    const auto error = net::error_of(*answer, "test");
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code, Errc::incompatible);
+    const std::string both = fmt::format("the client speaks protocol {}, this host {}", theirs, mine);
+    EXPECT_EQ(error->detail, both);
+    EXPECT_THAT(log(), HasSubstr(both));
+    const auto more = peer.wait_next(soon());
+    ASSERT_FALSE(more.has_value()) << more->dump();
+    EXPECT_EQ(more.error().code, Errc::unavailable);
+  }
+  EXPECT_EQ(host_->counts().refused, 3U);
 }
 
 TEST_F(LendingAccessTest, WhatALinkAsksForIsLookedAt) {

@@ -118,14 +118,18 @@ void reload(const Arguments& arguments, Daemon& daemon) {
   sd_notify(0, "READY=1");
 }
 
+// Who gets in, where neither a key nor a certificate says so.
+const char* those_let_in(const Config& config) {
+  if (has_cookie(config)) return ", to its own user and root alone";
+  return config.key_file.empty() && config.tls.authority.empty() ? ", to everybody who gets there" : "";
+}
+
 void say_what_is_lent(const Config& config, const std::vector<std::uint16_t>& ports) {
   if (config.metrics) spdlog::info("metrics at http://{}/metrics", config.metrics->text());
   for (std::size_t i = 0; i < ports.size(); ++i) {
-    spdlog::info(
-        "lends the stores in {} at tcp://{}{}{}", config.directory,
-        net::HostPort{config.listen[i].host, std::to_string(ports[i])}.text(),
-        config.verbs ? ", and as verbs://" : "",
-        config.key_file.empty() && config.tls.authority.empty() ? ", to everybody who gets there" : "");
+    spdlog::info("lends the stores in {} at tcp://{}{}{}", config.directory,
+                 net::HostPort{config.listen[i].host, std::to_string(ports[i])}.text(),
+                 config.verbs ? ", and as verbs://" : "", those_let_in(config));
   }
 }
 
@@ -180,6 +184,7 @@ int main(int argc, char** argv) {
   app.add_option("-d,--directory", arguments.directory, "where the stores are")->type_name("DIR");
   app.add_option("-k,--key-file", arguments.key_file, "the key that clients have to know")->type_name("FILE");
   app.footer(
+      "Without key_file, tls.authority and open_to_all: lets in its own user and root, from this host.\n"
       "Signals: SIGHUP reads the configuration again, SIGTERM and SIGINT end.\n"
       "Exit codes: 0 ended as told, 1 failed, 2 the command line or the configuration is wrong.");
   try {

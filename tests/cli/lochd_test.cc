@@ -5,10 +5,12 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <memory>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -19,16 +21,17 @@
 namespace loch::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
 class Lochd : public CliTest {
  protected:
   // Starts lochd at `address`, and waits until it lends.
-  void start(const std::string& address, Arguments more = {}) {
+  void start(const std::string& address, Arguments more = {}, bool unprivileged = false) {
     Arguments arguments{"--listen", address, "--directory", folder()};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    lochd_ = std::make_unique<Running>(arguments, true, LOCHD_PROGRAM);
+    lochd_ = std::make_unique<Running>(arguments, true, LOCHD_PROGRAM, unprivileged);
     const std::string before = "lends the stores in " + folder() + " at tcp://127.0.0.1:";
     ASSERT_TRUE(lochd_->await(before)) << lochd_->output();
     ASSERT_TRUE(lochd_->await("\n"));
@@ -43,6 +46,8 @@ class Lochd : public CliTest {
     ::chmod(path.c_str(), 0600);
     return path;
   }
+  // As /dev/shm is.
+  void let_all_have_stores() const { ::chmod(folder().c_str(), 01777); }
   static Outcome lochd(const Arguments& arguments) { return run(arguments, {.program = LOCHD_PROGRAM}); }
 
   std::unique_ptr<Running> lochd_;
@@ -323,6 +328,82 @@ TEST_F(Lochd, AsksForTheKey) {
   EXPECT_TRUE(lochd_->await("refused")) << lochd_->output();
 }
 
+// Receive: another user of this host, and a lochd that was told nothing. Expect: he is told whom it lets in,
+// and changes nothing; the one who started it needs no settings.
+TEST_F(Lochd, WithoutSettingsLetsInItsOwnUserAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "there is no other user";
+  let_all_have_stores();
+  ok({"put", "sessions", "a", "1"});
+  start("127.0.0.1:0");
+  EXPECT_THAT(lochd_->output(), HasSubstr("to its own user and root alone"));
+  for (const Arguments& words :
+       {Arguments{"get", url("sessions"), "a"}, Arguments{"--yes", "remove", url("sessions"), "--all"}}) {
+    const Outcome refused = loch(words, {.unprivileged = true});
+    EXPECT_EQ(refused.exit_code, 3) << refused.out;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("lets in its own user (0) and root alone"),
+                                   HasSubstr("/.loch-cookie.0: Permission denied"), HasSubstr("key_file"),
+                                   HasSubstr("open_to_all")));
+  }
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
+}
+
+TEST_F(Lochd, WithoutSettingsLetsRootInToAUsersStores) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root is let in to what another user lends";
+  let_all_have_stores();
+  ok({"put", "sessions", "a", "1"}, {.unprivileged = true});
+  start("127.0.0.1:0", {}, true);
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}, {.unprivileged = true}), "1");
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
+  // Another lochd, of another user, in the same directory.
+  lochd_.reset();
+  ok({"put", "others", "b", "2"});
+  start("127.0.0.1:0");
+  EXPECT_EQ(ok({"get", url("others"), "b"}), "2");
+  EXPECT_EQ(loch({"get", url("others"), "b"}, {.unprivileged = true}).exit_code, 3);
+}
+
+TEST_F(Lochd, OpenToAllLetsInWhoeverGetsThere) {
+  let_all_have_stores();
+  ok({"put", "sessions", "a", "1"});
+  start("127.0.0.1:0", {"--config", write_file("lochd.toml", "open_to_all = true\n")});
+  EXPECT_THAT(lochd_->output(), HasSubstr("to everybody"));
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}, {.unprivileged = true}), "1");
+}
+
+// Receive: the cookie that a lochd has left. Expect: no command takes it for a store, or for what is left of
+// one; the next lochd goes on with it.
+TEST_F(Lochd, LeavesACookieThatNobodyTakesForAStore) {
+  ok({"put", "sessions", "a", "1"});
+  start("127.0.0.1:0");
+  const std::string cookie = fmt::format("{}/.loch-cookie.{}", folder(), ::geteuid());
+  const std::string before = read_file(cookie);
+  EXPECT_EQ(before.size(), 65U);
+  lochd_->send_signal(SIGKILL);
+  lochd_->wait();
+  EXPECT_EQ(ok({"ls"}), "sessions\n");
+  std::filesystem::last_write_time(cookie,
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  ok({"create", "other"});
+  ok({"gc", "sessions"});
+  const auto findings = nlohmann::json::parse(loch({"--json", "doctor"}).out)["findings"];
+  const auto stores =
+      *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
+  EXPECT_EQ(stores["status"], "OK") << stores;
+  start("127.0.0.1:0");
+  EXPECT_EQ(read_file(cookie), before);
+  EXPECT_EQ(ok({"get", url("sessions"), "a"}), "1");
+}
+
+TEST_F(Lochd, SaysWhatIsWrongWithItsCookie) {
+  const std::string cookie = fmt::format("{}/.loch-cookie.{}", folder(), ::geteuid());
+  std::ofstream(cookie) << std::string(64, '0') + "\n";
+  ::chmod(cookie.c_str(), 0644);
+  const Outcome wrong = lochd({"--listen", "127.0.0.1:0", "--directory", folder()});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr(cookie), HasSubstr("remove it")));
+}
+
 TEST_F(Lochd, LetsWhoeverHasTheKeyForReadingReadAndNoMore) {
   ok({"put", "sessions", "a", "1"});
   const std::string all = key_file("all.key", "a key that nobody guesses");
@@ -404,7 +485,7 @@ TEST_F(Lochd, WaitsWhenItHasNoDescriptorsLeft) {
       Arguments{"-c", "ulimit -n 24; exec " LOCHD_PROGRAM " --listen 127.0.0.1:0 --directory " + folder()},
       true, "/bin/bash");
   const std::string before = " at tcp://127.0.0.1:";
-  ASSERT_TRUE(lochd_->await(before) && lochd_->await("everybody"));
+  ASSERT_TRUE(lochd_->await(before) && lochd_->await("root alone"));
   port_ = std::to_string(std::stoi(lochd_->output().substr(lochd_->output().find(before) + before.size())));
   Running crowd({"-c", "for i in {1..40}; do exec {fd}<>/dev/tcp/127.0.0.1/" + port_ + "; done; read -r"},
                 false, "/bin/bash");
@@ -441,16 +522,16 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   ::chmod(key.c_str(), 0600);
   EXPECT_EQ(lochd({"--config", listens, "--key-file", key, "--check-config"}).exit_code, 0);
   EXPECT_EQ(lochd({"--bogus"}).exit_code, 2);
-  EXPECT_EQ(lochd({"--key-file", "/no/such/key"}).exit_code, 1);
+  EXPECT_EQ(lochd({"--key-file", "/no/such/key", "--directory", folder()}).exit_code, 1);
   const Outcome no_key = lochd({"--key-file", "/no/such/key", "--check-config"});
   EXPECT_EQ(no_key.exit_code, 2);
   EXPECT_THAT(no_key.err, HasSubstr("/no/such/key"));
   start("127.0.0.1:0");
-  const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_});
+  const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_, "--directory", folder()});
   EXPECT_EQ(taken.exit_code, 1);
   EXPECT_THAT(taken.err, HasSubstr("Address already in use"));
   const std::string tells = write_file("tells.toml", "[metrics]\nlisten = \"127.0.0.1:" + port_ + "\"\n");
-  const Outcome told = lochd({"--config", tells, "--listen", "127.0.0.1:0"});
+  const Outcome told = lochd({"--config", tells, "--listen", "127.0.0.1:0", "--directory", folder()});
   EXPECT_EQ(told.exit_code, 1);
   EXPECT_THAT(told.err, HasSubstr("metrics.listen"));
   EXPECT_THAT(told.err, HasSubstr("127.0.0.1:" + port_ + ": Address already in use"));
@@ -465,9 +546,11 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
 TEST_F(Lochd, SaysWhatIsWrongWithTheListOfItsCluster) {
   const std::string list = file_path("cluster.toml");
   const auto config = [&](const std::string& coordinator) {
-    return write_file("lochd.toml", fmt::format("listen = [\"127.0.0.1:0\"]\ndirectory = \"{}\"\n[cluster]\n"
-                                                "coordinator = \"{}\"\nnode = \"a\"\n",
-                                                folder(), coordinator));
+    return write_file(
+        "lochd.toml",
+        fmt::format("listen = [\"127.0.0.1:0\"]\nopen_to_all = true\ndirectory = \"{}\"\n[cluster]\n"
+                    "coordinator = \"{}\"\nnode = \"a\"\n",
+                    folder(), coordinator));
   };
   const auto expect_wrong = [&](const char* why) {
     for (const Arguments& more : {Arguments{}, Arguments{"--check-config"}}) {

@@ -172,12 +172,14 @@ Outcome run(const Arguments& arguments, const RunOptions& options) {
   return outcome;
 }
 
-Running::Running(const Arguments& arguments, bool on_terminal, const std::string& program) {
+Running::Running(const Arguments& arguments, bool on_terminal, const std::string& program,
+                 bool unprivileged) {
   ::signal(SIGPIPE, SIG_IGN);
   const Launch launch(program.empty() ? loch_program() : program, arguments, {});
   if (on_terminal) {
     int terminal = -1;
     process_ = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (process_ == 0 && unprivileged) drop_privileges();
     if (process_ == 0) launch.execute();
     ::fcntl(terminal, F_SETFD, FD_CLOEXEC);
     input_ = terminal;
@@ -191,6 +193,7 @@ Running::Running(const Arguments& arguments, bool on_terminal, const std::string
     ::signal(SIGPIPE, SIG_DFL);
     ::dup2(in.read_end, STDIN_FILENO);
     ::dup2(out.write_end, STDOUT_FILENO);
+    if (unprivileged) drop_privileges();
     launch.execute();
   }
   close_end(in.read_end);

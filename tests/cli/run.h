@@ -42,8 +42,9 @@ Outcome run(const Arguments& arguments, const RunOptions& options = {});
 // thread that made this.
 class Running {
  public:
-  // `on_terminal`: all three streams are one new terminal; else pipes.
-  Running(const Arguments& arguments, bool on_terminal, const std::string& program = {});
+  // `on_terminal`: all three streams are one new terminal; else pipes. `unprivileged` as in RunOptions.
+  Running(const Arguments& arguments, bool on_terminal, const std::string& program = {},
+          bool unprivileged = false);
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running();

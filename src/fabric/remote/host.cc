@@ -22,6 +22,7 @@
 #include "fabric/remote/seldom.h"
 #include "fabric/remote/sessions.h"
 #include "fabric/verbs/lender.h"
+#include "net/cookie.h"
 #include "net/credentials.h"
 #include "net/message.h"
 
@@ -40,8 +41,15 @@ Message refusal(Errc code, std::string detail) {
 
 // Read anew when the host is told to.
 Result<net::Credentials> credentials_of(const Host::Options& options) {
-  return net::Credentials::of_server(
-      {.key = options.key_file, .other = options.other_key_file, .read = options.read_key_file}, options.tls);
+  return net::Credentials::of_server({.key = options.key_file,
+                                      .other = options.other_key_file,
+                                      .read = options.read_key_file,
+                                      .cookie_directory = options.cookie_directory},
+                                     options.tls);
+}
+// Whether its key is this user's cookie.
+bool has_cookie(const Host::Options& options) {
+  return options.key_file.empty() && !options.cookie_directory.empty();
 }
 // As a client of other hosts of its cluster; null if it has none.
 Result<std::shared_ptr<net::ClientCredentials>> neighbour_credentials_of(const Host::Options& options) {
@@ -135,6 +143,11 @@ class HostThread final : public Host {
   void log(Level level, const std::string& text) const {
     if (options_.log) options_.log(level, text);
   }
+  void warn_seldom(remote::Seldom& seldom, const std::string& text) const {
+    const auto left_out = seldom.tell(base::Clock().now());
+    if (!left_out) return;
+    log(Level::warning, *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
+  }
   net::Credentials credentials() const {
     const std::scoped_lock lock(mutex_);
     return credentials_;
@@ -143,12 +156,9 @@ class HostThread final : public Host {
   // What to wait for, the peers of `order` last, and for how many milliseconds.
   int fill(std::vector<pollfd>* waits, std::vector<Id>* order);
   void serve_lender();
-  void warn_seldom(remote::Seldom& seldom, const std::string& text) const {
-    const auto left_out = seldom.tell(base::Clock().now());
-    if (!left_out) return;
-    log(Level::warning, *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
-  }
   void accept_all(const net::Listener& listener);
+  // Whether there is room for one more; a stranger may have to make it.
+  bool make_room();
   // False if TLS has to wait.
   bool establish(Peer& peer);
   // False if the peer is done with.
@@ -157,8 +167,6 @@ class HostThread final : public Host {
   // What comes of a message.
   struct Outcome {
     std::optional<Message> told{};
-  // Whether there is room for one more; a stranger may have to make it.
-  bool make_room();
     bool goes_on = true;  // else the peer is done with
   };
   Outcome take(Id id, Peer& peer, const Message& said);
@@ -167,6 +175,8 @@ class HostThread final : public Host {
   std::optional<Message> join(Peer& peer, const Message& said);
   Message fence(Peer& peer, const Message& said);
   Message refuse(Peer& peer, Errc code, const std::string& why);
+  // What is wrong with a client that knows no key of this host.
+  [[nodiscard]] std::string why_unknown() const;
   void end_peer(Id id);
 
   const Options options_;
@@ -184,6 +194,9 @@ class HostThread final : public Host {
   std::set<Id> strangers_;  // those of them that have not proved that they know a key, the oldest first
   Id next_id_ = 1;          // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
+  remote::Seldom full_;
+  remote::Seldom crowded_;
+  remote::Seldom late_;
 
   remote::Sessions sessions_;
   remote::Requests requests_{options_, sessions_, lender_.get()};
@@ -194,9 +207,6 @@ int HostThread::fill(std::vector<pollfd>* waits, std::vector<Id>* order) {
   waits->clear();
   order->clear();
   waits->push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
-  remote::Seldom full_;
-  remote::Seldom crowded_;
-  remote::Seldom late_;
   waits->push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
   const bool accepts = base::Clock().now() >= accepts_from_ns_;
   for (const net::Listener& listener : listeners_)
@@ -286,21 +296,11 @@ void HostThread::accept_all(const net::Listener& listener) {
     }
     const auto& tls = credentials().tls;
     auto stream = tls ? tls->accept(std::move(socket)) : std::make_unique<net::Stream>(std::move(socket));
+    strangers_.insert(next_id_);
     peers_.try_emplace(next_id_++, std::move(stream), base::Clock().now() + remote::greeting_max_ns);
   }
 }
 
-bool HostThread::establish(Peer& peer) {
-  const auto established = peer.messages.stream().establish();
-  if (!established) {
-    // TLS has told the client why, who may have gone on meanwhile.
-    refuse(peer, established.error().code, established.error().detail);
-    peer.stage = Peer::Stage::is_refused;
-    strangers_.insert(next_id_);
-    return true;
-  }
-  if (*established) peer.stage = Peer::Stage::greets;
-  return *established;
 // Whoever gets here can have strangers greet for as long as they may, so these have a part of the connections
 // alone, and keep nobody out: the one that has greeted for longest gives way.
 bool HostThread::make_room() {
@@ -317,6 +317,16 @@ bool HostThread::make_room() {
   return true;
 }
 
+bool HostThread::establish(Peer& peer) {
+  const auto established = peer.messages.stream().establish();
+  if (!established) {
+    // TLS has told the client why, who may have gone on meanwhile.
+    refuse(peer, established.error().code, established.error().detail);
+    peer.stage = Peer::Stage::is_refused;
+    return true;
+  }
+  if (*established) peer.stage = Peer::Stage::greets;
+  return *established;
 }
 
 bool HostThread::serve(Id id, Peer& peer) {
@@ -387,7 +397,19 @@ Message HostThread::greet(Peer& peer, const Message& said) {
   }
   peer.mine = net::random_hex(remote::nonce_bytes);
   peer.stage = Peer::Stage::proves;
-  return {{"protocol", remote::protocol_version}, {"nonce", peer.mine}};
+  Message told{{"protocol", remote::protocol_version}, {"nonce", peer.mine}};
+  if (has_cookie(options_)) told["cookie"] = ::geteuid();
+  return told;
+}
+
+std::string HostThread::why_unknown() const {
+  if (!options_.key_file.empty()) return "the client does not know this host's key";
+  if (!has_cookie(options_)) return "the client has a key, and this host has none";
+  return fmt::format(
+      "this lochd has no key_file, and lets in its own user ({}) and root alone, by {}, which clients "
+      "without a key look for in their --directory; others need a key_file (there, and here by --key-file), "
+      "or its open_to_all",
+      ::geteuid(), net::cookie_path(options_.cookie_directory, ::geteuid()));
 }
 
 Message HostThread::open(Id id, Peer& peer, const Message& said) {
@@ -401,11 +423,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   const bool is_reader = all.read_key && knows(*all.read_key);
   const bool has_other = !is_reader && all.other_key && knows(*all.other_key);
   const net::Secret& key = is_reader ? *all.read_key : has_other ? *all.other_key : all.key;
-  if (!is_reader && !has_other && !knows(key)) {
-    return refuse(peer, Errc::permission,
-                  options_.key_file.empty() ? "the client has a key, and this host has none"
-                                            : "the client does not know this host's key");
-  }
+  if (!is_reader && !has_other && !knows(key)) return refuse(peer, Errc::permission, why_unknown());
   const auto complain = [&](const Error& error) {
     log(Level::info, fmt::format("{}: {}", peer.name, error.message()));
     return net::error_message(error);
@@ -426,6 +444,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
                                                                          .cluster = std::move(*of)});
   peer.secret = net::digest(key, {"link", peer.mine, peer.theirs});
   peer.stage = Peer::Stage::is_linked;
+  strangers_.erase(id);
   if (peer.store->cluster) sessions_.end_those_of_before(peer.store);
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, reads_only ? ", to read only" : ""));
@@ -444,7 +463,6 @@ Message HostThread::fence(Peer& peer, const Message& said) {
   const auto knows = [&](const net::Secret& key) {
     return net::same(net::text_of(said, "proof"),
                      net::proof(key, {"fence", peer.mine, peer.theirs, session}));
-  strangers_.erase(id);
   };
   const net::Credentials all = credentials();
   if (!knows(all.key) && !(all.other_key && knows(*all.other_key))) {
@@ -498,6 +516,7 @@ void HostThread::end_peer(Id id) {
     clients_.fetch_sub(1);
     log(Level::info, fmt::format("{}: left {}", peer.name, peer.store->name));
   }
+  strangers_.erase(id);
   peers_.erase(found);
 }
 
@@ -516,7 +535,6 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     if (!listener) return std::unexpected(std::move(listener.error()));
     listeners.push_back(std::move(*listener));
   }
-  strangers_.erase(id);
   std::unique_ptr<verbs::Lender> lender;
   if (options.verbs) {
     std::vector<net::HostPort> at = options.listen;

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <fmt/format.h>
+#include <limits>
 #include <utility>
 
 #include "base/clock.h"
 #include "fabric/remote/protocol.h"
+#include "net/cookie.h"
 
 namespace loch::fabric::remote {
 
@@ -60,7 +62,26 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
                 fmt::format("{}: it speaks protocol {}, this program {}", target_.text(), version.value_or(0),
                             protocol_version));
   }
+  if (net::is_loopback_peer(greeting.messages->stream().socket())) {
+    const auto user = net::number_of(*answer, "cookie");
+    if (user && *user <= std::numeric_limits<uid_t>::max()) greeting.cookie_of = static_cast<uid_t>(*user);
+  }
   return greeting;
+}
+
+Result<net::Secret> Link::key_for(const Greeting& greeting) const {
+  const std::string directory = target_.credentials != nullptr ? target_.credentials->cookie_directory() : "";
+  if (!greeting.cookie_of || directory.empty()) return credentials_.key;
+  auto cookie = net::read_cookie(directory, *greeting.cookie_of);
+  if (cookie) return cookie;
+  const char* elsewhere =
+      cookie.error().code == Errc::not_found ? " (is that the directory of its stores?)" : "";
+  return fail(
+      Errc::permission, "open",
+      fmt::format("{}: lochd has no key_file there, and lets in its own user ({}) and root alone, by a "
+                  "cookie that this process can not use: {}{}; others need a key_file (there, and here by "
+                  "--key-file), or its open_to_all",
+                  target_.text(), *greeting.cookie_of, cookie.error().detail, elsewhere));
 }
 
 Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos within_ns) {
@@ -70,16 +91,17 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos withi
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string_view mine = greeting->mine;
   const std::string_view theirs = greeting->theirs;
+  const auto key = link->key_for(*greeting);
+  if (!key) return std::unexpected(key.error());
   const std::string proof =
-      net::proof(link->credentials_.key, {"open", theirs, mine, target.store, access_text(target.read_only)});
+      net::proof(*key, {"open", theirs, mine, target.store, access_text(target.read_only)});
   auto answer = greeting->messages->ask(
       {{"open", target.store}, {"read_only", target.read_only}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link->explained(std::move(answer.error()), "opening"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link->explained(*error, "opening"));
   link->read_only_ = net::flag_of(*answer, "read_only");
   if (!net::same(net::text_of(*answer, "proof"),
-                 net::proof(link->credentials_.key,
-                            {"host", theirs, mine, target.store, access_text(link->read_only_)}))) {
+                 net::proof(*key, {"host", theirs, mine, target.store, access_text(link->read_only_)}))) {
     return fail(Errc::permission, "open",
                 fmt::format("{}: whoever answers there does not know the key", target.text()));
   }
@@ -91,7 +113,7 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos withi
   if (answer->contains("cluster")) link->cluster_ = answer->at("cluster");
   link->node_ = net::number_of(*answer, "node").value_or(0);
   link->id_ = net::text_of(*answer, "link");
-  link->secret_ = net::digest(link->credentials_.key, {"link", theirs, mine});
+  link->secret_ = net::digest(*key, {"link", theirs, mine});
   link->messages_ = std::move(greeting->messages);
   return link;
 }

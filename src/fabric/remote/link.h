@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <sys/types.h>
 #include <utility>
 
 #include "fabric/fabric.h"
@@ -67,8 +69,11 @@ class Link {
     std::unique_ptr<net::Messages> messages;
     std::string mine;  // the nonces
     std::string theirs;
+    std::optional<uid_t> cookie_of{};  // whose cookie the host, which is this one, asks for
   };
   Result<Greeting> greet(base::Nanos deadline) const;
+  // What the host is to be shown: the key of this client, or if it has none, the cookie.
+  [[nodiscard]] Result<net::Secret> key_for(const Greeting& greeting) const;
   Result<net::Message> ask_now(const net::Message& message, base::Nanos within_ns);
   [[nodiscard]] Error explained(Error error, const char* step) const;
 

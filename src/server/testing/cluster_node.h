@@ -27,6 +27,7 @@ class Node {
     config_.directory = folder_;
     config_.huge_pages = false;
     config_.listen = {address()};
+    config_.open_to_all = true;
     config_.cluster = {.coordinator = std::move(coordinator), .node = std::move(name)};
     Config::Store store;
     store.name = store_name;

@@ -17,6 +17,7 @@
 #include <loch/loch.h>
 
 #include "fabric/host.h"
+#include "net/cookie.h"
 #include "net/testing/reserved_port.h"
 #include "server/keeper.h"
 
@@ -35,6 +36,7 @@ class Lending : public testing::Test {
       std::ignore = Store::destroy("shm://" + name, here());
     for (const char* file : {"/key", "/other-key", "/former-key", "/next-key"})
       ::unlink((folder_ + file).c_str());
+    ::unlink(net::cookie_path(folder_, ::geteuid()).c_str());
     ::rmdir(folder_.c_str());
   }
 

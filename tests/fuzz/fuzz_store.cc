@@ -1,18 +1,23 @@
-// A small store whose index and data are overwritten as the input says; then every kind of call. Expect:
-// answers or errors, no crash, no hang.
+// A small store whose index and data are overwritten as the input says; then every kind of call, by a client
+// of the library, on the store's host or on another one, and by the table's coroutines alone, which on the
+// store's host are seldom what a client's call comes to. Expect: answers or errors, no crash, no hang.
 //
 // The input is a row of commands of one byte each, with operands behind it; what is missing is zero.
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <fmt/format.h>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "client/client.h"
 #include "fabric/testing/memory_store.h"
 #include "fabric/testing/posting_fabric.h"
 #include "hash/testing/test_table.h"
@@ -92,60 +97,198 @@ void damage(fake::MemoryStore& store, Input& input, fake::Client& client) {
   }
 }
 
-struct Caller {
-  fake::Client& client;
-  // Of its last put that was done.
-  std::string key{};
-  std::uint64_t version = 0;
-};
-
 std::string value_of_any_length(Input& input) {
   static constexpr std::array<std::size_t, 8> lengths = {0, 10, 100, 700, 3'000, 60'000, 400'000, 1'500'000};
   return std::string(lengths[input.take(1) & 7], 'y');
 }
 
-constexpr std::uint64_t call_count = 9;
+// Who calls.
+class Caller {
+ public:
+  Caller() = default;
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  virtual ~Caller() = default;
+
+  // `operand` says in which of the ways that there are.
+  virtual Result<std::string> get(const std::string& key, std::uint64_t operand) = 0;
+  virtual Result<std::uint64_t> put(const std::string& key, const std::string& value, std::uint64_t operand,
+                                    Condition condition, std::uint64_t version) = 0;
+  virtual void remove(const std::string& key) = 0;
+  virtual void get_many(std::uint64_t first, Input& input) = 0;
+  virtual void put_many(std::uint64_t first, Input& input) = 0;
+  // Everything that there is.
+  virtual void look_at_all() = 0;
+  virtual void collect() = 0;
+  virtual void sweep() = 0;
+
+  // Of its last put that was done.
+  std::string key{};
+  std::uint64_t version = 0;
+};
+
+// Each call is one of the table's coroutines.
+class TableCaller final : public Caller {
+ public:
+  explicit TableCaller(fake::Client& client) : client_(client) {}
+
+  Result<std::string> get(const std::string& k, std::uint64_t /*operand*/) override { return client_.get(k); }
+  Result<std::uint64_t> put(const std::string& k, const std::string& value, std::uint64_t /*operand*/,
+                            Condition condition, std::uint64_t of) override {
+    if (condition == Condition::absent) return client_.insert(k, value);
+    if (condition == Condition::version) return client_.replace(k, value, of);
+    return client_.put(k, value);
+  }
+  void remove(const std::string& k) override { std::ignore = client_.remove(k); }
+  void get_many(std::uint64_t first, Input& /*input*/) override {
+    for (std::uint64_t i = first; i < first + 24; ++i) std::ignore = client_.get(key_number(i));
+  }
+  void put_many(std::uint64_t first, Input& input) override {
+    for (std::uint64_t i = first; i < first + 3; ++i)
+      std::ignore = client_.put(key_number(i), value_of_any_length(input));
+  }
+  void look_at_all() override {
+    std::ignore = client_.walk();
+    std::ignore = client_.count();
+    std::ignore = client_.check();
+  }
+  void collect() override { std::ignore = client_.collect(); }
+  void sweep() override { std::ignore = client_.run(client_.allocator().sweep_all()); }
+
+ private:
+  fake::Client& client_;
+};
+
+// Each call goes the ways that one of a program goes (client/store.cc).
+class LibraryCaller final : public Caller {
+ public:
+  LibraryCaller(std::shared_ptr<fabric::Fabric> fabric, const client::ClientOptions& options)
+      : client_(
+            client::Client::open(memory::StoreMemory::attach(std::move(fabric)).value(), options).value()) {}
+
+  Result<std::string> get(const std::string& k, std::uint64_t operand) override {
+    // Numbers of keys that are often met, with values as long as theirs, among them.
+    std::string into((operand & 31) * (operand & 31) * 20, '?');
+    switch (operand >> 5 & 3) {
+      case 0:
+        if (client_->get_plain<1, 128>(k, into)) return into;
+        break;
+      case 1: {
+        const auto item = client_->run(client_->read(k));
+        if (!item) return std::unexpected(item.error());
+        return item->value;
+      }
+      case 2: {
+        const memory::Attachment::Pin pin(client_->attachment());
+        const auto found = client_->run(client_->find(k));
+        if (!found) return std::unexpected(found.error());
+        return std::string(found->view.value());
+      }
+      default:
+        std::ignore = client_->run(client_->exists(k));
+        break;
+    }
+    if (client_->get_here(k, into)) return into;
+    if (auto got = client_->run(client_->get(k, &into)); !got) return std::unexpected(std::move(got.error()));
+    return into;
+  }
+  Result<std::uint64_t> put(const std::string& k, const std::string& value, std::uint64_t operand,
+                            Condition condition, std::uint64_t of) override {
+    const PutOptions options{.time_to_live = std::chrono::milliseconds(operand >= 224 ? operand : 0)};
+    if (condition == Condition::none && client_->put_here(k, value, options)) {
+      const auto item = client_->run(client_->read(k));
+      return item ? item->version.token : 0;
+    }
+    return client_->run(client_->put(k, value, options, condition, of, "put"));
+  }
+  void remove(const std::string& k) override { std::ignore = client_->run(client_->remove(k)); }
+  void get_many(std::uint64_t first, Input& input) override {
+    const Batch batch(first);
+    std::vector<Lookup> lookups;
+    for (const std::string& k : batch.keys)
+      lookups.push_back({.key = k, .value = value_of_any_length(input).substr(0, 3'000)});
+    client_->run(client_->multi_get(lookups));
+  }
+  void put_many(std::uint64_t first, Input& input) override {
+    const Batch batch(first);
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < batch.keys.size(); ++i)
+      values.push_back(value_of_any_length(input).substr(0, 60'000));
+    std::vector<Assignment> assignments;
+    for (std::size_t i = 0; i < batch.keys.size(); ++i)
+      assignments.push_back({.key = batch.keys[i], .value = values[i]});
+    client_->run(client_->multi_put(assignments));
+  }
+  void look_at_all() override {
+    const std::function<bool(const Entry&)> visit = [](const Entry& entry) { return !entry.key.empty(); };
+    std::ignore = client_->run(client_->for_each(&visit));
+    std::ignore = client_->run(client_->count());
+    std::ignore = client_->run(client_->check());
+    Info info;
+    std::ignore = client_->run(client_->describe(&info));
+  }
+  void collect() override { std::ignore = client_->run(client_->collect()); }
+  void sweep() override {
+    std::ignore = client_->run(client_->attachment().nodes().front().allocator->sweep_all());
+  }
+
+ private:
+  // More than take turns at once, and some of them twice.
+  struct Batch {
+    explicit Batch(std::uint64_t first) {
+      for (std::uint64_t i = first; i < first + 26; ++i) keys.push_back(key_number(i));
+    }
+    std::vector<std::string> keys;
+  };
+
+  std::unique_ptr<client::Client> client_;
+};
+
+constexpr std::uint64_t call_count = 12;
 
 void call(fake::MemoryStore& store, Input& input, Caller& caller, std::uint64_t what) {
-  fake::Client& client = caller.client;
   const std::uint64_t operand = input.take(1);
   const std::string key = key_number(operand);
-  const bool in_batch = client.session().remote() && operand >= 128;
   switch (what) {
-    case 0: {
-      [[maybe_unused]] const auto got = in_batch ? client.get_in_batch(key) : client.get(key);
+    case 0:
+      std::ignore = caller.get(key, operand);
       break;
-    }
     case 1:
     case 2: {
-      const std::string value = value_of_any_length(input);
-      const auto put = in_batch ? client.put_in_batch(key, value) : client.put(key, value);
+      const auto put = caller.put(key, value_of_any_length(input), operand, Condition::none, 0);
       if (!put) break;
       caller.key = key;
       caller.version = *put;
       break;
     }
-    case 3: {
-      [[maybe_unused]] const auto removed = client.remove(key);
+    case 3:
+      caller.remove(key);
       break;
-    }
-    case 4: {
-      [[maybe_unused]] const auto inserted = client.insert(key, "inserted");
+    case 4:
+      std::ignore = caller.put(key, "inserted", operand, Condition::absent, 0);
       break;
-    }
     case 5: {
       const bool is_known = operand >= 128 && !caller.key.empty();
-      [[maybe_unused]] const auto replaced = is_known ? client.replace(caller.key, "replaced", caller.version)
-                                                      : client.replace(key, "replaced", input.take(8));
+      const std::string& of = is_known ? caller.key : key;
+      std::ignore =
+          caller.put(of, "replaced", operand, Condition::version, is_known ? caller.version : input.take(8));
       break;
     }
     case 6:
       store.advance(operand * 20 * base::millisecond_ns);
       break;
-    case 7: {
-      [[maybe_unused]] const auto swept = client.run(client.allocator().sweep_all());
+    case 7:
+      caller.sweep();
       break;
-    }
+    case 8:
+      caller.get_many(operand, input);
+      break;
+    case 9:
+      caller.put_many(operand, input);
+      break;
+    case 10:
+      caller.look_at_all();
+      break;
     default:
       if (!fake::directory_of(store).growing && fake::directory_of(store).level < first_level + 2)
         fake::begin_growth(store, 0);
@@ -164,36 +307,36 @@ void run(Input input) {
   fake::Client first(*store);
   // On this host, or on another one, by all that it keeps.
   LocationCache locations(std::size_t{1} << 14);
-  const TableOptions options{
+  const client::ClientOptions options{
       .timeout_ns = 50 * base::millisecond_ns, .cache_bytes = 100'000, .locations = &locations};
   const bool is_far = (input.take(1) & 1) != 0;
-  fake::Client second(*store, is_far ? in_order(store) : store->attach(), options);
+  LibraryCaller library(is_far ? in_order(store) : store->attach(), options);
+  TableCaller table(first);
   for (std::uint64_t i = 0; i < 24; ++i) {
     LOCH_CHECK(first.put(key_number(i), std::string(i * i * 20, 'x'), i % 5 == 0 ? store->now() + 1 : 0)
                    .has_value());
   }
-  std::array callers = {Caller{second}, Caller{first}};
+  const std::array<Caller*, 2> callers = {&library, &table};
   for (int commands = 0; !input.empty() && commands < 64; ++commands) {
     const std::uint64_t command = input.take(1);
     if ((command & 1) != 0) {
       damage(*store, input, first);
     } else {
-      call(*store, input, callers[command >> 1 & 1], (command >> 2) % call_count);
+      call(*store, input, *callers[command >> 1 & 1], (command >> 2) % call_count);
     }
   }
-  for (fake::Client* client : {&first, &second}) {
+  for (Caller* caller : callers) {
     for (std::uint64_t i = 0; i < 26; ++i) {
-      const auto got = client->get(fmt::format("k{}", i));
+      const auto got = caller->get(fmt::format("k{}", i), i);
       if (!got) LOCH_CHECK(got.error().code != Errc::timed_out);
     }
-    [[maybe_unused]] const auto walked = client->walk();
-    [[maybe_unused]] const auto counted = client->count();
-    [[maybe_unused]] const auto report = client->check();
-    [[maybe_unused]] const auto collected = client->collect();
+    caller->get_many(0, input);
+    caller->look_at_all();
+    caller->collect();
   }
   store->advance(10 * base::second_ns);
-  [[maybe_unused]] const auto put = second.put("last", std::string(5'000, 'z'));
-  [[maybe_unused]] const auto collected = second.collect();
+  std::ignore = library.put("last", std::string(5'000, 'z'), 0, Condition::none, 0);
+  library.collect();
 }
 
 }  // namespace

@@ -242,8 +242,14 @@ coro::Task<void> StorePlayer::walk() {
   }
 }
 
+// A part, as puts do that find no memory, and then all.
 coro::Task<void> StorePlayer::collect() {
-  const auto result = co_await client_->collect();
+  auto room = co_await client_->make_room();
+  Result<void> result = just_the_error(room);
+  if (result) {
+    auto collected = co_await client_->collect();
+    result = just_the_error(collected);
+  }
   if (silent() || result || is_excused(result.error().code)) co_return;
   scene().fail_with(fmt::format("player {}: collect: {}", number(), result.error().message()));
 }

@@ -44,7 +44,8 @@ Client::Client(std::unique_ptr<memory::Attachment> attachment, const ClientOptio
                              .cache_bytes = options.cache_bytes,
                              .locations = options.locations}),
       hash_seed_(session_->geometry().hash_seed),
-      reads_only_(options.read_only || attachment_->memory().fabric().read_only()) {
+      reads_only_(options.read_only || attachment_->memory().fabric().read_only()),
+      timeout_ns_(options.timeout_ns) {
   if (hash::Table* const only = shards_.only(); only != nullptr && only->works_here()) here_ = only;
 }
 
@@ -198,6 +199,22 @@ coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions option
 coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
                                               PutOptions options, hash::Condition condition,
                                               std::uint64_t version, const char* operation) {
+  fabric::Endpoint& endpoint = attachment_->endpoint();
+  const base::Nanos deadline = endpoint.now() + timeout_ns_;
+  auto written = co_await put_once(key, value, options, condition, version, operation);
+  if (written || written.error().code != Errc::no_space) [[likely]]
+    co_return written;
+  const auto room = co_await make_room();
+  if (!room || !*room || **room > deadline) co_return written;
+  co_await endpoint.sleep_until(**room);
+  // An operation holds on to what was unlinked since the time that its session knew when it began.
+  co_await refresh_if_due();
+  co_return co_await put_once(key, value, options, condition, version, operation);
+}
+
+coro::Task<Result<std::uint64_t>> Client::put_once(std::string_view key, std::string_view value,
+                                                   PutOptions options, hash::Condition condition,
+                                                   std::uint64_t version, const char* operation) {
   if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
@@ -276,6 +293,11 @@ coro::Task<Result<Collected>> Client::collect() {
   if (auto may = may_change("collect"); !may) co_return std::unexpected(std::move(may.error()));
   const DuringOperation during(*attachment_);
   co_return co_await shards_.collect_garbage();
+}
+
+coro::Task<Result<std::optional<base::Nanos>>> Client::make_room() {
+  const DuringOperation during(*attachment_);
+  co_return co_await shards_.make_room();
 }
 
 coro::Task<Result<Report>> Client::check() {

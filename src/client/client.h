@@ -62,6 +62,7 @@ class Client {
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
+  // If there is no memory, waits for that of items whose time is over, or that belong to nobody.
   coro::Task<Result<std::uint64_t>> put(std::string_view key, std::string_view value, PutOptions options,
                                         hash::Condition condition, std::uint64_t version,
                                         const char* operation);
@@ -71,6 +72,8 @@ class Client {
   coro::Task<Result<void>> for_each(const std::function<bool(const Entry&)>* visit);
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect();
+  // What a put does that finds no memory: hash::Shards::make_room.
+  coro::Task<Result<std::optional<base::Nanos>>> make_room();
   coro::Task<Result<Report>> check();
 
   // The counters of all clients there ever were.
@@ -120,6 +123,7 @@ class Client {
   // Nothing if it is not one for several at once.
   [[nodiscard]] std::optional<hash::GroupedGet> grouped_get(hash::Key key, Lookup* lookup) const;
   coro::Task<void> put_group(std::span<Assignment> group);
+  coro::Task<void> put_group_once(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   template <std::size_t most>
@@ -129,6 +133,10 @@ class Client {
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
+  coro::Task<Result<void>> put_one_once(Assignment* assignment);
+  coro::Task<Result<std::uint64_t>> put_once(std::string_view key, std::string_view value, PutOptions options,
+                                             hash::Condition condition, std::uint64_t version,
+                                             const char* operation);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, hash_seed_);
   }
@@ -139,6 +147,7 @@ class Client {
   hash::Table* here_ = nullptr;  // of a store all of which is mapped here
   const std::uint64_t hash_seed_;
   const bool reads_only_;
+  const base::Nanos timeout_ns_;
 };
 
 }  // namespace loch::client

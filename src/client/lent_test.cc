@@ -49,11 +49,12 @@ class Lent : public testing::Test {
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
   }
-  Result<Store> open_far() const {
+  Result<Store> open_far() const { return open_far(name_); }
+  Result<Store> open_far(const std::string& name) const {
     Options options;
     options.mode = Options::Mode::attach;
     options.timeout = 5s;
-    return Store::open(fmt::format("tcp://{}/{}", port_.at().text(), name_), options);
+    return Store::open(fmt::format("tcp://{}/{}", port_.at().text(), name), options);
   }
 
   static std::ptrdiff_t open_descriptors() {
@@ -128,6 +129,43 @@ TEST_F(Lent, CallsGoOnInAnotherSessionWhenTheHostHasEndedTheirs) {
     EXPECT_TRUE(removed.has_value()) << removed.error().message();
     EXPECT_TRUE(far->put(key + " too", value).has_value());
   }
+}
+
+// Receive: puts, each by itself and in a batch, when all memory is of items whose time to live is over.
+// Expect: they get it; and of two puts of a key in the batch, the last one counts.
+TEST_F(Lent, AFullStoreTakesTheMemoryOfWhatHasExpired) {
+  const std::string name = name_ + ".full";
+  Options small = here();
+  small.max_bytes = 8U << 20;
+  small.expiry = 200ms;
+  auto near = Store::open("shm://" + name, small);
+  ASSERT_TRUE(near.has_value()) << near.error().message();
+  auto far = open_far(name);
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  const std::string value(900, 'x');
+  std::size_t count = 0;
+  Result<void> put{};
+  for (;; ++count) {
+    put = near->put(fmt::format("old{}", count), value, {.time_to_live = 3s});
+    if (!put) break;
+    ASSERT_LT(count, 10'000U);
+  }
+  ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  std::this_thread::sleep_for(3s);
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < count / 2; ++i) keys.push_back(fmt::format("new{}", i));
+  std::vector<Assignment> assignments;
+  for (const std::string& key : keys) assignments.push_back({.key = key, .value = value});
+  assignments[0] = {.key = keys[1], .value = "not the last"};
+  far->multi_put(assignments);
+  for (const Assignment& one : assignments)
+    ASSERT_TRUE(one.result.has_value()) << one.key << ": " << one.result.error().message();
+  EXPECT_EQ(far->get(keys[1]).value_or("nothing"), value);
+  for (std::size_t i = 0; i < count / 4; ++i) {
+    put = far->put(fmt::format("newer{}", i), value);
+    ASSERT_TRUE(put.has_value()) << i << " of " << count << ": " << put.error().message();
+  }
+  EXPECT_TRUE(Store::destroy("shm://" + name, here()).has_value());
 }
 
 // Receive: a batch right after the host has ended the session, of which some are no puts. Expect: each is

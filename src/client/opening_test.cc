@@ -206,6 +206,37 @@ TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
   }
 }
 
+// Receive: puts of new keys when all memory is of items whose time to live is over. Expect: they get it, and
+// nobody has to collect it.
+TEST_F(OpenTest, AFullStoreTakesTheMemoryOfWhatHasExpired) {
+  options_.max_bytes = 8U << 20;
+  auto store = Store::open(url_, options_);
+  ASSERT_TRUE(store.has_value());
+  const std::string value(10'000, 'x');
+  const PutOptions for_a_while{.time_to_live = std::chrono::seconds(2)};
+  std::size_t count = 0;
+  Result<void> put{};
+  for (;; ++count) {
+    put = store->put(fmt::format("old{}", count), value, for_a_while);
+    if (!put) break;
+    ASSERT_LT(count, 1'000U);
+  }
+  ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  std::this_thread::sleep_for(for_a_while.time_to_live);
+  for (std::size_t i = 0; i < count / 2; ++i) {
+    put = store->put(fmt::format("new{}", i), value);
+    ASSERT_TRUE(put.has_value()) << i << " of " << count << ": " << put.error().message();
+  }
+  std::vector<std::string> keys;
+  for (std::size_t i = count / 2; i < count; ++i) keys.push_back(fmt::format("new{}", i));
+  std::vector<Assignment> assignments;
+  for (const std::string& key : keys) assignments.push_back({.key = key, .value = value});
+  store->multi_put(assignments);
+  for (const Assignment& one : assignments)
+    ASSERT_TRUE(one.result.has_value()) << one.key << ": " << one.result.error().message();
+  EXPECT_EQ(store->count().value(), count);
+}
+
 // The thread sanitizer leaves too little address space for a thousand mappings of a store.
 #if !__has_feature(thread_sanitizer)
 TEST_F(OpenTest, MoreSessionsThanThereAreNumbersForIsAnError) {

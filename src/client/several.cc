@@ -48,6 +48,13 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   co_return Result<void>{};
 }
 
+coro::Task<Result<void>> Client::put_one_once(Assignment* assignment) {
+  auto written = co_await put_once(assignment->key, assignment->value, assignment->options,
+                                   hash::Condition::none, 0, "put");
+  if (!written) co_return std::unexpected(std::move(written.error()));
+  co_return Result<void>{};
+}
+
 // Up to turns_max keys: each step for all of them before the next.
 void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
   if (here_ == nullptr) return;
@@ -237,9 +244,30 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
   return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
 }
 
+// Those that find no memory are put once more, each by itself, until that is in vain: what is unlinked rests
+// for as long as the group is under way.
+coro::Task<void> Client::put_group(std::span<Assignment> group) {
+  co_await put_group_once(group);
+  const auto found_no_memory = [](const Assignment& one) {
+    return !one.result && one.result.error().code == Errc::no_space;
+  };
+  if (std::ranges::none_of(group, found_no_memory)) [[likely]]
+    co_return;
+  const LastPuts last = last_puts(group, hash_seed_);
+  bool is_in_vain = false;
+  for (std::size_t i = group.size(); i-- > 0;) {
+    if (!last.is_last(i)) {
+      group[i].result = group[last.of(i)].result;
+    } else if (!is_in_vain && found_no_memory(group[i])) {
+      group[i].result = co_await put_one(&group[i]);
+      is_in_vain = found_no_memory(group[i]);
+    }
+  }
+}
+
 // The short and plain ones together, as far as there is memory at hand, and beside them the others as
 // coroutines.
-coro::Task<void> Client::put_group(std::span<Assignment> group) {
+coro::Task<void> Client::put_group_once(std::span<Assignment> group) {
   co_await refresh_if_due();
   const DuringOperation during(*attachment_);
   hash::Table* const only = reads_only_ ? nullptr : shards_.only();
@@ -263,7 +291,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
     if (put) {
       plain.push_back(*put);
     } else {
-      tasks[i] = put_one(&group[i]);
+      tasks[i] = put_one_once(&group[i]);
       scope.start(tasks[i]);
     }
   }

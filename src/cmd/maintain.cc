@@ -84,7 +84,7 @@ void add_gc(CLI::App& app, Context& context) {
                   store, run_gc);
   add_store(command, *store);
   add_footer(command,
-             "Clients do this themselves in small steps when they need memory; this does all of it now.\n"
+             "Clients do this themselves, in small steps, when none is left; this does all of it now.\n"
              "Example:\n  loch gc sessions");
 }
 

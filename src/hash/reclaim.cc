@@ -1,8 +1,11 @@
 // Clearing up after the dead, and of what has expired.
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "coro/scope.h"
 #include "hash/shards.h"
 
@@ -93,6 +96,22 @@ coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Coll
   co_return !*goes_on;
 }
 
+// Unlinks the item that a slot was seen to have committed, if its time to live is over.
+coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup* group,
+                                                Collected* collected) {
+  const SlotWord word = group->word(slot);
+  auto header = co_await header_of(group, slot);
+  if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) co_return Result<void>{};
+  // A damaged word may point at anything that looks like this; nothing is to be written there.
+  if (!co_await fetch_item(word.item())) co_return Result<void>{};
+  const auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  if (!gone) co_return std::unexpected(gone.error());
+  if (!*gone) co_return Result<void>{};
+  co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
+  ++collected->items_expired;
+  co_return Result<void>{};
+}
+
 // False if moves may have been left half done.
 coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
   const Directory d = directory();
@@ -107,15 +126,8 @@ coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
     const SlotWord word = group.word(slot);
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
-      auto header = co_await header_of(&group, slot);
-      if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) continue;
-      // A damaged word may point at anything that looks like this; nothing is to be written there.
-      if (!co_await fetch_item(word.item())) continue;
-      auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
-      if (!gone) co_return std::unexpected(std::move(gone.error()));
-      if (!*gone) continue;
-      co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
-      ++collected->items_expired;
+      if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)
+        co_return std::unexpected(std::move(dropped.error()));
       continue;
     }
     const auto done = co_await repair_slot(slot, word, collected);
@@ -123,6 +135,26 @@ coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
     all_done = all_done && *done;
   }
   co_return all_done;
+}
+
+coro::Task<Result<SlotNumber>> Table::drop_expired(SlotNumber first, SlotNumber count, Collected* collected) {
+  const auto directory = co_await read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const SlotNumber slots = directory->slots();
+  // While it grows, a slot's words are for who splits it.
+  if (directory->growing || first >= slots) co_return slots;
+  const SlotNumber end = std::min(slots, first + count);
+  SlotGroup group;
+  for (SlotNumber slot = first; slot < end; ++slot) {
+    if (!group.has(slot)) {
+      if (auto read = co_await read_group_and_headers(slot, end, &group); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    if (!group.word(slot).is(SlotType::committed)) continue;
+    if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)
+      co_return std::unexpected(std::move(dropped.error()));
+  }
+  co_return slots;
 }
 
 // Retires an item that belongs to nobody, as if it had been unlinked just now: somebody who is late may still
@@ -138,40 +170,94 @@ coro::Task<Result<bool>> Shards::reclaim(memory::Session* session, BlockNumber b
   const auto before = co_await endpoint.compare_swap(item.address(), word, retired.encode());
   if (!before) co_return std::unexpected(before.error());
   if (*before != word) co_return false;
+  LOCH_FAULT_POINT("reclaim.after_mark");
   co_await endpoint.fetch_add(memory::released_address(block), 1);
   session->count(Counter::items_reclaimed);
   co_return true;
 }
 
-coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
+coro::Task<Result<std::uint64_t>> Shards::reclaim_orphans_in(const memory::Attachment::Node* node,
+                                                             BlockNumber block, Collected* collected) {
   memory::Session* const session = node->session.get();
-  const auto blocks = node->allocator->blocks();
-  if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
+  const auto lease = co_await look_at_block(node->allocator.get(), block, &items);
+  if (!lease) co_return std::unexpected(lease.error());
   std::vector<coro::Task<Result<bool>>> asking;
-  for (const BlockNumber block : *blocks) {
-    const auto lease = co_await look_at_block(node->allocator.get(), block, &items);
-    if (!lease) co_return std::unexpected(lease.error());
-    const auto together = static_cast<std::uint32_t>(at_once(*lease));
-    const auto count = static_cast<std::uint32_t>(items.size());
-    for (std::uint32_t first = 0; first < count; first += together) {
-      const std::uint32_t end = std::min(count, first + together);
-      asking.clear();
-      for (std::uint32_t i = first; i < end; ++i)
-        asking.push_back(is_orphan(session, block, *lease, i, items[i].state));
-      co_await coro::run_together(&attachment_.endpoint().queue(), std::span(asking));
-      for (std::uint32_t i = first; i < end; ++i) {
-        const auto orphan = asking[i - first].take();
-        if (!orphan) co_return std::unexpected(orphan.error());
-        if (!*orphan) continue;
-        const auto reclaimed =
-            co_await reclaim(session, block, memory::item_of(block, *lease, i), items[i].state);
-        if (!reclaimed) co_return std::unexpected(reclaimed.error());
-        if (*reclaimed) ++collected->items_reclaimed;
-      }
+  const auto together = static_cast<std::uint32_t>(at_once(*lease));
+  const auto count = static_cast<std::uint32_t>(items.size());
+  for (std::uint32_t first = 0; first < count; first += together) {
+    const std::uint32_t end = std::min(count, first + together);
+    asking.clear();
+    for (std::uint32_t i = first; i < end; ++i)
+      asking.push_back(is_orphan(session, block, *lease, i, items[i].state));
+    co_await coro::run_together(&attachment_.endpoint().queue(), std::span(asking));
+    for (std::uint32_t i = first; i < end; ++i) {
+      const auto orphan = asking[i - first].take();
+      if (!orphan) co_return std::unexpected(orphan.error());
+      if (!*orphan) continue;
+      const auto reclaimed =
+          co_await reclaim(session, block, memory::item_of(block, *lease, i), items[i].state);
+      if (!reclaimed) co_return std::unexpected(reclaimed.error());
+      if (*reclaimed) ++collected->items_reclaimed;
     }
   }
+  co_return count;
+}
+
+coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node* node, Collected* collected) {
+  const auto blocks = node->allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
+  for (const BlockNumber block : *blocks) {
+    if (auto looked = co_await reclaim_orphans_in(node, block, collected); !looked)
+      co_return std::unexpected(std::move(looked.error()));
+  }
   co_return Result<void>{};
+}
+
+// The next slots, of all tables in turn, and the next blocks, of all nodes.
+coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
+  constexpr SlotNumber slots_at_once = SlotNumber{1} << 15;
+  constexpr std::uint64_t items_at_once = 4096;
+  room_.table %= tables_.size();
+  if (Table* const table = tables_[room_.table].get(); table == nullptr) {
+    ++room_.table;
+  } else {
+    const SlotNumber first = std::exchange(room_.slot, room_.slot + slots_at_once);
+    const auto slots = co_await table->drop_expired(first, slots_at_once, collected);
+    if (!slots) co_return std::unexpected(slots.error());
+    if (first + slots_at_once >= *slots) {
+      ++room_.table;
+      room_.slot = 0;
+    }
+  }
+  room_.node %= attachment_.nodes().size();
+  const memory::Attachment::Node& node = attachment_.nodes()[room_.node];
+  const auto blocks = node.allocator->blocks();
+  if (!blocks) co_return std::unexpected(blocks.error());
+  for (std::uint64_t items = 0; items < items_at_once; ++items) {
+    if (room_.block >= blocks->size()) {
+      ++room_.node;
+      room_.block = 0;
+      break;
+    }
+    const auto looked = co_await reclaim_orphans_in(&node, (*blocks)[room_.block++], collected);
+    if (!looked) co_return std::unexpected(looked.error());
+    items += *looked;
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room() {
+  const base::Nanos now = attachment_.endpoint().now();
+  if (now < room_.rests_until) co_return room_.rests_until;
+  Collected collected;
+  if (auto looked = co_await look_for_room(&collected); !looked)
+    co_return std::unexpected(std::move(looked.error()));
+  if (collected.items_expired + collected.items_reclaimed == 0) co_return std::nullopt;
+  // What others hold on to follows the time by a fraction of an expiry.
+  const base::Nanos expiry = some().home().geometry().expiry_ns;
+  room_.rests_until = attachment_.endpoint().now() + expiry + expiry / 2;
+  co_return room_.rests_until;
 }
 
 coro::Task<Result<Collected>> Shards::collect_garbage() {
@@ -202,6 +288,7 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
     if (!repaired) co_return std::unexpected(repaired.error());
     all_done = all_done && *repaired;
   }
+  LOCH_FAULT_POINT("collect.before_forget");
   for (std::size_t n = 0; n < unfinished.size(); ++n) {
     const auto& node = attachment_.nodes()[n];
     if (all_done) {

@@ -56,6 +56,9 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<void>> for_each(const Visit* visit);
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect_garbage();
+  // For who found no memory: a part of collect_garbage, and another one each time. When what that unlinked
+  // will have rested, so that it is worth another try; nothing if there was none.
+  coro::Task<Result<std::optional<base::Nanos>>> make_room();
   coro::Task<Result<Report>> check();
 
   // Whether all operations that began on the node until `since`, by its clock, are over.
@@ -108,7 +111,11 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<void> find_item(Walked* walked);
   coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);
+  coro::Task<Result<void>> look_for_room(Collected* collected);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
+  // In one block; how many items it has.
+  coro::Task<Result<std::uint64_t>> reclaim_orphans_in(const memory::Attachment::Node* node,
+                                                       memory::BlockNumber block, Collected* collected);
   coro::Task<Result<void>> check_node(const memory::Attachment::Node* node, const memory::ItemSet* linked,
                                       Report* report);
   coro::Task<Result<bool>> is_orphan(memory::Session* session, memory::BlockNumber block,
@@ -133,6 +140,16 @@ class Shards final : public memory::ReuseGuard {
   memory::Attachment& attachment_;
   std::vector<std::unique_ptr<Table>> tables_;  // null: its home can not be reached
   Table* some_ = nullptr;
+
+  // How far make_room has come.
+  struct Room {
+    std::size_t table = 0;
+    SlotNumber slot = 0;
+    std::size_t node = 0;
+    std::size_t block = 0;  // of the node's list
+    base::Nanos rests_until = 0;
+  };
+  Room room_;
 };
 
 }  // namespace loch::hash

@@ -528,7 +528,12 @@ class Table final {
   coro::Task<Result<void>> mark_linked(memory::ItemSet* linked, Report* report);
 
   // ---- reclaim.cc
+  class SlotGroup;
   coro::Task<Result<bool>> repair_slots(Collected* collected);
+  // Unlinks what has expired in `count` slots from `first` on, as far as there are any; not while the index
+  // grows. How many slots there are.
+  coro::Task<Result<SlotNumber>> drop_expired(SlotNumber first, SlotNumber count, Collected* collected);
+  coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
   coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
 

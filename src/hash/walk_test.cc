@@ -237,6 +237,35 @@ TEST(Collect, WhatTheDeadLeftIsFoundAndGotBack) {
   }
 }
 
+// Receive: the same, and clients that find no memory. Expect: each looks at a part, and all together at all.
+TEST(Collect, WhatTheDeadLeftIsGotBackByWhoNeedsMemory) {
+  const auto store = make_store();
+  Client client(*store);
+  {
+    Client dead(*store);
+    ASSERT_TRUE(dead.run(dead.allocator().allocate(3 * memory::block_bytes)).has_value());
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(dead.put(fmt::format("k{}", i), "v").has_value());
+    const SlotNumber at = locations(dead, "k0").slot[0];
+    fake::set_slot(*store, at, SlotWord::empty(dead.session().next_nonce(), first_level));
+    dead.die();
+    ASSERT_GE(client.check()->items_unaccounted, 1U);
+    store->advance(2 * base::second_ns);
+    std::optional<base::Nanos> ready;
+    for (int i = 0; i < 4 && !ready; ++i) {
+      const memory::Attachment::Operation during(client.attachment());
+      const auto room = client.run(client.shards().make_room());
+      ASSERT_TRUE(room.has_value()) << room.error().message();
+      ready = *room;
+    }
+    ASSERT_TRUE(ready.has_value());
+    EXPECT_GT(*ready, store->now());
+    EXPECT_EQ(client.run(client.shards().make_room()).value(), ready) << "first what it found is waited for";
+    ASSERT_TRUE(client.collect().has_value()) << "for the dead session itself";
+    EXPECT_EQ(client.check()->items_unaccounted, 0U);
+    for (int i = 1; i < 100; ++i) EXPECT_EQ(client.get(fmt::format("k{}", i)).value(), "v");
+  }
+}
+
 // Receive: an insert that found its key there, so that its session keeps the item that it had written for the
 // next one. Expect: a collection by somebody else does not take it for an item that nobody has.
 TEST(Collect, AnItemThatASessionKeepsForLaterIsNotTakenFromIt) {

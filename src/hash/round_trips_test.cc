@@ -1,10 +1,12 @@
 // What each operation costs a client on another host: round trips, that is how often it waits, and bytes.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
 
 #include "fabric/testing/posting_fabric.h"
 #include "hash/testing/scenes.h"
 #include "hash/testing/test_table.h"
+#include "hash/testing/two_nodes.h"
 #include "memory/testing/test_memory.h"
 
 namespace loch::hash {
@@ -283,6 +285,96 @@ TEST_F(RoundTrips, InsertsThatMakeTheIndexGrowTakeTenOnAverage) {
     ASSERT_LT(count, 4 * slots);
   }
   EXPECT_LE(static_cast<double>(round_trips_ - before) / static_cast<double>(count), 10);
+}
+
+// What is moved beside the item that is written: what the session looks at and changes in the index, the word
+// of an item that it has unlinked, and of what it claims.
+TEST_F(RoundTrips, WritesMoveTheItemOnceAndFewBytesBesides) {
+  constexpr std::uint64_t slots = std::uint64_t{3} * 8;
+  constexpr std::uint64_t swap = 8;
+  constexpr std::uint64_t key_bytes = 5;
+  const std::uint64_t item = item_bytes(key_bytes, value.size());
+  const std::uint64_t head = item_bytes(key_bytes, 0);
+  // Of 40 keys that `act` is asked for: the fewest bytes, and how many more the mean is. A session claims
+  // memory for many items at a time.
+  constexpr int first = 10;
+  constexpr int end = 50;
+  const auto bytes = [&](const std::string& prefix, const auto& act) {
+    std::uint64_t fewest = ~std::uint64_t{0};
+    std::uint64_t all = 0;
+    for (int i = first; i < end; ++i) {
+      const Cost each = cost([&] { return act(prefix + std::to_string(i)).has_value(); });
+      fewest = std::min(fewest, each.bytes);
+      all += each.bytes;
+    }
+    EXPECT_LE(all / (end - first), fewest + 64) << prefix;
+    return fewest;
+  };
+  const auto put = [&](const std::string& key) { return warm_.put(key, value); };
+  for (const char* prefix : {"put", "del"}) {
+    for (int i = first; i < end; ++i) ASSERT_TRUE(near_.put(prefix + std::to_string(i), value).has_value());
+  }
+  EXPECT_EQ(bytes("put", put), item + slots + head + swap);
+  EXPECT_EQ(bytes("put", put), item + swap + 8) << "with pointers; and the mark of what was replaced before";
+  EXPECT_LE(bytes("new", [&](const std::string& key) { return warm_.insert(key, value); }),
+            item + 2 * slots + 2 * swap);
+  EXPECT_LE(bytes("del", [&](const std::string& key) { return warm_.remove(key); }), 2 * slots + head + swap);
+}
+
+// The same of a store on two nodes: slots are on the first, and items on the second.
+class RoundTripsOfACluster : public testing::Test {
+ protected:
+  RoundTripsOfACluster() {
+    two_nodes::let_pass(*store_, base::second_ns);
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(warm_.put("warm" + std::to_string(i)).region == 3);
+  }
+  template <class Act>
+  std::uint64_t cost(Act act) {
+    const std::uint64_t before = round_trips_;
+    EXPECT_TRUE(act());
+    return round_trips_ - before;
+  }
+
+  static constexpr memory::Placement to_second_{.policy = memory::Placement::Policy::node, .node = 1};
+  std::uint64_t round_trips_ = 0;
+  std::shared_ptr<MemoryStore> store_ = two_nodes::make_store();
+  two_nodes::Client other_{*store_, to_second_};
+  two_nodes::Client warm_{*store_, to_second_, two_nodes::regions(), {.round_trips = &round_trips_}};
+};
+
+TEST_F(RoundTripsOfACluster, AGetTakesTwoAndOneWithAPointer) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    other_.put(key);
+    const auto get = [&] { return warm_.fake::Client::get(key).has_value(); };
+    EXPECT_EQ(cost(get), 2U) << i;
+    EXPECT_EQ(cost(get), 1U) << i;
+    EXPECT_EQ(cost([&] { return warm_.error_of_get("none" + std::to_string(i)) == Errc::not_found; }), 2U);
+  }
+}
+
+// An update with a pointer, too, looks at the directory before it changes the slot.
+TEST_F(RoundTripsOfACluster, AnUpdateTakesThreeAndTwoWithAPointer) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    other_.put(key);
+    const auto put = [&] { return warm_.error_of_put(key) == Errc{}; };
+    EXPECT_EQ(cost(put), 3U) << i;
+    EXPECT_EQ(cost(put), 2U) << i;
+    EXPECT_EQ(cost(put), 2U) << i;
+    other_.put(key);
+    EXPECT_LE(cost(put), 4U) << i;
+  }
+}
+
+TEST_F(RoundTripsOfACluster, AnInsertTakesFiveAtMostAndARemoveThree) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    EXPECT_LE(cost([&] { return warm_.insert(key, std::string(100, 'v')).has_value(); }), 5U) << i;
+    const std::string others = "other" + std::to_string(i);
+    other_.put(others);
+    EXPECT_EQ(cost([&] { return warm_.error_of_remove(others) == Errc{}; }), 3U) << i;
+  }
 }
 
 }  // namespace

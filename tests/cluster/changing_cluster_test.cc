@@ -3,14 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <signal.h>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
+#include "cluster/zookeeper_session.h"
+#include "memory/layout.h"
 #include "tests/cluster/cluster_processes.h"
 #include "tests/cluster/zookeeper_server.h"
 #include "tests/workload.h"
@@ -20,6 +27,15 @@ namespace {
 
 using cluster::ClusterMap;
 using std::chrono::steady_clock;
+
+// Longer than ZooKeeper, too, lets a host be silent.
+constexpr milliseconds beyond_all_patience(cluster::ZooKeeperSession::timeout_ns / base::millisecond_ns +
+                                           1'000);
+static_assert(beyond_all_patience > beyond_silence);
+// Where a host is lost in the midst of a move: an operation waits so long for the move first.
+constexpr milliseconds time_max_of_moves = worker_time_max + worker_timeout;
+// Of a value that has a block to itself.
+constexpr std::size_t large_bytes = 1'000'000;
 
 class ChangingCluster : public ClusterProcesses {
  protected:
@@ -69,8 +85,34 @@ class ChangingCluster : public ClusterProcesses {
     start_lochd(host);
     change(
         [host](const ClusterMap& map) { return cluster::with_node(map, name_of(host), address_of(host)); });
+    await_its_part(host);
+  }
+  // It has joined, and gets shards, and at once new items: those of keys that are at home there.
+  void await_its_part(Host host) {
     await_map("a host that joined got no shards",
               [host](const ClusterMap& map) { return has_its_share(map, host); });
+    constexpr int puts_max = 64;  // a quarter of the keys are at home there
+    int puts = 0;
+    for (; puts < puts_max && large_items_on(host) == 0; ++puts) {
+      const auto put = store().put(fmt::format("large-{}", puts), std::string(large_bytes, 'l'));
+      ASSERT_TRUE(put.has_value()) << put.error().message();
+    }
+    EXPECT_GT(large_items_on(host), 0) << "no new item was put on a host that joined";
+    for (int i = 0; i < puts; ++i) EXPECT_TRUE(store().remove(fmt::format("large-{}", i)).has_value());
+  }
+  // As the descriptors of its blocks say, in its first data region.
+  [[nodiscard]] int large_items_on(Host host) {
+    const ClusterMap now = map();
+    const auto region = now.nodes.at(now.find(name_of(host)).value()).data.front();
+    std::ifstream file(folder() / name_of(host) / "loch.test" / fmt::format("region.{}", region),
+                       std::ios::binary);
+    std::vector<memory::BlockDescriptor> blocks(memory::blocks_in_region_max);
+    file.read(reinterpret_cast<char*>(blocks.data()),
+              static_cast<std::streamsize>(blocks.size() * sizeof blocks[0]));
+    EXPECT_GT(file.gcount(), 0) << "it has no data region";
+    return static_cast<int>(std::ranges::count_if(blocks, [](const memory::BlockDescriptor& block) {
+      return memory::LeaseWord::decode(block.lease).state == memory::BlockState::large_head;
+    }));
   }
   void drain(Host host) {
     change([host](const ClusterMap& map) { return cluster::draining(map, name_of(host)); });
@@ -81,25 +123,59 @@ class ChangingCluster : public ClusterProcesses {
   void remove(Host host, bool lost) {
     change([host, lost](const ClusterMap& map) { return cluster::without_node(map, name_of(host), lost); });
   }
+  // What `loch cluster` prints, which has to end well.
+  std::string command(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "cluster");
+    Process loch({.program = LOCH_TEST_COMMAND,
+                  .arguments = arguments,
+                  .environment = {"LOCH_COORDINATOR=" + zookeeper_->url()},
+                  .output = folder() / fmt::format("command-{}", ++commands_)});
+    const auto ending = loch.wait(patience);
+    EXPECT_TRUE(ending && *ending == Ending{.exit_code = 0})
+        << fmt::format("{}: {}", fmt::join(arguments, " "), loch.output());
+    return loch.output();
+  }
+  // What `loch cluster status` says of a host; null, if nothing.
+  nlohmann::json status(Host host) {
+    const auto status = nlohmann::json::parse(command({"status", "--json"}), nullptr, false);
+    EXPECT_TRUE(status.is_object());
+    for (const auto& node : status.value("nodes", nlohmann::json::array())) {
+      if (node.value("name", "") == name_of(host)) return node;
+    }
+    return nullptr;
+  }
 
   std::optional<ZooKeeperServer> zookeeper_;
 
  private:
   std::unique_ptr<cluster::Coordinator> asked_;
+  int commands_ = 0;
 };
 
-// Receive: a fourth host, and the first one leaves. Expect: nothing is lost, and nobody waits for long.
+// Receive: a fourth host, and the first one leaves, as `loch cluster` has it. Expect: nothing is lost, and
+// nobody waits for long; and the command says what has become of it.
 TEST_F(ChangingCluster, HostsJoinAndAreDrained) {
   auto crew = start_crew();
-  join(d);
+  start_lochd(d);
+  EXPECT_EQ(status(d), nullptr);
+  command({"add", name_of(d) + "=" + address_of(d).text()});
+  await_its_part(d);
+  const auto joined = status(d);
+  EXPECT_EQ(joined.value("state", ""), "serves");
+  EXPECT_EQ(joined.value("present", false), true);
+  EXPECT_EQ(joined.value("address", ""), address_of(d).text());
+  EXPECT_GE(joined.value("shards", 0), 4);
   await_recovery(crew);
   EXPECT_EQ(quiet_keys_left(), quiet_keys);
-  drain(a);
-  await_drained(a);
+  command({"drain", name_of(a), "--wait"});
+  const auto left = status(a);
+  EXPECT_EQ(left.value("state", ""), "drained");
+  EXPECT_EQ(left.value("shards", -1), 0);
   EXPECT_EQ(quiet_keys_left(), quiet_keys);
-  remove(a, false);
+  command({"remove", name_of(a)});
+  EXPECT_EQ(status(a), nullptr);
   // As long as those who are still there may take to learn of it.
-  std::this_thread::sleep_for(milliseconds(2'000));
+  for_a_while(milliseconds(2'000));
   kill_lochd(a);
   await_recovery(crew);
   EXPECT_EQ(quiet_keys_left(), quiet_keys);
@@ -113,21 +189,58 @@ TEST_F(ChangingCluster, HostsEndWhileTheyAreDrained) {
   auto crew = start_crew();
   drain(a);
   for (const Host host : {a, b, c}) {
-    std::this_thread::sleep_for(milliseconds(120));
+    for_a_while(milliseconds(120));
     kill_lochd(host);
     start_lochd(host);
-    std::this_thread::sleep_for(milliseconds(120));
+    for_a_while(milliseconds(120));
     end_lochd(host);
     start_lochd(host);
   }
   EXPECT_FALSE(is_drained(map(), a)) << "it was drained before all of that";
   zookeeper_->kill();
-  std::this_thread::sleep_for(milliseconds(1'000));
+  for_a_while(milliseconds(1'000));
   zookeeper_->start();
   await_drained(a);
   await_recovery(crew);
   EXPECT_EQ(quiet_keys_left(), quiet_keys);
   finish_all(crew);
+  expect_in_order();
+}
+
+// Receive: a host is stopped while it gives away what it has, for so long that its clients, the other hosts
+// and ZooKeeper take it for dead; then it goes on; and so is one that gets it. Expect: nothing that comes too
+// late is done, nothing is lost, and in the end it is drained.
+TEST_F(ChangingCluster, HostsAreStoppedWhileOneIsDrained) {
+  auto crew = start_crew();
+  drain(a);
+  for (const auto& [host, time] : {std::pair{a, beyond_all_patience}, std::pair{b, beyond_silence}}) {
+    for_a_while(milliseconds(120));
+    stop_lochd(host);
+    EXPECT_FALSE(is_drained(map(), a)) << "it was drained before that";
+    for_a_while(time);
+    continue_lochd(host);
+  }
+  await_drained(a);
+  await_recovery(crew);
+  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  finish_all(crew, time_max_of_moves);
+  expect_in_order();
+}
+
+// Receive: a host is cut off from the others and from ZooKeeper while it is drained. Expect: the same.
+TEST_F(ChangingCluster, AHostIsCutOffWhileItIsDrained) {
+  auto crew = start_crew();
+  drain(a);
+  for_a_while(milliseconds(120));
+  must(hosts().cut_off(a));
+  for_a_while(beyond_all_patience);
+  expect_some_out_of_reach();
+  EXPECT_FALSE(is_drained(map(), a));
+  must(hosts().join_again(a));
+  await_drained(a);
+  await_recovery(crew);
+  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  finish_all(crew, time_max_of_moves);
   expect_in_order();
 }
 

@@ -69,6 +69,16 @@ void ClusterProcesses::end_lochd(Host host) {
   EXPECT_EQ(*ending, Ending{.exit_code = 0}) << lochds_.at(host)->output();
 }
 
+void ClusterProcesses::stop_lochd(Host host) {
+  lochds_.at(host)->signal(SIGSTOP);
+  const auto stopped = lochds_.at(host)->wait(patience);
+  ASSERT_TRUE(stopped && stopped->stopped) << lochds_.at(host)->output();
+}
+
+void ClusterProcesses::continue_lochd(Host host) { lochds_.at(host)->signal(SIGCONT); }
+
+void ClusterProcesses::for_a_while(milliseconds time) { std::this_thread::sleep_for(time); }
+
 void ClusterProcesses::lose_memory(Host host) { must(files_->lose_memory(host)); }
 
 WorkerSpec ClusterProcesses::spec() const {
@@ -155,10 +165,10 @@ void ClusterProcesses::expect_some_out_of_reach() {
   }
 }
 
-void ClusterProcesses::finish_all(std::vector<Placed>& crew) {
+void ClusterProcesses::finish_all(std::vector<Placed>& crew, milliseconds at_most) {
   for (Placed& each : crew) {
     const WorkerReport report = finish(each.worker, true);
-    EXPECT_LE(milliseconds(report.longest_us / 1'000), worker_time_max)
+    EXPECT_LE(milliseconds(report.longest_us / 1'000), at_most)
         << "an operation went on after its deadline, on host " << bench::Hosts::name(each.host);
   }
   crew.clear();

@@ -25,6 +25,8 @@ inline constexpr std::size_t hosts_of_cluster = 3;
 
 // After so long a host takes a client that says nothing for dead.
 inline constexpr milliseconds silence{2'000};
+// So long that the hosts take whoever they do not hear for dead.
+inline constexpr milliseconds beyond_silence = silence + milliseconds(1'500);
 // For one operation of a worker. Where its session was broken off, the first call after that also has as long
 // to find out, and to get another session; and a busy machine adds to it.
 inline constexpr milliseconds worker_timeout{2'000};
@@ -44,6 +46,9 @@ class ClusterProcesses : public StoreProcesses {
   void kill_lochd(Host host);
   // As systemd does it: it has to end well, and soon.
   void end_lochd(Host host);
+  // It answers nobody, and its connections stand; returns once it is so. Then it goes on where it was.
+  void stop_lochd(Host host);
+  void continue_lochd(Host host);
   // Of a host whose lochd is not running.
   void lose_memory(Host host);
 
@@ -61,6 +66,8 @@ class ClusterProcesses : public StoreProcesses {
   static constexpr std::uint64_t quiet_keys = 60;
   std::uint64_t quiet_keys_left();
 
+  // Not waiting for anything: what is broken is to stay so for a time, while the others go on.
+  static void for_a_while(milliseconds time);
   // What is done to the network, or to hosts, must be done.
   static void must(const Result<void>& done) { ASSERT_TRUE(done.has_value()) << done.error().message(); }
   [[nodiscard]] const bench::Hosts& hosts() const { return *hosts_; }
@@ -73,7 +80,7 @@ class ClusterProcesses : public StoreProcesses {
   void await_recovery(const std::vector<Placed>& crew);
   // They end well, and none of their operations took longer than it may. Those that were stopped meanwhile
   // are finished apart.
-  void finish_all(std::vector<Placed>& crew);
+  void finish_all(std::vector<Placed>& crew, milliseconds at_most = worker_time_max);
   // Once all workers have ended: everything is right, and the memory comes back.
   void expect_in_order();
 

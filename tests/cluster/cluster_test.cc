@@ -3,7 +3,6 @@
 // linearizable, and the store in order.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <thread>
 
 #include "tests/cluster/cluster_processes.h"
 #include "tests/workload.h"
@@ -12,12 +11,6 @@ namespace loch::tests {
 namespace {
 
 using Cluster = ClusterProcesses;
-
-// Not waiting for anything: what is broken is to stay so for a time, while the others go on.
-void for_a_while(milliseconds time) { std::this_thread::sleep_for(time); }
-
-// So long that the hosts take whoever they do not hear for dead.
-constexpr milliseconds beyond_silence = silence + milliseconds(1'500);
 
 // Receive: a lochd is killed, and started again; then another. Expect: all goes on as before, since the
 // memory is the host's.
@@ -29,6 +22,21 @@ TEST_F(Cluster, ALochdIsKilledAndComesBack) {
     start_lochd(host);
     await_recovery(crew);
   }
+  finish_all(crew);
+  expect_in_order();
+}
+
+// Receive: a lochd is stopped for so long that its clients have given up, and the other hosts have ended
+// their sessions, with what they asked for still on its way; then it goes on, and finds all that. Expect: its
+// keys are out of reach meanwhile; what it does then is nothing that is too late, and nothing is lost.
+TEST_F(Cluster, ALochdIsStoppedAndGoesOn) {
+  auto crew = start_crew();
+  stop_lochd(a);
+  for_a_while(beyond_silence);
+  expect_some_out_of_reach();
+  continue_lochd(a);
+  await_recovery(crew);
+  EXPECT_EQ(quiet_keys_left(), quiet_keys);
   finish_all(crew);
   expect_in_order();
 }

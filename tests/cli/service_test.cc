@@ -1,0 +1,97 @@
+// The real lochd as its systemd unit has it (Type=notify): what it tells the service manager, which here is a
+// socket of the test's.
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/file_descriptor.h"
+#include "tests/cli/run.h"
+#include "tests/process.h"
+
+namespace loch::cli {
+namespace {
+
+using tests::Ending;
+using tests::Process;
+
+// Where a service says what becomes of it, one datagram a message (man sd_notify).
+class NotifySocket {
+ public:
+  explicit NotifySocket(std::string path)
+      : path_(std::move(path)), socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    EXPECT_LT(path_.size(), sizeof at.sun_path);
+    std::memcpy(at.sun_path, path_.data(), path_.size());
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0)
+        << std::strerror(errno);
+  }
+  ~NotifySocket() { ::unlink(path_.c_str()); }
+  NotifySocket(const NotifySocket&) = delete;
+  NotifySocket& operator=(const NotifySocket&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  // The next message, or nothing in time: "".
+  [[nodiscard]] std::string next(std::chrono::milliseconds timeout = patience) const {
+    pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&readable, 1, static_cast<int>(timeout.count())) != 1) return "";
+    std::array<char, 512> message{};
+    const ssize_t got = ::recv(socket_.get(), message.data(), message.size(), 0);
+    return got < 0 ? "" : std::string(message.data(), static_cast<std::size_t>(got));
+  }
+
+ private:
+  const std::string path_;
+  const base::FileDescriptor socket_;
+};
+
+class Service : public CliTest {};
+
+// Receive: a start, a SIGHUP with a sound configuration and one with a wrong one, and the end. Expect: it is
+// ready when it lends and not before, after each reload again, and says that it ends before it does.
+TEST_F(Service, LochdTellsTheServiceManagerWhatBecomesOfIt) {
+  const NotifySocket manager(file_path("notify"));
+  const std::string config = write_file("lochd.toml", "[log]\nlevel = \"info\"\n");
+  Process lochd({.program = "/usr/bin/setpriv",
+                 .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config, "--listen",
+                               "127.0.0.1:0", "--directory", folder()},
+                 .environment = {"NOTIFY_SOCKET=" + manager.path()},
+                 .output = file_path("log")});
+  ASSERT_EQ(manager.next(), "READY=1") << lochd.output();
+  EXPECT_TRUE(lochd.output().contains("lends the stores in")) << lochd.output();
+  for (const char* settings : {"[log]\nlevel = \"debug\"\n", "[log]\nlevel = \"loud\"\n"}) {
+    write_file("lochd.toml", settings);
+    lochd.signal(SIGHUP);
+    EXPECT_EQ(manager.next(), "RELOADING=1") << lochd.output();
+    EXPECT_EQ(manager.next(), "READY=1") << lochd.output();
+  }
+  EXPECT_TRUE(lochd.output().contains("goes on with what was before")) << lochd.output();
+  lochd.signal(SIGTERM);
+  EXPECT_EQ(manager.next(), "STOPPING=1") << lochd.output();
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
+}
+
+// Expect: one that can not begin is never ready.
+TEST_F(Service, LochdThatCanNotBeginIsNotReady) {
+  const NotifySocket manager(file_path("notify"));
+  const std::string config = write_file("lochd.toml", "listen = 7\n");
+  Process lochd({.program = "/usr/bin/setpriv",
+                 .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config},
+                 .environment = {"NOTIFY_SOCKET=" + manager.path()},
+                 .output = file_path("log")});
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 2}) << lochd.output();
+  EXPECT_EQ(manager.next(std::chrono::milliseconds(0)), "");
+}
+
+}  // namespace
+}  // namespace loch::cli

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <memory>
 #include <signal.h>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "net/testing/reserved_port.h"
+#include "tests/lochd_process.h"
 #include "tests/store_processes.h"
 
 namespace loch::tests {
@@ -31,6 +35,7 @@ struct Scenario {
   const char* helper =
       "";  // where another client dies before, again and again, so that there is something to mend
   bool is_alone = false;  // gets there by itself: the others begin when it has
+  bool is_far = false;    // goes by lochd, as from another host
 };
 
 const WorkerSpec hot = {};
@@ -39,6 +44,8 @@ const WorkerSpec hesitant = {.crowded = true, .mix = "displacing", .pause_at = "
 const WorkerSpec newcomers = {.key_prefix = "new", .keys = 100'000, .mix = "displacing"};
 const WorkerSpec rewriting = {.key_prefix = "fill", .keys = 1'500};
 const WorkerSpec medium_values = {.value_bytes = 16, .value_bytes_max = 20'000};
+const WorkerSpec collecting = {
+    .mix = "insert-remove", .value_bytes = 16, .value_bytes_max = 20'000, .collect = true};
 const WorkerSpec large_values = {.value_bytes = 300'000, .value_bytes_max = 3'000'000};
 const WorkerSpec much_memory = {.key_prefix = "big",
                                 .keys = 80,
@@ -52,6 +59,19 @@ const std::array scenarios = {
     Scenario{.points = "alloc.large", .victim = large_values, .nth_max = 8},
     Scenario{.points = "alloc.segment", .victim = much_memory, .nth_max = 1},
     Scenario{.points = "alloc.block", .victim = medium_values, .nth_max = 3},
+    Scenario{.points = "free_large.", .victim = large_values, .nth_max = 8},
+    // Blocks whose items have all rested are those of clients that are gone.
+    Scenario{
+        .points = "alloc.items", .victim = collecting, .nth_max = 3, .helper = "retire_here.before_mark"},
+    Scenario{.points = "free.", .victim = collecting, .nth_max = 3, .helper = "retire_here.before_mark"},
+    Scenario{.points = "sweep.before_free",
+             .victim = collecting,
+             .nth_max = 3,
+             .helper = "retire_here.before_mark"},
+    Scenario{.points = "settle.", .victim = collecting, .nth_max = 3, .helper = "retire_here.before_mark"},
+    Scenario{.points = "reclaim.", .victim = collecting, .nth_max = 3, .helper = "put_here.item_written"},
+    Scenario{.points = "sweep.", .victim = collecting, .other = medium_values},
+    Scenario{.points = "collect.", .victim = collecting, .other = crowd, .nth_max = 5},
     // Only one client finishes a growth. The others finish this one if it did not, and more after it.
     Scenario{.points = "grow.before_finish",
              .victim = newcomers,
@@ -66,15 +86,44 @@ const std::array scenarios = {
              .nth_max = 3,
              .is_alone = true},
     Scenario{.points = "grow.", .victim = newcomers, .other = rewriting, .filled = 1'500, .nth_max = 1},
-    Scenario{.points = "split.", .victim = newcomers, .other = rewriting, .filled = 1'500},
+    Scenario{.points = "split_together.",
+             .victim = newcomers,
+             .other = rewriting,
+             .filled = 1'500,
+             .nth_max = 5,
+             .is_far = true},
+    Scenario{.points = "split", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{.points = "move.", .victim = newcomers, .other = rewriting, .filled = 1'500},
     Scenario{
         .points = "resolve.", .victim = crowd, .other = crowd, .nth_max = 1, .helper = "move.after_place"},
     Scenario{.points = "put.before_withdraw", .victim = hesitant, .other = crowd, .nth_max = 1},
     Scenario{.points = "put.after_withdraw", .victim = hesitant, .other = crowd, .nth_max = 1},
     Scenario{.points = "put.", .victim = crowd, .other = crowd},
+    Scenario{.points = "put_far.", .nth_max = 200, .is_far = true},
+    Scenario{.points = "put_together.before_update",
+             .victim = rewriting,
+             .other = rewriting,
+             .filled = 1'500,
+             .is_far = true},
+    Scenario{.points = "put_together.before_write", .is_far = true},
+    Scenario{.points = "put_together.item", .is_far = true},
+    Scenario{.points = "put_together.",
+             .victim = newcomers,
+             .other = rewriting,
+             .filled = 1'500,
+             .nth_max = 5,
+             .is_far = true},
+    // Those of all kinds of change.
+    Scenario{.points = "swap.", .victim = crowd, .other = crowd, .nth_max = 1'000},
+    Scenario{.points = "put_here.", .nth_max = 500},
     Scenario{.points = ""},
 };
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::ranges::replace(name, '.', '_');
+  return name;
+}
 
 // With everybody waiting at any step, most interleavings of few steps come about. The keys have few slots
 // between them, so that they are in each other's way all the time.
@@ -129,36 +178,54 @@ INSTANTIATE_TEST_SUITE_P(Candidates, HesitationTest, testing::Values(2U, 3U));
 // Receive: a client that was about to replace what it read wakes up when that memory would have been used
 // again for the same key, in the same slot. Expect: it finds out, because the memory was not used again while
 // it slept.
-class ReuseTest : public StoreProcesses {};
+class ReuseTest : public StoreProcesses, public testing::WithParamInterface<const char*> {};
 
-TEST_F(ReuseTest, AStoppedReplaceNeverTakesReusedMemoryForWhatItRead) {
+TEST_P(ReuseTest, AStoppedChangeNeverTakesReusedMemoryForWhatItRead) {
   // Few enough writes that the same memory comes round every few.
-  Worker other = start({.keys = 1, .mix = "write-heavy", .pause_at = "put.item_written", .pause_us = 20'000});
+  Worker other = start({.keys = 1, .mix = "write-heavy", .pause_at = ".item_written", .pause_us = 20'000});
   for (int i = 0; i < 12 && !HasFailure(); ++i) {
-    Worker late =
-        start({.keys = 1, .mix = "replacing", .environment = {"LOCH_FAULT=put.before_update:stop"}});
+    Worker late = start({.keys = 1,
+                         .mix = "replacing",
+                         .environment = {fmt::format("LOCH_FAULT={}:stop:{}", GetParam(), 1 + i)}});
     const auto ending = late.process.wait(patience);
     ASSERT_TRUE(ending && ending->stopped) << late.process.output();
-    continue_late(late);
+    if (i % 2 == 0) {
+      continue_after_reuse(late);
+    } else {
+      continue_late(late);
+    }
     finish(late, true);
   }
   finish(other);
-  const Result<Info> info = store().info();
-  ASSERT_TRUE(info.has_value()) << info.error().message();
-  EXPECT_GT(info->totals[Counter::items_reused], 0U) << "no memory was used again: the test shows nothing";
   expect_linearizable();
   expect_accounted_for();
 }
 
+// Before its last look whether it may still act, and between that and its compare-swap.
+INSTANTIATE_TEST_SUITE_P(Points, ReuseTest,
+                         testing::Values("put.before_update", "swap.before_cas", "put_here.item_written",
+                                         "put_here.before_update"),
+                         test_name);
+
 class FaultTest : public StoreProcesses, public testing::WithParamInterface<const char*> {
  protected:
+  FaultTest() { call_time_max_ = quick_call_max; }
+
   void SetUp() override {
     StoreProcesses::SetUp();
     if (HasFatalFailure()) return;
     const auto fits = [](const Scenario& s) { return std::string_view(GetParam()).starts_with(s.points); };
     scenario_ = &*std::ranges::find_if(scenarios, fits);
     fill(scenario_->filled);
+    if (scenario_->is_far) lend();
     if (!scenario_->is_alone) start_others();
+  }
+
+  // A client that says nothing for so long holds nobody up any more.
+  void lend() {
+    const std::filesystem::path config = folder() / "lochd.toml";
+    std::ofstream(config) << fmt::format("listen = [\"{}\"]\nsilence_s = 1\n", port_.at().text());
+    lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
   }
 
   void start_others() {
@@ -168,6 +235,10 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
   Worker start_armed(std::string_view action) {
     WorkerSpec spec = scenario_->victim;
     spec.millis = reach_time;
+    if (scenario_->is_far) {
+      spec.url = fmt::format("tcp://{}/test", port_.at().text());
+      spec.may_be_cut_off = true;  // while it is stopped
+    }
     const std::uint64_t nth = 1 + random().below(scenario_->nth_max);
     spec.environment = {fmt::format("LOCH_FAULT={}:{}:{}", GetParam(), action, nth)};
     return start(spec);
@@ -200,6 +271,8 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
   }
 
   const Scenario* scenario_ = nullptr;
+  const net::fake::ReservedPort port_;
+  std::unique_ptr<Process> lochd_;
   std::vector<Worker> others_;
 };
 
@@ -216,17 +289,11 @@ TEST_P(FaultTest, AClientStoppedThereForLongerThanTheExpiryHarmsNobody) {
   const auto ending = await_fault(victim);
   ASSERT_TRUE(ending.has_value()) << GetParam() << " was not reached\n" << victim.process.output();
   ASSERT_TRUE(ending->stopped) << GetParam() << " was not reached\n" << victim.process.output();
-  continue_late(victim);
+  continue_after_reuse(victim);
   // It goes on, with the others.
   EXPECT_FALSE(victim.process.wait(2 * expiry).has_value()) << victim.process.output();
   finish(victim, true);
   expect_everything_in_order();
-}
-
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::ranges::replace(name, '.', '_');
-  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, FaultTest,

@@ -27,6 +27,9 @@ const std::string url = "shm://test";
 // A worker with lives takes a client number for each.
 constexpr std::uint64_t clients_of_worker = 1'000'000;
 constexpr milliseconds settle_time{10'000};
+// More than rest at a time where there is one key that is written now and then, so that all of its memory
+// comes round.
+constexpr std::uint64_t reuses_of_a_stop = 50;
 // A store that loses memory is to fail a test, not to take the machine's.
 constexpr std::uint64_t store_bytes_max = std::uint64_t{1} << 30;
 
@@ -142,6 +145,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
     add("pause-us", spec.pause_us);
   }
   if (spec.iterate) arguments.emplace_back("--iterate");
+  if (spec.collect) arguments.emplace_back("--collect");
   return {.process = Process({.program = LOCH_TEST_WORKER,
                               .arguments = std::move(arguments),
                               .environment = spec.environment,
@@ -178,27 +182,46 @@ WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
                             .timed_out = number("timed_out"),
                             .unavailable = number("unavailable"),
                             .longest_us = number("longest_us"),
+                            .longest_held_up_us = number("longest_held_up_us"),
                             .killed = number("killed")};
   if (!may_time_out) {
     EXPECT_EQ(report.timed_out, 0U) << "an operation was blocked until its deadline";
+    if (call_time_max_) {
+      EXPECT_LE(milliseconds(report.longest_held_up_us / 1'000), *call_time_max_)
+          << "an operation waited for somebody else";
+    }
   }
   return report;
 }
 
-void StoreProcesses::stop_for_a_while(Worker& worker) {
+void StoreProcesses::stop_for_a_while(Worker& worker, bool until_reuse) {
   worker.process.signal(SIGSTOP);
   const auto stopped = worker.process.wait(patience);
   ASSERT_TRUE(stopped && stopped->stopped) << worker.process.output();
+  if (until_reuse) return continue_after_reuse(worker);
   continue_late(worker);
 }
 
 void StoreProcesses::continue_late(Worker& worker) {
   // Not waiting for anything: the others are to go on for so long.
-  const bool longer_than_it_may_act = random_.below(4) == 0;
-  if (longer_than_it_may_act)
-    std::this_thread::sleep_for(std::chrono::nanoseconds(memory::Session::act_window_ns));
   std::this_thread::sleep_for(2 * expiry + random_time(expiry));
   worker.process.signal(SIGCONT);
+}
+
+void StoreProcesses::continue_after_reuse(Worker& worker) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(memory::Session::act_window_ns) + 2 * expiry +
+                              random_time(expiry));
+  const std::uint64_t wanted = items_reused() + reuses_of_a_stop;
+  const auto deadline = Clock::now() + patience;
+  while (items_reused() < wanted && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_GE(items_reused(), wanted) << "too little memory was used again meanwhile: the stop shows nothing";
+  worker.process.signal(SIGCONT);
+}
+
+std::uint64_t StoreProcesses::items_reused() {
+  const Result<Info> info = store().info();
+  EXPECT_TRUE(info.has_value()) << info.error().message();
+  return info ? info->totals[Counter::items_reused] : 0;
 }
 
 std::chrono::microseconds StoreProcesses::random_time(std::chrono::microseconds max) {

@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 
 inline constexpr milliseconds expiry{50};
 inline constexpr milliseconds operation_timeout{5000};
+// For a call of a worker that nobody stops.
+inline constexpr milliseconds quick_call_max{1'000};
 // For a worker to notice that it is to end, or to be started: far more than it takes, on a busy machine too.
 inline constexpr milliseconds patience{60'000};
 
@@ -38,11 +40,13 @@ struct WorkerSpec {
   std::uint64_t value_bytes = 64;
   std::uint64_t value_bytes_max = 64;
   bool iterate = false;
+  bool collect = false;
   std::uint64_t operations = 0;    // 0: until it is told to end
   milliseconds millis = patience;  // ends by itself after this time
   std::uint64_t lives = 0;         // 0: one, not killed by itself
   std::uint64_t life_us = 20'000;  // the longest of them
-  const char* pause_at = "";       // a fault point, or any: waits a little there, so that others can act
+  const char* pause_at = "";       // what fault points end with, or any: waits a little there, so that others
+                                   // can act
   std::uint64_t pause_us = 2'000;  // at most
   std::vector<std::string> environment{};
 };
@@ -59,6 +63,7 @@ struct WorkerReport {
   std::uint64_t timed_out = 0;
   std::uint64_t unavailable = 0;
   std::uint64_t longest_us = 0;
+  std::uint64_t longest_held_up_us = 0;
   std::uint64_t killed = 0;
 };
 
@@ -94,11 +99,14 @@ class StoreProcesses : public testing::Test {
   // Waits for a worker to end by itself.
   WorkerReport await(Worker& worker, bool may_time_out = false);
 
-  // Stops a worker at this moment, for longer than the expiry; then continues it.
-  void stop_for_a_while(Worker& worker);
-  // Lets the others go on for longer than the expiry, or than the worker may act without looking again
-  // (docs/memory.md, "Reuse"), then continues it.
+  // Stops a worker at this moment, for longer than the expiry or until memory is used again; then continues
+  // it.
+  void stop_for_a_while(Worker& worker, bool until_reuse);
+  // Lets the others go on for longer than the expiry, then continues it.
   void continue_late(Worker& worker);
+  // Lets the others go on for longer than the worker may act without looking again (docs/memory.md, "Reuse"),
+  // and from then on until they have used memory again many times; then continues it.
+  void continue_after_reuse(Worker& worker);
 
   // Waits until a worker has gone on a bit.
   static void await_work(const Worker& worker);
@@ -125,6 +133,11 @@ class StoreProcesses : public testing::Test {
   base::Random& random() { return random_; }
   // A random time from zero to `max`.
   std::chrono::microseconds random_time(std::chrono::microseconds max);
+  // How many items all clients ever have used again.
+  std::uint64_t items_reused();
+
+  // If set, no call of a worker that was never stopped may take longer, waiting for a processor aside.
+  std::optional<milliseconds> call_time_max_;
 
  private:
   const std::uint32_t candidates_;

@@ -58,8 +58,8 @@ struct Arguments {
 // Set by SIGTERM: finish the operation at hand, report, and end.
 std::atomic<bool> stop{false};
 
-// With --pause-at: at that fault point every time, or at each point now and then. Others get to act in
-// between.
+// With --pause-at: at the fault points whose names end so every time, or at each point now and then. Others
+// get to act in between.
 struct Pause {
   std::string point;
   base::Random random{0};
@@ -70,8 +70,8 @@ constexpr std::string_view any_point = "any";
 constexpr std::uint64_t any_point_one_in = 4;
 
 void pause_or_act(const char* point) {
-  const bool here =
-      pause_at.point == any_point ? pause_at.random.below(any_point_one_in) == 0 : pause_at.point == point;
+  const bool here = pause_at.point == any_point ? pause_at.random.below(any_point_one_in) == 0
+                                                : std::string_view(point).ends_with(pause_at.point);
   if (here) {
     const timespec time{.tv_sec = 0,
                         .tv_nsec = static_cast<long>(pause_at.random.below(pause_at.us_max + 1) * 1000)};
@@ -111,8 +111,10 @@ int live(const Arguments& arguments, const WorkloadOptions& workload) {
   try {
     const Summary summary = Workload(*store, *history, workload).run(stop);
     fmt::print(
-        "{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"unavailable\":{},\"longest_us\":{}}}\n",
-        summary.operations, summary.timed_out, summary.no_space, summary.unavailable, summary.longest_us);
+        "{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"unavailable\":{},\"longest_us\":{},"
+        "\"longest_held_up_us\":{}}}\n",
+        summary.operations, summary.timed_out, summary.no_space, summary.unavailable, summary.longest_us,
+        summary.longest_held_up_us);
     return EXIT_SUCCESS;
   } catch (const Trouble& trouble) {
     const int code = trouble.failure == Failure::torn_value    ? exit_torn_value
@@ -201,11 +203,13 @@ int run(int argc, char** argv) {
   app.add_option("--value-bytes", workload.value_bytes_min, "length of the shortest value");
   app.add_option("--value-bytes-max", workload.value_bytes_max, "length of the longest value");
   app.add_flag("--iterate", workload.iterate, "iterate over the store now and then");
+  app.add_flag("--collect", workload.collect, "clear up in the store now and then");
   app.add_option("--timeout-ms", arguments.timeout_ms, "of one operation");
   app.add_option("--expiry-ms", arguments.expiry_ms, "of the store");
   app.add_option("--lives", arguments.lives, "kill and start again so many times; 0: live once");
   app.add_option("--life-us", arguments.life_us_max, "the longest life");
-  app.add_option("--pause-at", pause_at.point, "fault point at which to wait for a random time, or any");
+  app.add_option("--pause-at", pause_at.point,
+                 "end of the names of fault points at which to wait for a random time, or any");
   app.add_option("--pause-us", pause_at.us_max, "the longest of these times")->check(CLI::Range(0, 999'999));
   try {
     app.parse(argc, argv);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <ctime>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include "sim/value.h"
@@ -18,6 +21,7 @@ using sim::ValueId;
 
 constexpr std::size_t batch_max = 8;
 constexpr std::uint64_t iterate_one_in = 10;
+constexpr std::uint64_t collect_one_in = 10;
 
 // How often each operation is done, of about 100, in the order of `Mix`.
 constexpr std::size_t step_count = 9;
@@ -48,10 +52,15 @@ std::vector<std::string> numbered_keys(std::string_view prefix, std::uint64_t co
 struct Workload::Call {
   std::uint64_t sequence = 0;
   std::uint64_t began_ns = 0;
+  std::uint64_t waited_ns = 0;  // until then
 };
 
 Workload::Workload(Store& store, sim::HistoryWriter& history, const WorkloadOptions& options)
-    : store_(store), history_(history), options_(options), random_(options.seed) {
+    : store_(store),
+      history_(history),
+      options_(options),
+      random_(options.seed),
+      schedule_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {
   constexpr std::array<Step, step_count> steps = {
       &Workload::get,    &Workload::view,      &Workload::exists,
       &Workload::put,    &Workload::insert,    &Workload::read_and_replace,
@@ -59,6 +68,7 @@ Workload::Workload(Store& store, sim::HistoryWriter& history, const WorkloadOpti
   const auto& often = weights[static_cast<std::size_t>(options.mix)];
   for (std::size_t i = 0; i < step_count; ++i) steps_.insert(steps_.end(), often[i], steps[i]);
   if (options.iterate) steps_.push_back(&Workload::iterate);
+  if (options.collect) steps_.push_back(&Workload::collect);
 }
 
 Summary Workload::run(const std::atomic<bool>& stop) {
@@ -71,6 +81,15 @@ Summary Workload::run(const std::atomic<bool>& stop) {
     (this->*steps_[random_.below(steps_.size())])();
   }
   return summary_;
+}
+
+std::uint64_t Workload::waited_for_processor_ns() const {
+  // "RAN_NS WAITED_NS SLICES", of the thread that opened it.
+  std::array<char, 128> text{};
+  if (pread(schedule_.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
+  char* waited = nullptr;
+  std::strtoull(text.data(), &waited, 10);
+  return std::strtoull(waited, nullptr, 10);
 }
 
 const std::string& Workload::random_key() { return options_.keys[random_.below(options_.keys.size())]; }
@@ -89,17 +108,24 @@ ValueId Workload::check_value(std::string_view key, std::string_view value) {
 }
 
 Workload::Call Workload::begin(Kind kind, std::string_view key, ValueId written, ValueId expected) {
+  const std::uint64_t waited_ns = waited_for_processor_ns();
   const std::uint64_t at_ns = now_ns();
   const auto sequence =
       history_.invoke({.kind = kind, .key = key, .written = written, .expected = expected, .at_ns = at_ns});
   if (!sequence) throw Trouble{Failure::history_lost, sequence.error().detail};
   ++summary_.operations;
-  return {.sequence = *sequence, .began_ns = at_ns};
+  return {.sequence = *sequence, .began_ns = at_ns, .waited_ns = waited_ns};
 }
 
 void Workload::end(const Call& call, Outcome outcome, ValueId found) {
   const std::uint64_t at_ns = now_ns();
-  summary_.longest_us = std::max(summary_.longest_us, (at_ns - call.began_ns) / 1000);
+  const std::uint64_t took_us = (at_ns - call.began_ns) / 1000;
+  summary_.longest_us = std::max(summary_.longest_us, took_us);
+  if (took_us > summary_.longest_held_up_us) {
+    const std::uint64_t waited_us = (waited_for_processor_ns() - call.waited_ns) / 1000;
+    summary_.longest_held_up_us =
+        std::max(summary_.longest_held_up_us, took_us - std::min(took_us, waited_us));
+  }
   const auto responded =
       history_.respond({.sequence = call.sequence, .outcome = outcome, .found = found, .at_ns = at_ns});
   if (!responded) throw Trouble{Failure::history_lost, responded.error().detail};
@@ -241,6 +267,14 @@ void Workload::iterate() {
     check_value(entry.key, entry.value);
     return true;
   });
+  if (!done) outcome_of(done);
+}
+
+// It changes no key, so it is not in the history.
+void Workload::collect() {
+  if (random_.below(collect_one_in) != 0) return put();  // it takes long
+  ++summary_.operations;
+  const Result<Collected> done = store_.collect();
   if (!done) outcome_of(done);
 }
 

@@ -10,6 +10,7 @@
 
 #include <loch/loch.h>
 
+#include "base/file_descriptor.h"
 #include "base/random.h"
 #include "sim/history.h"
 
@@ -31,6 +32,7 @@ struct WorkloadOptions {
   std::size_t value_bytes_max = 64;
   bool may_be_cut_off = false;  // from a store on another host: then nobody knows what a call did
   bool iterate = false;         // for_each too: it visits everything in the store
+  bool collect = false;         // collect too: it looks at all of the store's memory
 };
 
 // PREFIX-0, PREFIX-1 and so on.
@@ -41,7 +43,8 @@ struct Summary {
   std::uint64_t timed_out = 0;
   std::uint64_t no_space = 0;
   std::uint64_t unavailable = 0;
-  std::uint64_t longest_us = 0;  // of one call
+  std::uint64_t longest_us = 0;          // of one call
+  std::uint64_t longest_held_up_us = 0;  // the same without the time for which it waited for a processor
 };
 
 // What ends a run early.
@@ -68,6 +71,8 @@ class Workload {
   struct Call;
   using Step = void (Workload::*)();
 
+  // For how long this process was ready to run, and did not, because others did.
+  [[nodiscard]] std::uint64_t waited_for_processor_ns() const;
   [[nodiscard]] const std::string& random_key();
   sim::ValueId make_next_value(std::string& into);
   sim::ValueId check_value(std::string_view key, std::string_view value);
@@ -93,12 +98,14 @@ class Workload {
   void multi_get();
   void multi_put();
   void iterate();
+  void collect();
 
   Store& store_;
   sim::HistoryWriter& history_;
   const WorkloadOptions options_;
   base::Random random_;
-  std::vector<Step> steps_;  // each as often as its weight
+  std::vector<Step> steps_;        // each as often as its weight
+  base::FileDescriptor schedule_;  // where the kernel tells of that
   std::uint64_t values_made_ = 0;
   Summary summary_;
   std::string value_;

@@ -114,9 +114,11 @@ Fault draw_paper_fault(base::Random& random, const Setup& setup) {
 // A player stops or fails half way through an insert or a move, for long enough that others meet what it
 // left.
 Fault draw_stop(base::Random& random, const Setup& setup) {
-  constexpr const char* points[] = {"put.after_pending",   "put.before_commit", "put.before_withdraw",
-                                    "move.after_announce", "move.after_place",  "move.after_mark",
-                                    "move.after_commit",   "resolve.before_cas"};
+  constexpr const char* points[] = {"put.after_pending",          "put.before_commit",
+                                    "put.before_withdraw",        "put_together.after_pending",
+                                    "put_together.before_commit", "move.after_announce",
+                                    "move.after_place",           "move.after_mark",
+                                    "move.after_commit",          "resolve.before_cas"};
   using enum Fault::Kind;
   Fault fault{.kind = one_of(random, {kill, pause, pause, fail})};
   fault.player = static_cast<std::uint32_t>(random.below(setup.players));

@@ -15,19 +15,32 @@ namespace loch::base {
 namespace {
 
 constexpr std::array points = {
-    // memory
-    "alloc.item_claimed", "alloc.block_leased", "alloc.large_leased", "alloc.segment_added",
-    "retire.before_mark",
-    // hash: writes
+    // memory: items and blocks are taken, and let go of
+    "alloc.item_claimed", "alloc.items_claimed", "alloc_here.item_claimed", "alloc.block_leased",
+    "alloc.large_leased", "alloc.segment_added", "retire.before_mark", "retire_here.before_mark",
+    "free.before_count", "free_large.after_parts",
+    // memory: blocks are looked through, and those of the dead
+    "sweep.after_lease", "sweep.before_free", "sweep.before_return", "settle.before_return",
+    "settle.before_bury",
+    // hash: writes; `here` are the plain steps on mapped memory, `far` and `together` those of other hosts
     "put.item_written", "put.before_update", "put.after_update", "put.before_home", "put.after_home",
     "put.after_pending", "put.before_commit", "put.after_commit", "put.before_withdraw", "put.after_withdraw",
+    "put_here.item_written", "put_here.before_update", "put_here.after_update", "put_far.item_written",
+    "put_far.before_update", "put_together.before_write", "put_together.item_written",
+    "put_together.after_pending", "put_together.before_update", "put_together.before_home",
+    "put_together.after_home", "put_together.before_commit", "put_together.after_commit",
     "remove.before_unlink", "remove.after_unlink",
+    // hash: any of its compare-swaps, after the last look whether it may still be done
+    "swap.before_cas",
     // hash: moves
     "resolve.before_cas", "resolve.after_cas", "move.before_announce", "move.after_announce",
-    "move.after_place", "move.after_mark", "move.after_commit",
+    "move.after_place", "move.after_mark", "move.after_commit", "move.after_clear",
     // hash: growth
     "grow.before_start", "grow.after_start", "split.after_birth", "split.before_flip", "split.after_flip",
-    "grow.before_finish", "grow.after_finish",
+    "split_empty.before_flip", "split_empty.after_flip", "split_together.after_births", "grow.before_finish",
+    "grow.after_finish",
+    // hash: collections
+    "collect.before_forget", "reclaim.after_mark",
     // sessions
     "session.opened"};
 

@@ -158,7 +158,7 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
   }
   if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
   if (Directory::decode(directory_then) != d) co_return Result<void>{};
-  LOCH_FAULT_POINT("split.after_birth");
+  LOCH_FAULT_POINT("split_together.after_births");
   for (std::size_t k = 0; k < births.size(); ++k) {
     const std::size_t i = births[k];
     if (batch[k + 1].result == high[i].raw) high[i] = SlotWord{batch[k + 1].operand};
@@ -206,9 +206,9 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       }
     } else {
       // Empty; or damaged, which the new word mends.
-      LOCH_FAULT_POINT("split.before_flip");
+      LOCH_FAULT_POINT("split_empty.before_flip");
       done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
-      LOCH_FAULT_POINT("split.after_flip");
+      LOCH_FAULT_POINT("split_empty.after_flip");
       if (done && *done) home_.count(Counter::slots_split);
     }
     if (!done && (is_out_of_reach(done.error()) || done.error().code == Errc::no_space)) co_return false;

@@ -47,15 +47,15 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
                                   .key_bytes = 0,
                                   .client = home_.client()};
   write_item(place.at, place.ref, header, probe.key.bytes, value);
-  LOCH_FAULT_POINT("put.item_written");
-  LOCH_FAULT_POINT("put.before_update");
+  LOCH_FAULT_POINT("put_here.item_written");
   // A damaged word may name what is no node's.
   if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;
   const SlotWord linked =
       SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
+  LOCH_FAULT_POINT("put_here.before_update");
   const bool won = fabric::swap_word(probe.matched, probe.word.raw, linked.raw) == probe.word.raw;
   home_.count(won ? Counter::put_update : Counter::conflicts);
-  LOCH_FAULT_POINT("put.after_update");
+  LOCH_FAULT_POINT("put_here.after_update");
   return won;
 }
 

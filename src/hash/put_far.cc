@@ -54,7 +54,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
   if (!done && (endpoint_.has_failed() || writing.did_nothing())) co_return std::unexpected(done.error());
-  LOCH_FAULT_POINT("put.item_written");
+  LOCH_FAULT_POINT("put_far.item_written");
   bool is_collected = false;
   if (done && pointer) {
     is_collected = names_what_is_known(key, reading, seen);
@@ -86,7 +86,7 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
   if (expected != nullptr)
     operations.push_back(
         fabric::Operation::read(index_.slot(slot), &seen->word[0].raw, sizeof seen->word[0].raw));
-  LOCH_FAULT_POINT("put.before_update");
+  LOCH_FAULT_POINT("put_far.before_update");
   const auto done = co_await endpoint_.perform(operations);
   const bool may_be_unexpected = expected != nullptr && !operations.front().bad_address &&
                                  !operations.back().bad_address &&

@@ -148,7 +148,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
     operations.push_back(
         link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
-    LOCH_FAULT_POINT("put.before_update");
+    LOCH_FAULT_POINT("put_together.before_write");
   }
   const auto done = co_await endpoint_.perform(operations);
   // Else there is something that is not there, or is not as it is expected.
@@ -166,7 +166,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
       one.end(std::unexpected(done.error()));
       continue;
     }
-    LOCH_FAULT_POINT("put.item_written");
+    LOCH_FAULT_POINT("put_together.item_written");
     if (one.stage == Stage::follows && swap->bad_address) {
       home_.count(Counter::conflicts);
       one.stage = Stage::looks;
@@ -275,7 +275,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
       if (!is_as_expected(one, one.seen, next)) one.stage = Stage::written;
     } else if (one.stage == Stage::offers) {
       if (!has_linked(&one, *next++)) continue;
-      LOCH_FAULT_POINT("put.after_pending");
+      LOCH_FAULT_POINT("put_together.after_pending");
       home_.count(Counter::pending_inserts);
       one.item.is_pending = true;
       one.stage = Stage::pends;
@@ -348,8 +348,8 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
     if (one.stage == Stage::pends) ask_again(&one, &operations);
     const bool is_found = one.stage == Stage::found;
     if (!is_found && one.stage != Stage::fills_home) continue;
-    if (is_found) LOCH_FAULT_POINT("put.before_update");
-    if (!is_found) LOCH_FAULT_POINT("put.before_home");
+    if (is_found) LOCH_FAULT_POINT("put_together.before_update");
+    if (!is_found) LOCH_FAULT_POINT("put_together.before_home");
     const unsigned at = is_found ? one.location : home_location(one.seen);
     one.old = one.seen.word[at];
     operations.push_back(
@@ -363,7 +363,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
       co_await take_outcome(&one, next++);
     } else if (one.stage == Stage::fills_home) {
       if (!has_linked(&one, *next++)) continue;
-      LOCH_FAULT_POINT("put.after_home");
+      LOCH_FAULT_POINT("put_together.after_home");
       note_insert(false);
       end_linked(&one);
     } else if (one.stage == Stage::pends) {
@@ -382,7 +382,7 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
   std::vector<Operation> operations;
   for (const Writing& one : all) {
     if (one.stage != Stage::pends) continue;
-    LOCH_FAULT_POINT("put.before_commit");
+    LOCH_FAULT_POINT("put_together.before_commit");
     const SlotWord pending = one.item.word;
     operations.push_back(Operation::compare_swap(index_.slot(one.item.slot), pending.raw,
                                                  pending.with_type(SlotType::committed).raw));
@@ -396,7 +396,7 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
     one.stage = Stage::written;  // unless it is over
     if (swap.bad_address) continue;
     if (swap.result == swap.compare) {
-      LOCH_FAULT_POINT("put.after_commit");
+      LOCH_FAULT_POINT("put_together.after_commit");
       one.item.is_pending = false;
       note_insert(false);
     } else if (const auto outcome = co_await pending_outcome({swap.result}, &one.item);

@@ -198,6 +198,7 @@ coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, 
   }
   LOCH_FAULT_POINT("move.after_commit");
   const auto cleared = co_await swap_slot(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
+  LOCH_FAULT_POINT("move.after_clear");
   if (!cleared) co_return std::unexpected(cleared.error());
   // Both words were there and are not any more, and no word is ever written twice.
   *leaves_nothing = has_committed && *cleared;

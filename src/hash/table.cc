@@ -6,6 +6,7 @@
 #include <array>
 #include <fmt/format.h>
 
+#include "base/fault.h"
 #include "coro/scope.h"
 
 namespace loch::hash {
@@ -175,6 +176,7 @@ coro::Task<Result<bool>> Table::swap_slot(SlotNumber slot, SlotWord expected, Sl
     *before = {*word};
     co_return false;
   }
+  LOCH_FAULT_POINT("swap.before_cas");
   auto seen = co_await endpoint_.compare_swap(index_.slot(slot), expected.raw, desired.raw);
   if (!seen) co_return std::unexpected(std::move(seen.error()));
   if (before != nullptr) *before = {*seen};

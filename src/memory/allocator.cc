@@ -86,7 +86,7 @@ bool Allocator::claim_here(const Note& note, std::byte* item, base::Nanos now) {
   const std::uint64_t mine = ItemState::claimed(session_.client(), now).encode();
   // Pairs with the release in retire; what its readers did came before.
   const bool won = fabric::swap_word(item, note.state, mine) == note.state;
-  LOCH_FAULT_POINT("alloc.item_claimed");
+  LOCH_FAULT_POINT("alloc_here.item_claimed");
   return won;
 }
 
@@ -97,7 +97,7 @@ bool Allocator::retire_here(ItemRef item, bool moved, base::Nanos now) {
       now - left_notes_at_ > session_.geometry().expiry_ns) {
     return false;
   }
-  LOCH_FAULT_POINT("retire.before_mark");
+  LOCH_FAULT_POINT("retire_here.before_mark");
   session_.count(Counter::items_retired);
   const std::uint64_t state = ItemState{.kind = ItemKind::retired, .moved = moved, .value = now}.encode();
   fabric::store_word(at, state);

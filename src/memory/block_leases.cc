@@ -68,6 +68,7 @@ coro::Task<Result<bool>> Allocator::change_lease(BlockNumber block, LeaseWord fr
 // And says that one was freed.
 coro::Task<Result<bool>> Allocator::free_block(BlockNumber block, LeaseWord word) {
   auto freed = co_await change_lease(block, word, word.next(BlockState::free, 0, 0));
+  LOCH_FAULT_POINT("free.before_count");
   if (freed) co_await endpoint_.fetch_add(frees_address_, 1);
   co_return freed;
 }

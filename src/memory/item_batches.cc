@@ -62,7 +62,7 @@ coro::Task<std::size_t> Allocator::claim_all(std::span<Note> notes, fabric::Urge
   }
   if (!operations.empty()) {
     const auto done = co_await endpoint_.perform(operations, urgency);
-    LOCH_FAULT_POINT("alloc.item_claimed");
+    LOCH_FAULT_POINT("alloc.items_claimed");
     for (std::size_t k = 0; done && k < swapped.size(); ++k)
       got[swapped[k]] = operations[k].result == notes[swapped[k]].state;
   }

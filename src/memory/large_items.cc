@@ -178,6 +178,7 @@ coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word)
       parts.push_back({static_cast<BlockNumber>(head + i), part, part.next(BlockState::free, 0, 0)});
   }
   if (auto done = co_await change_leases(parts); !done) co_return done;
+  LOCH_FAULT_POINT("free_large.after_parts");
   session_.count(Counter::blocks_freed, word.block_count);
   if (auto freed = co_await free_block(head, word); !freed)
     co_return std::unexpected(std::move(freed.error()));

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "memory/allocator.h"
 
 namespace loch::memory {
@@ -63,6 +64,7 @@ coro::Task<Result<Allocator::Swept>> Allocator::sweep_block(BlockNumber block, L
   auto won = co_await change_lease(block, word, swept);
   if (!won) co_return std::unexpected(std::move(won.error()));
   if (!*won) co_return Swept::nothing;
+  LOCH_FAULT_POINT("sweep.after_lease");
   if (auto cleared = co_await endpoint_.write_word(released_address(block), 0); !cleared) {
     co_return std::unexpected(std::move(cleared.error()));
   }
@@ -85,6 +87,7 @@ coro::Task<Result<Allocator::Swept>> Allocator::sweep_block(BlockNumber block, L
   std::size_t claimed = 0;
   if (how == Sweep::frees && rested.size() == cut) claimed = co_await claim_first(&rested);
   if (how == Sweep::frees && claimed == cut) {
+    LOCH_FAULT_POINT("sweep.before_free");
     session_.count(Counter::blocks_freed);
     auto freed = co_await free_block(block, swept);
     if (!freed) co_return std::unexpected(std::move(freed.error()));
@@ -98,6 +101,7 @@ coro::Task<Result<Allocator::Swept>> Allocator::sweep_block(BlockNumber block, L
   if (resting != 0) co_await endpoint_.fetch_add(released_address(block), resting);
   const LeaseWord back =
       open ? swept.next_open(size_class, word.cut()) : swept.next(BlockState::full, size_class, 0);
+  LOCH_FAULT_POINT("sweep.before_return");
   auto returned = co_await change_lease(block, swept, back);
   if (!returned) co_return std::unexpected(std::move(returned.error()));
   // Whoever looked meanwhile did not see it.
@@ -131,6 +135,7 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
       session_.leave_dead(last);
       co_return std::unexpected(std::move(settled.error()));
     }
+    LOCH_FAULT_POINT("settle.before_bury");
     if (auto buried = co_await session_.bury(last); !buried)
       co_return std::unexpected(std::move(buried.error()));
   }
@@ -202,6 +207,7 @@ coro::Task<Result<void>> Allocator::settle_block(BlockNumber block, LeaseWord wo
   co_await endpoint_.fetch_add(released_address(block), unwritten.size() + 1);
   const LeaseWord after = cut < items.size() ? word.next_open(word.size_class, cut)
                                              : word.next(BlockState::full, word.size_class, 0);
+  LOCH_FAULT_POINT("settle.before_return");
   auto settled = co_await change_lease(block, word, after);
   if (!settled) co_return std::unexpected(std::move(settled.error()));
   co_await endpoint_.fetch_add(frees_address_, 1);

@@ -11,10 +11,14 @@ times=2000
 nodes_up 2
 
 floor() { # floor TOOL: the typical latency in us
+  local said typical
   timeout 60 "$1" -d d1 -x 1 -n "$times" -F >/dev/null 2>&1 &
   sleep 1
-  timeout 30 "$1" -d d2 -x 1 -n "$times" -F 10.0.0.1 2>/dev/null | awk '$2 == '"$times"' { print $5 }'
-  wait
+  said=$(timeout 30 "$1" -d d2 -x 1 -n "$times" -F 10.0.0.1 2>&1) || true
+  wait || true
+  typical=$(awk '$2 == '"$times"' { print $5 }' <<<"$said")
+  [[ -n $typical ]] || { echo "$1 tells no latency: $said" >&2; return 1; }
+  echo "$typical"
 }
 read_floor=$(floor ib_read_lat)
 atomic_floor=$(floor ib_atomic_lat)
@@ -31,7 +35,7 @@ for store in far near; do
     far) echo "A store whose words the device changes:" ;;
     near) echo "A store whose words the processor changes, by the agent:" ;;
   esac
-  "$bench" "verbs://10.0.0.1/$store" --from 10.0.0.2 --times "$times" --read-floor "${read_floor:-0}" --atomic-floor "${atomic_floor:-0}"
+  "$bench" "verbs://10.0.0.1/$store" --from 10.0.0.2 --times "$times" --read-floor "$read_floor" --atomic-floor "$atomic_floor"
 done
 kill "$server"
 wait "$server"

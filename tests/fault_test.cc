@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Points, ReuseTest,
 
 class FaultTest : public StoreProcesses, public testing::WithParamInterface<const char*> {
  protected:
-  FaultTest() { call_time_max_ = quick_call_max; }
+  FaultTest() { call_time_max_ = call_held_up_max; }
 
   void SetUp() override {
     StoreProcesses::SetUp();

@@ -2,7 +2,7 @@
 // the memory that they saw rests. Each test ends with a history that has to be linearizable and a store that
 // has to be in order.
 //
-// LOCH_TEST_KILLS: how many clients are killed at random moments (200).
+// LOCH_TEST_KILLS: how many clients are killed at random moments (2,000).
 #include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ namespace {
 
 class ProcessTest : public StoreProcesses {
  protected:
-  ProcessTest() { call_time_max_ = quick_call_max; }
+  ProcessTest() { call_time_max_ = call_held_up_max; }
 };
 
 std::uint64_t kills_wanted() {
   const char* text = std::getenv("LOCH_TEST_KILLS");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 200;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 2'000;
 }
 
 TEST_F(ProcessTest, FourWorkersOnFourHotKeysAreLinearizable) {

@@ -22,8 +22,12 @@ using std::chrono::milliseconds;
 
 inline constexpr milliseconds expiry{50};
 inline constexpr milliseconds operation_timeout{5000};
-// For a call of a worker that nobody stops.
-inline constexpr milliseconds quick_call_max{1'000};
+// For a call of a worker that nobody stops, the time aside for which it was ready to run and others had the
+// processors. What the dead and the stopped left half done is anybody's to finish at once, so a call waits
+// for nobody, and for an expiry at most where memory has to rest. The rest is work of its own: under
+// sanitizers, on two busy processors, memory that is added or a part of a growth took as long as one expiry;
+// and a virtual machine may stand still.
+inline constexpr milliseconds call_held_up_max = 10 * expiry;
 // For a worker to notice that it is to end, or to be started: far more than it takes, on a busy machine too.
 inline constexpr milliseconds patience{60'000};
 

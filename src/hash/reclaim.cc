@@ -230,6 +230,8 @@ coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
       room_.slot = 0;
     }
   }
+  // Whether an item is somebody's only all tables can say.
+  if (!all_reached("collect")) co_return Result<void>{};
   room_.node %= attachment_.nodes().size();
   const memory::Attachment::Node& node = attachment_.nodes()[room_.node];
   const auto blocks = node.allocator->blocks();
@@ -255,7 +257,7 @@ coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room() {
     co_return std::unexpected(std::move(looked.error()));
   if (collected.items_expired + collected.items_reclaimed == 0) co_return std::nullopt;
   // What others hold on to follows the time by a fraction of an expiry.
-  const base::Nanos expiry = some().home().geometry().expiry_ns;
+  const base::Nanos expiry = attachment_.memory().geometry().expiry_ns;
   room_.rests_until = attachment_.endpoint().now() + expiry + expiry / 2;
   co_return room_.rests_until;
 }

@@ -216,8 +216,10 @@ coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node*
 
 // The next slots, of all tables in turn, and the next blocks, of all nodes.
 coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
-  constexpr SlotNumber slots_at_once = SlotNumber{1} << 15;
-  constexpr std::uint64_t items_at_once = 4096;
+  // Elsewhere each item that is dropped takes some round trips, and the put has a deadline.
+  const bool is_far = attachment_.remote();
+  const SlotNumber slots_at_once = SlotNumber{1} << (is_far ? 11 : 15);
+  const std::uint64_t items_at_once = is_far ? 512 : 4096;
   room_.table %= tables_.size();
   if (Table* const table = tables_[room_.table].get(); table == nullptr) {
     ++room_.table;

@@ -263,8 +263,10 @@ class Store {
   Result<View> view(std::string_view key);  // in place
   Result<bool> exists(std::string_view key);
 
-  // Writes. A returned success is visible to every client. Errors: no_space, timed_out (the write may or may
-  // not have happened), invalid_argument, corrupt, permission (this client may only read).
+  // Writes. A returned success is visible to every client. One that finds no memory waits for that of items
+  // whose time to live is over, if there are any, and its timeout is long enough. Errors: no_space, timed_out
+  // (the write may or may not have happened), invalid_argument, corrupt, permission (this client may only
+  // read).
   Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
   Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
   // A copy counts as a change: a host that leaves a cluster has its items copied, and the growth of the

@@ -201,7 +201,7 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
                                               std::uint64_t version, const char* operation) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
   const base::Nanos deadline = endpoint.now() + timeout_ns_;
-  auto written = co_await put_once(key, value, options, condition, version, operation);
+  auto written = co_await try_put(key, value, options, condition, version, operation);
   if (written || written.error().code != Errc::no_space) [[likely]]
     co_return written;
   const auto room = co_await make_room();
@@ -209,12 +209,12 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
   co_await endpoint.sleep_until(**room);
   // An operation holds on to what was unlinked since the time that its session knew when it began.
   co_await refresh_if_due();
-  co_return co_await put_once(key, value, options, condition, version, operation);
+  co_return co_await try_put(key, value, options, condition, version, operation);
 }
 
-coro::Task<Result<std::uint64_t>> Client::put_once(std::string_view key, std::string_view value,
-                                                   PutOptions options, hash::Condition condition,
-                                                   std::uint64_t version, const char* operation) {
+coro::Task<Result<std::uint64_t>> Client::try_put(std::string_view key, std::string_view value,
+                                                  PutOptions options, hash::Condition condition,
+                                                  std::uint64_t version, const char* operation) {
   if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);

@@ -123,7 +123,7 @@ class Client {
   // Nothing if it is not one for several at once.
   [[nodiscard]] std::optional<hash::GroupedGet> grouped_get(hash::Key key, Lookup* lookup) const;
   coro::Task<void> put_group(std::span<Assignment> group);
-  coro::Task<void> put_group_once(std::span<Assignment> group);
+  coro::Task<void> try_put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   template <std::size_t most>
@@ -133,10 +133,11 @@ class Client {
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
-  coro::Task<Result<void>> put_one_once(Assignment* assignment);
-  coro::Task<Result<std::uint64_t>> put_once(std::string_view key, std::string_view value, PutOptions options,
-                                             hash::Condition condition, std::uint64_t version,
-                                             const char* operation);
+  // Without a wait for memory.
+  coro::Task<Result<void>> try_put_one(Assignment* assignment);
+  coro::Task<Result<std::uint64_t>> try_put(std::string_view key, std::string_view value, PutOptions options,
+                                            hash::Condition condition, std::uint64_t version,
+                                            const char* operation);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, hash_seed_);
   }

@@ -10,22 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <loch/loch.h>
 
-#include "base/file_descriptor.h"
-#include "base/random.h"
-#include "client/testing/store_test.h"
+#include "client/testing/damaged_store.h"
 #include "hash/index.h"
 #include "hash/item.h"
 #include "hash/slot.h"
@@ -60,7 +55,7 @@ constexpr std::array shapes = {
     Shape{"the longest plain value", 16, 512, 0ms},
 };
 
-class Damage : public fake::StoreTest {
+class Damage : public fake::DamagedStore {
  protected:
   void SetUp() override {
     StoreTest::SetUp();
@@ -91,59 +86,6 @@ class Damage : public fake::StoreTest {
     for (std::size_t i = 0; i < bytes; ++i) value[i] = static_cast<char>('a' + (number + i * 7) % 26);
     return value;
   }
-
-  // ---- the store's memory
-
-  base::FileDescriptor& file(fabric::RegionId region) {
-    while (files_.size() <= region) {
-      const std::string path = fmt::format("{}/region.{}", store_->info()->directory, files_.size());
-      files_.emplace_back(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    }
-    return files_[region];
-  }
-  template <class T>
-  T read_at(fabric::Address at) {
-    T there{};
-    EXPECT_EQ(::pread(file(at.region).get(), &there, sizeof there, static_cast<off_t>(at.offset_bytes)),
-              static_cast<ssize_t>(sizeof there));
-    return there;
-  }
-  template <class T>
-  void write_at(fabric::Address at, T what) {
-    EXPECT_EQ(::pwrite(file(at.region).get(), &what, sizeof what, static_cast<off_t>(at.offset_bytes)),
-              static_cast<ssize_t>(sizeof what));
-  }
-  hash::Key key_of(std::string_view key) {
-    const auto seed =
-        read_at<std::uint64_t>({memory::control_region, offsetof(memory::Superblock, hash_seed)});
-    return hash::Key::of(key, seed);
-  }
-  hash::Locations locations(std::string_view key) {
-    const auto word = read_at<std::uint64_t>({memory::control_region, memory::index_root_offset});
-    return hash::Locations::of(key_of(key).hash, hash::Directory::decode(word), 3);
-  }
-  static fabric::Address address_of(hash::SlotNumber slot) { return {memory::index_region, slot * 8}; }
-  hash::SlotWord word_at(hash::SlotNumber slot) { return {read_at<std::uint64_t>(address_of(slot))}; }
-  // The slot that names a key's item.
-  hash::SlotNumber slot_of(const std::string& key) {
-    const hash::Locations at = locations(key);
-    for (unsigned j = 0; j < at.count; ++j) {
-      const hash::SlotWord word = word_at(at.slot[j]);
-      if (!word.is(hash::SlotType::committed) || word.filter() != key_of(key).filter()) continue;
-      std::string there(key.size(), '\0');
-      const auto place = word.item().address().offset_bytes + sizeof(memory::ItemHeader);
-      EXPECT_EQ(
-          ::pread(file(word.item().region).get(), there.data(), there.size(), static_cast<off_t>(place)),
-          std::ssize(there));
-      if (there == key) return at.slot[j];
-    }
-    ADD_FAILURE() << "no slot names " << key;
-    return 0;
-  }
-  fabric::Address item_of(const std::string& key) { return word_at(slot_of(key)).item().address(); }
-
-  // Of another store after this.
-  void forget_files() { files_.clear(); }
 
   // ---- calls
 
@@ -266,7 +208,6 @@ class Damage : public fake::StoreTest {
 
  private:
   std::uint64_t next_number_ = 1;
-  std::vector<base::FileDescriptor> files_;
 };
 
 // What may be answered while the byte at `offset` of an item is another one.
@@ -465,144 +406,6 @@ TEST_F(Damage, NothingBehindARegionIsTouched) {
   }
   write_at(address_of(slot), right.raw);
   expect_whole(put);
-}
-
-// Two that have a small store open whose memory is overwritten between their calls. A value says whose it is.
-class RandomDamage : public Damage {
- protected:
-  static constexpr std::uint64_t keys = 100;
-
-  static std::string key(std::uint64_t i) { return fmt::format("key{:09}", i % keys); }
-  std::string value(std::uint64_t i) {
-    return fmt::format("{}={:{}}", key(i), random_.below(1'000), 4 + random_.below(20) * random_.below(80));
-  }
-  static void expect_own(std::string_view key, std::string_view got) {
-    EXPECT_TRUE(got.starts_with(key) && got.substr(key.size()).starts_with('=')) << key << " has " << got;
-  }
-
-  void begin_anew() {
-    forget_files();
-    neighbours_.clear();
-    second_.reset();
-    store_.reset();
-    ASSERT_TRUE(Store::destroy(url_).has_value());
-    options_.max_bytes = std::uint64_t{64} << 20;
-    options_.mode = Options::Mode::create;
-    options_.timeout = 1s;
-    second_.emplace(Store::open(url_, options_).value());
-    for (std::uint64_t i = 0; i < keys; ++i) {
-      const auto put = second_->put(key(i), value(i));
-      ASSERT_TRUE(put.has_value()) << put.error().message();
-    }
-    // What can not succeed any more is to end soon.
-    options_.mode = Options::Mode::attach;
-    options_.timeout = 20ms;
-    store_.emplace(Store::open(url_, options_).value());
-    second_.emplace(Store::open(url_, options_).value());
-  }
-
-  // A word of anything, or a bit of what should be some key's home.
-  void overwrite() {
-    if (random_.below(2) == 0) {
-      const fabric::Address at = address_of(locations(key(random_.below(keys))).slot[0]);
-      write_at(at, read_at<std::uint64_t>(at) ^ std::uint64_t{1} << random_.below(64));
-      return;
-    }
-    const bool is_slot = random_.below(2) == 0;
-    const std::uint64_t descriptors = 16 * sizeof(memory::BlockDescriptor);
-    const std::uint64_t limit = is_slot                 ? hash::row_bytes << hash::first_level
-                                : random_.below(3) == 0 ? descriptors
-                                                        : 3 * memory::block_bytes;
-    const fabric::RegionId region = is_slot ? memory::index_region : memory::first_data_region;
-    const std::uint64_t word = random_.below(3) == 0 ? random_.next() & 0xfff : random_.next();
-    write_at({region, random_.below(limit / 8) * 8}, word);
-  }
-
-  void read_one(Store& store, std::uint64_t i) {
-    const std::string name = key(i);
-    std::string into = value(i);
-    if (store.get(name, into)) expect_own(name, into);
-    if (const auto got = store.get(name)) expect_own(name, *got);
-    if (const auto view = store.view(name)) expect_own(name, view->value());
-    [[maybe_unused]] const auto exists = store.exists(name);
-  }
-  void read_many(Store& store, std::uint64_t first) {
-    std::vector<std::string> names;
-    for (std::uint64_t i = first; i < first + 20; ++i) names.push_back(key(i));
-    std::vector<Lookup> lookups;
-    for (const std::string& name : names) lookups.push_back({.key = name, .value = value(lookups.size())});
-    store.multi_get(lookups);
-    for (const Lookup& one : lookups) {
-      if (one.result) expect_own(one.key, one.value);
-    }
-  }
-  void write_one(Store& store, std::uint64_t i) {
-    const auto item = store.read(key(i));
-    if (item) expect_own(key(i), item->value);
-    Result<void> outcome;
-    switch (random_.below(4)) {
-      case 0:
-        outcome = store.put(key(i), value(i));
-        break;
-      case 1:
-        outcome = store.remove(key(i));
-        break;
-      case 2:
-        outcome = store.insert(key(i), value(i));
-        break;
-      default:
-        std::ignore = store.replace(key(i), value(i), item ? item->version : Version{});
-        break;
-    }
-  }
-  void write_many(Store& store, std::uint64_t first) {
-    std::vector<std::string> words;
-    for (std::uint64_t i = first; i < first + 8; ++i) {
-      words.push_back(key(i));
-      words.push_back(value(i));
-    }
-    std::vector<Assignment> assignments;
-    for (std::size_t i = 0; i < words.size(); i += 2)
-      assignments.push_back({.key = words[i], .value = words[i + 1]});
-    store.multi_put(assignments);
-  }
-
-  const std::uint64_t seed_ = base::system_seed();
-  base::Random random_{seed_};
-  std::optional<Store> second_;
-};
-
-// Random words over slots, descriptors and items. Expect: answers or errors, and no value that the key never
-// had.
-TEST_F(RandomDamage, NoValueIsWrong) {
-  SCOPED_TRACE(fmt::format("seed {}", seed_));
-  for (int round = 0; round < 12 && !HasFailure(); ++round) {
-    ASSERT_NO_FATAL_FAILURE(begin_anew());
-    for (int step = 0; step < 200; ++step) {
-      Store& store = random_.below(2) == 0 ? *store_ : *second_;
-      const std::uint64_t i = random_.below(keys);
-      const std::uint64_t what = random_.below(8);
-      if (what < 2) {
-        overwrite();
-      } else if (what < 4) {
-        read_one(store, i);
-      } else if (what < 6) {
-        write_one(store, i);
-      } else if (what == 6) {
-        read_many(store, i);
-      } else {
-        write_many(store, i);
-      }
-    }
-    std::ignore = store_->for_each([&](const Entry& entry) {
-      expect_own(entry.key, entry.value);
-      return true;
-    });
-    std::ignore = store_->count();
-    std::ignore = store_->check();
-    std::ignore = store_->collect();
-  }
-  second_.reset();
 }
 
 }  // namespace

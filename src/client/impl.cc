@@ -83,7 +83,7 @@ std::shared_ptr<Store::Impl> Store::Impl::make(std::string url, const Options& o
       delete impl;
       return;
     }
-    // Nor is it lost, as those see it who look for what is.
+    // What is still to be found is no leak.
     static auto* const kept = new std::vector<Impl*>;
     kept->push_back(impl);
   };

@@ -48,9 +48,9 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   co_return Result<void>{};
 }
 
-coro::Task<Result<void>> Client::put_one_once(Assignment* assignment) {
-  auto written = co_await put_once(assignment->key, assignment->value, assignment->options,
-                                   hash::Condition::none, 0, "put");
+coro::Task<Result<void>> Client::try_put_one(Assignment* assignment) {
+  auto written = co_await try_put(assignment->key, assignment->value, assignment->options,
+                                  hash::Condition::none, 0, "put");
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }
@@ -247,7 +247,7 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
 // Those that find no memory are put once more, each by itself, until that is in vain: what is unlinked rests
 // for as long as the group is under way.
 coro::Task<void> Client::put_group(std::span<Assignment> group) {
-  co_await put_group_once(group);
+  co_await try_put_group(group);
   const auto found_no_memory = [](const Assignment& one) {
     return !one.result && one.result.error().code == Errc::no_space;
   };
@@ -267,7 +267,7 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
 
 // The short and plain ones together, as far as there is memory at hand, and beside them the others as
 // coroutines.
-coro::Task<void> Client::put_group_once(std::span<Assignment> group) {
+coro::Task<void> Client::try_put_group(std::span<Assignment> group) {
   co_await refresh_if_due();
   const DuringOperation during(*attachment_);
   hash::Table* const only = reads_only_ ? nullptr : shards_.only();
@@ -291,7 +291,7 @@ coro::Task<void> Client::put_group_once(std::span<Assignment> group) {
     if (put) {
       plain.push_back(*put);
     } else {
-      tasks[i] = put_one_once(&group[i]);
+      tasks[i] = try_put_one(&group[i]);
       scope.start(tasks[i]);
     }
   }

@@ -1,6 +1,7 @@
 // loch scan-all, loch dump, loch count: walk all items.
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <unistd.h>
 
 #include "cmd/command.h"
@@ -37,7 +38,7 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   // While the reader of the output lets us wait, another host is to hear of us: it would end the session, and
   // the walk with it (silence_s in lochd.toml).
   if (!is_of_this_host(arguments.store))
-    out.set_meanwhile([&store] { (void)store.exists("loch looks for no key"); });
+    out.set_meanwhile([&store] { std::ignore = store.exists("loch looks for no key"); });
   const auto result = store.for_each([&](const Entry& entry) {
     line.clear();
     if (arguments.keys_only) {

@@ -100,6 +100,19 @@ TEST(Growth, FourCandidatesAndTwo) {
   }
 }
 
+// Puts keys from number 0 on until one is refused by this error; how many were put.
+int put_until(Errc refusal, Client& client) {
+  for (int i = 0; i < 100'000; ++i) {
+    const auto put = client.put(key_number(i), key_number(i));
+    client.store().advance(20 * base::microsecond_ns);
+    if (put) continue;
+    EXPECT_EQ(put.error().code, refusal) << put.error().message();
+    return i;
+  }
+  ADD_FAILURE() << "none was refused";
+  return 0;
+}
+
 // Receive: a client that stopped in the midst of an operation, at the level of its start. Expect: the index
 // grows while a level's words can be told apart, then says who holds it back; reads and removes go on.
 TEST(Growth, AStoppedClientHoldsItBackInTheEnd) {
@@ -107,15 +120,7 @@ TEST(Growth, AStoppedClientHoldsItBackInTheEnd) {
   Client stopped(*store);
   Client client(*store);
   stopped.session().begin_operation();
-  int i = 0;
-  Result<std::uint64_t> put = 0;
-  for (; i < 100'000; ++i) {
-    put = client.put(key_number(i), key_number(i));
-    store->advance(20 * base::microsecond_ns);
-    if (!put) break;
-  }
-  ASSERT_FALSE(put.has_value());
-  EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  const int i = put_until(Errc::no_space, client);
   EXPECT_GE(directory_of(*store).level, first_level + 2);
   expect_all(client, i);
   EXPECT_TRUE(client.remove(key_number(0)).has_value());
@@ -139,15 +144,7 @@ TEST(Growth, AnInsertThatLostOfAStoppedClientHoldsTheNextDoublingBack) {
   const SlotNumber home = locations(stopped, lost).slot[0];
   fake::set_slot(*store, home, slot(*store, home).with_type(SlotType::aborted));
   const unsigned level = directory_of(*store).level;
-  int i = 0;
-  Result<std::uint64_t> put = 0;
-  for (; i < 100'000; ++i) {
-    put = client.put(key_number(i), key_number(i));
-    store->advance(20 * base::microsecond_ns);
-    if (!put) break;
-  }
-  ASSERT_FALSE(put.has_value());
-  EXPECT_EQ(put.error().code, Errc::timed_out) << put.error().message();
+  const int i = put_until(Errc::timed_out, client);
   EXPECT_EQ(directory_of(*store).level, level);
   EXPECT_TRUE(directory_of(*store).growing);
   EXPECT_GT(static_cast<std::uint64_t>(i), directory_of(*store).low_slots()) << "both halves are used";

@@ -3,8 +3,8 @@
 //
 // The user UID's is DIRECTORY/.loch-cookie.UID, a name that no store and no unfinished one has, of mode 0600:
 // 64 hexadecimal digits and a newline. It is there whole or not at all, and stays when the server ends, for
-// the next one. Others can write to the directory: no link is followed, and what is not that user's, or not
-// his alone, is no cookie. Any thread.
+// the next one. Others can write to the directory: no link is followed, and what is not that user's,
+// or for others too, is no cookie. Any thread.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ namespace loch::net {
 
 std::string cookie_path(const std::string& directory, uid_t user);
 
-// Errors: not_found, permission (it can not be read, or is not `user`'s, or not his alone), corrupt
+// Errors: not_found, permission (it can not be read, or is not `user`'s, or is for others too), corrupt
 // (something else has its name), io.
 Result<Secret> read_cookie(const std::string& directory, uid_t user);
 // This process's user's; a new one, if there is none. Errors: as read_cookie, but for not_found.

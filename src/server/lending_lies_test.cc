@@ -1,14 +1,11 @@
 // Clients of hosts that say what can not be: Store::open, against a greeting of another version, and maps of
 // a cluster that lie.
-#include <atomic>
 #include <chrono>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
-#include <poll.h>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,12 +13,13 @@
 #include <loch/loch.h>
 
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "fabric/map_message.h"
 #include "fabric/remote/protocol.h"
 #include "net/message.h"
 #include "net/proof.h"
-#include "net/socket.h"
 #include "net/stream.h"
+#include "net/testing/acceptor.h"
 
 namespace loch::server {
 namespace {
@@ -40,29 +38,10 @@ class LyingHost {
     bool refuses = false;    // as a host does that knows the client's version to be another
     net::Message cluster{};  // its map; null: of none
   };
-  explicit LyingHost(Lies lies)
-      : lies_(std::move(lies)),
-        listener_(net::listen({.host = "127.0.0.1", .port = "0"}).value()),
-        thread_([this] { run(); }) {}
-  LyingHost(const LyingHost&) = delete;
-  LyingHost& operator=(const LyingHost&) = delete;
-  ~LyingHost() {
-    stop_ = true;
-    thread_.join();
-  }
-  [[nodiscard]] std::string url() const { return fmt::format("tcp://127.0.0.1:{}/store", listener_.port); }
+  explicit LyingHost(Lies lies) : lies_(std::move(lies)) {}
+  [[nodiscard]] std::string url() const { return fmt::format("tcp://{}/store", acceptor_.at().text()); }
 
  private:
-  void run() {
-    std::vector<std::unique_ptr<net::Messages>> links;
-    while (!stop_) {
-      if (!net::wait_for(listener_.socket.get(), POLLIN, base::Clock().now() + 20 * base::millisecond_ns))
-        continue;
-      auto messages = std::make_unique<net::Messages>(std::make_unique<net::Stream>(net::accept(listener_)));
-      greet(*messages);
-      links.push_back(std::move(messages));
-    }
-  }
   void greet(net::Messages& client) const {
     const std::string mine(2 * fabric::remote::nonce_bytes, 'h');
     const auto hello = client.wait_next(soon());
@@ -83,9 +62,11 @@ class LyingHost {
   }
 
   const Lies lies_;
-  const net::Listener listener_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  std::vector<std::unique_ptr<net::Messages>> links_;
+  const net::fake::Acceptor acceptor_{[this](base::FileDescriptor socket) {
+    links_.push_back(std::make_unique<net::Messages>(std::make_unique<net::Stream>(std::move(socket))));
+    greet(*links_.back());
+  }};
 };
 
 Error error_of_opening(const LyingHost& host) {

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <thread>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/random.h"
@@ -21,6 +23,7 @@
 #include "fabric/tcp/testing/raw_end.h"
 #include "net/message.h"
 #include "net/proof.h"
+#include "net/testing/acceptor.h"
 
 namespace loch::fabric::tcp {
 namespace {
@@ -38,54 +41,36 @@ using testing::HasSubstr;
 class LyingHost {
  public:
   using Answers = std::function<void(net::Stream&)>;
-  explicit LyingHost(Answers answers)
-      : answers_(std::move(answers)),
-        listener_(net::listen({.host = "127.0.0.1", .port = "0"}).value()),
-        thread_([this] { run(); }) {}
-  LyingHost(const LyingHost&) = delete;
-  LyingHost& operator=(const LyingHost&) = delete;
-  ~LyingHost() {
-    stop_ = true;
-    thread_.join();
-  }
+  explicit LyingHost(Answers answers) : answers_(std::move(answers)) {}
   [[nodiscard]] remote::Target target() const {
-    return {.scheme = "tcp",
-            .host = {.host = "127.0.0.1", .port = std::to_string(listener_.port)},
-            .store = "store"};
+    return {.scheme = "tcp", .host = acceptor_.at(), .store = "store"};
   }
 
  private:
-  void run() {
-    std::vector<std::unique_ptr<net::Messages>> links;
-    std::vector<std::unique_ptr<net::Stream>> streams;
-    while (!stop_) {
-      if (!net::wait_for(listener_.socket.get(), POLLIN, base::Clock().now() + 20 * base::millisecond_ns))
-        continue;
-      auto messages = std::make_unique<net::Messages>(std::make_unique<net::Stream>(net::accept(listener_)));
-      const std::string mine(2 * remote::nonce_bytes, 'h');
-      const auto hello = messages->wait_next(in_seconds(5));
-      if (!hello) continue;
-      const std::string theirs = net::text_of(*hello, "nonce");
-      const auto said =
-          messages->ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5));
-      if (!said) continue;
-      if (said->contains("join")) {
-        std::ignore = messages->say({{"port", 1}});
-        streams.push_back(std::move(*messages).take_stream());
-        answers_(*streams.back());
-        links.clear();  // nobody who leaves is to wait for it
-      } else {
-        const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store", "change"});
-        std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
-        links.push_back(std::move(messages));
-      }
+  void greet(base::FileDescriptor socket) {
+    auto messages = std::make_unique<net::Messages>(std::make_unique<net::Stream>(std::move(socket)));
+    const std::string mine(2 * remote::nonce_bytes, 'h');
+    const auto hello = messages->wait_next(in_seconds(5));
+    if (!hello) return;
+    const std::string theirs = net::text_of(*hello, "nonce");
+    const auto said = messages->ask({{"protocol", remote::protocol_version}, {"nonce", mine}}, in_seconds(5));
+    if (!said) return;
+    if (said->contains("join")) {
+      std::ignore = messages->say({{"port", 1}});
+      streams_.push_back(std::move(*messages).take_stream());
+      answers_(*streams_.back());
+      links_.clear();  // nobody who leaves is to wait for it
+    } else {
+      const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store", "change"});
+      std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
+      links_.push_back(std::move(messages));
     }
   }
 
   const Answers answers_;
-  const net::Listener listener_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  std::vector<std::unique_ptr<net::Messages>> links_;
+  std::vector<std::unique_ptr<net::Stream>> streams_;
+  const net::fake::Acceptor acceptor_{[this](base::FileDescriptor socket) { greet(std::move(socket)); }};
 };
 
 coro::Task<Result<std::uint64_t>> read_one(Endpoint* endpoint) {

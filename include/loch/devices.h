@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,5 +36,27 @@ struct RdmaDevice {
 
 // Sorted by name; empty where there is none.
 std::vector<RdmaDevice> rdma_devices();
+
+// How much memory this process may have its devices lock, in bytes; nothing: any amount.
+std::optional<std::uint64_t> lockable_bytes();
+
+// The connection of a session of this process with one host, over RDMA, as each of its two ends tells of
+// itself.
+struct RdmaConnection {
+  struct End {
+    std::string device{};
+    std::uint32_t port = 0;
+    std::uint32_t mtu_bytes = 0;  // that the port is set to
+    RdmaDevice::Atomicity atomicity = RdmaDevice::Atomicity::none;
+    std::optional<std::uint64_t> lockable_bytes{};  // of the process; as above
+    bool operator==(const End&) const = default;
+  };
+  std::string host{};  // "10.0.0.1:7457"
+  End here{};
+  End there{};
+  std::uint32_t packet_bytes = 0;  // what travels in one packet, at most: the path's MTU
+  std::uint32_t reads_max = 0;     // READs and atomics that may be under way
+  bool device_changes = false;     // the store's words; else the host's processor does
+};
 
 }  // namespace loch

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include <loch/atomics.h>
+#include <loch/devices.h>
 #include <loch/error.h>
 #include <loch/stats.h>
 
@@ -298,6 +299,10 @@ class Store {
   [[nodiscard]] Stats stats() const;
   // Of the hosts of the store that can be reached.
   Result<Info> info();
+
+  // How this thread's session is connected with the store's hosts, if over RDMA (verbs://): whether both ends
+  // agree. Empty otherwise.
+  Result<std::vector<RdmaConnection>> rdma_connections();
 
   // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this
   // themselves in small steps when they need memory; this does all of it now. Errors: permission, too.

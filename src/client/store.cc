@@ -230,6 +230,10 @@ Result<Info> Store::info() {
   return info;
 }
 
+Result<std::vector<RdmaConnection>> Store::rdma_connections() {
+  return impl_->ask([](Client& mine) { return mine.attachment().endpoint().port().rdma_connections(); });
+}
+
 Result<Collected> Store::collect() {
   return impl_->ask([](Client& mine) { return mine.run(mine.collect()); });
 }

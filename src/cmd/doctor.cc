@@ -41,7 +41,7 @@ std::vector<Finding> examine(const Options& options, const std::string& store) {
                                 probe_file_size(),
                                 probe_build()};
   std::ranges::move(probe_rdma(), std::back_inserter(findings));
-  if (!store.empty()) findings.push_back(probe_store(options, store));
+  if (!store.empty()) std::ranges::move(probe_store(options, store), std::back_inserter(findings));
   return findings;
 }
 

@@ -43,8 +43,9 @@ Finding probe_file_size();
 Finding probe_build();
 
 // Networks (doctor_network.cc).
-std::vector<Finding> probe_rdma();                                      // one a port of each device
-Finding probe_store(const Options& options, const std::string& store);  // opened, and timed
+std::vector<Finding> probe_rdma();  // one a port of each device
+// A store: opened, and timed; and over RDMA, one for each host that it is on.
+std::vector<Finding> probe_store(const Options& options, const std::string& store);
 
 // What is made of what was read (doctor_judge.cc). A limit is nothing where there is none.
 struct Space {
@@ -66,6 +67,7 @@ Finding judge_address_space(std::optional<std::uint64_t> limit_bytes,
                             const std::optional<std::string>& overcommit);
 Finding judge_file_size(std::optional<std::uint64_t> limit_bytes);
 Finding judge_port(const RdmaDevice& device, const RdmaDevice::Port& port);
+Finding judge_connection(const RdmaConnection& connection);
 
 // What to do about a store that can not be opened (doctor_advice.cc): one of this host ...
 std::string mend_near_store(const std::string& store, const Error& error);

@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <loch/devices.h>
+
 #include "cmd/doctor.h"
 
 namespace loch::cmd {
@@ -64,7 +66,7 @@ Finding probe_clock_source() {
                             clock_read_ns());
 }
 
-Finding probe_locked_memory() { return judge_locked_memory(limit_of(RLIMIT_MEMLOCK), has_rdma_device()); }
+Finding probe_locked_memory() { return judge_locked_memory(lockable_bytes(), has_rdma_device()); }
 
 Finding probe_open_files() { return judge_open_files(limit_of(RLIMIT_NOFILE)); }
 

@@ -214,4 +214,31 @@ Finding judge_port(const RdmaDevice& device, const RdmaDevice::Port& port) {
   return finding;
 }
 
+Finding judge_connection(const RdmaConnection& connection) {
+  const auto& [host, here, there, packet_bytes, reads_max, device_changes] = connection;
+  Finding finding{.subject = "connection"};
+  finding.found =
+      fmt::format("{}: {}/{} here with {}/{} there, packets of {} B, {} READs at a time; {} the store", host,
+                  here.device, here.port, there.device, there.port, packet_bytes, reads_max,
+                  device_changes ? "the devices change" : "lochd's processor changes");
+  if (here.mtu_bytes != there.mtu_bytes) {
+    // What is longer than the other end, or a switch between them, takes is dropped, and never told of.
+    finding.status = packet_bytes > std::min(here.mtu_bytes, there.mtu_bytes) ? Status::fail : Status::warn;
+    finding.found += fmt::format("; the MTU is {} here and {} there", here.mtu_bytes, there.mtu_bytes);
+    finding.mend =
+        "set the same MTU on both hosts and on the switches between them (ip link set INTERFACE mtu 4200)";
+  } else if (there.lockable_bytes) {
+    finding.status = Status::warn;
+    finding.found += fmt::format("; lochd may lock {} there, and has to lock all memory that is used",
+                                 limit_text(there.lockable_bytes));
+    finding.mend = "LimitMEMLOCK=infinity in lochd's unit there";
+  } else if (reads_max == 1) {
+    finding.status = Status::warn;
+    finding.mend =
+        "one of the devices takes no more than one READ at a time (max_qp_rd_atom in `ibv_devinfo "
+        "-v`): use another, or newer firmware";
+  }
+  return finding;
+}
+
 }  // namespace loch::cmd

@@ -142,5 +142,48 @@ TEST_F(JudgedPort, WarnsWhenItsPacketsAreSmallerThanTheyCouldBe) {
   EXPECT_TRUE(says("subnet manager"));
 }
 
+class JudgedConnection : public testing::Test {
+ protected:
+  [[nodiscard]] Finding judged() const { return judge_connection(connection); }
+
+  RdmaConnection connection{.host = "10.0.0.1:7457",
+                            .here = {.device = "mlx5_0", .port = 1, .mtu_bytes = 4096},
+                            .there = {.device = "mlx5_2", .port = 2, .mtu_bytes = 4096},
+                            .packet_bytes = 4096,
+                            .reads_max = 16};
+};
+
+TEST_F(JudgedConnection, IsOkWhenBothEndsAgree) {
+  EXPECT_TRUE(is(Status::ok, judged()));
+  EXPECT_EQ(
+      judged().found,
+      "10.0.0.1:7457: mlx5_0/1 here with mlx5_2/2 there, packets of 4096 B, 16 READs at a time; lochd's "
+      "processor changes the store");
+  connection.device_changes = true;
+  EXPECT_TRUE(judged().found.ends_with("the devices change the store"));
+}
+
+TEST_F(JudgedConnection, FailsWhenPacketsAreLargerThanAnEndTakes) {
+  connection.there.mtu_bytes = 1024;
+  EXPECT_TRUE(is(Status::fail, judged()));
+  EXPECT_TRUE(judged().found.ends_with("the MTU is 4096 here and 1024 there"));
+  connection.packet_bytes = 1024;
+  EXPECT_TRUE(is(Status::warn, judged())) << "both take these";
+}
+
+TEST_F(JudgedConnection, WarnsWhenTheHostMayNotLockAllItsMemory) {
+  connection.there.lockable_bytes = 8 * mib;
+  EXPECT_TRUE(is(Status::warn, judged()));
+  EXPECT_TRUE(judged().mend.contains("LimitMEMLOCK"));
+  connection.there.lockable_bytes.reset();
+  connection.here.lockable_bytes = 8 * mib;  // this end is looked at by itself
+  EXPECT_TRUE(is(Status::ok, judged()));
+}
+
+TEST_F(JudgedConnection, WarnsOfOneReadAtATime) {
+  connection.reads_max = 1;
+  EXPECT_TRUE(is(Status::warn, judged()));
+}
+
 }  // namespace
 }  // namespace loch::cmd

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <iterator>
 #include <vector>
 
 #include <loch/devices.h>
@@ -29,38 +30,24 @@ std::vector<Finding> probe_rdma() {
   return findings;
 }
 
-Finding probe_store(const Options& options, const std::string& store_name) {
-  Finding finding{.subject = "store"};
-  const std::string url = store_url(store_name);
-  const bool is_near = is_of_this_host(store_name);
-  Options attach = options;
-  attach.mode = Options::Mode::attach;
-  auto store = Store::open(url, attach);
-  if (!store) {
-    finding.status = Status::fail;
-    finding.found = store.error().message();
-    finding.mend = is_near ? mend_near_store(store_name, store.error()) : mend_far_store(store.error());
-    return finding;
-  }
-  if (const auto info = store->info(); info && info->hosts_away > 0) {
-    finding.status = Status::warn;
-    finding.found =
-        fmt::format("{}: {} of its {} hosts can not be reached", url, info->hosts_away, info->hosts);
-    finding.mend = "loch cluster status says which; is lochd running there, and what does its log say?";
-    return finding;
-  }
+namespace {
+
+// Looks up a key that is not there, again and again.
+Finding time_store(Store& store, const std::string& name) {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t tries = 101;
+  Finding finding{.subject = "store"};
+  const std::string url = store_url(name);
   std::vector<Clock::duration> times;
   for (std::size_t i = 0; i < tries; ++i) {
     const auto start = Clock::now();
-    const auto there = store->exists("loch doctor looks for no key");
+    const auto there = store.exists("loch doctor looks for no key");
     times.push_back(Clock::now() - start);
     if (there) continue;
     finding.status = Status::fail;
     finding.found = fmt::format("{}: {}", url, there.error().message());
-    finding.mend = is_near
-                       ? mend_near_store(store_name, there.error())
+    finding.mend = is_of_this_host(name)
+                       ? mend_near_store(name, there.error())
                        : "the network loses what is sent, or the host is overloaded: look at both ends' logs";
     return finding;
   }
@@ -69,6 +56,49 @@ Finding probe_store(const Options& options, const std::string& store_name) {
   finding.found = fmt::format("{}: a key that is not there is looked up in {:.1f} us (median of {})", url,
                               median_us, tries);
   return finding;
+}
+
+// Whether both ends agree.
+std::vector<Finding> probe_connections(Store& store) {
+  const auto connections = store.rdma_connections();
+  if (!connections) {
+    return {{.subject = "connection",
+             .status = Status::fail,
+             .found = connections.error().message(),
+             .mend = mend_far_store(connections.error())}};
+  }
+  std::vector<Finding> findings;
+  std::ranges::transform(*connections, std::back_inserter(findings), judge_connection);
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> probe_store(const Options& options, const std::string& store_name) {
+  const std::string url = store_url(store_name);
+  Options attach = options;
+  attach.mode = Options::Mode::attach;
+  auto store = Store::open(url, attach);
+  if (!store) {
+    const bool is_near = is_of_this_host(store_name);
+    return {{.subject = "store",
+             .status = Status::fail,
+             .found = store.error().message(),
+             .mend = is_near ? mend_near_store(store_name, store.error()) : mend_far_store(store.error())}};
+  }
+  std::vector<Finding> findings;
+  if (const auto info = store->info(); info && info->hosts_away > 0) {
+    findings.push_back(
+        {.subject = "store",
+         .status = Status::warn,
+         .found =
+             fmt::format("{}: {} of its {} hosts can not be reached", url, info->hosts_away, info->hosts),
+         .mend = "loch cluster status says which; is lochd running there, and what does its log say?"});
+  } else {
+    findings.push_back(time_store(*store, store_name));
+  }
+  std::ranges::move(probe_connections(*store), std::back_inserter(findings));
+  return findings;
 }
 
 }  // namespace loch::cmd

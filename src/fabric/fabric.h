@@ -31,6 +31,7 @@
 #include <vector>
 
 #include <loch/atomics.h>
+#include <loch/devices.h>
 #include <loch/error.h>
 
 #include "base/clock.h"
@@ -174,6 +175,10 @@ class Port {
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}
+
+  // The connections over RDMA that it goes by, if it does; each host is asked for what its end is. Errors:
+  // unavailable, timed_out, corrupt (what the host says), io.
+  virtual Result<std::vector<RdmaConnection>> rdma_connections() { return {}; }
 
   // Presence: a client number is held by one living session at most, and let go of when its process ends,
   // however it ends, and what it had under way with it, or when its host is taken for dead and nothing that

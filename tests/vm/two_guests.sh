@@ -37,6 +37,11 @@ if [[ ${3:-} == client ]]; then
     sleep 0.5
   done
   "$loch" doctor "$store" | grep -E '^(FAIL|....  (RDMA|store))'
+  # Whether both ends agree: they do; then this end's packets are smaller; then they do again.
+  "$loch" doctor "$store" | grep -E '^OK    connection .*: d0/1 here with d0/1 there'
+  ip link set eth0 mtu 800
+  "$loch" doctor "$store" | grep -E '^WARN  connection .*the MTU is 512 here and 1024 there'
+  ip link set eth0 mtu 1500
   for i in $(seq 1000); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/run/items
   "$loch" --quiet load "$store" /run/items
   "$loch" --quiet load "$store" /run/items # again: updates

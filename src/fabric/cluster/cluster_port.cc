@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -102,6 +103,16 @@ Result<std::uint64_t> ClusterPort::length_bytes(RegionId region) {
   auto way = way_of(region);
   if (!way) return std::unexpected(std::move(way.error()));
   return (*way)->length_bytes(region);
+}
+
+Result<std::vector<RdmaConnection>> ClusterPort::rdma_connections() {
+  std::vector<RdmaConnection> all;
+  for (remote::RemotePort* port : ports_) {
+    auto its = port->rdma_connections();
+    if (!its) return its;
+    std::ranges::move(*its, std::back_inserter(all));
+  }
+  return all;
 }
 
 void ClusterPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {

@@ -41,6 +41,8 @@ class ClusterPort final : public Port {
     return std::ranges::all_of(ports_, &remote::RemotePort::keeps_order);
   }
 
+  Result<std::vector<RdmaConnection>> rdma_connections() override;
+
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override;

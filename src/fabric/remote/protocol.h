@@ -48,6 +48,7 @@
 //
 //   {"do": "queue_pair", "port": P}                 {"token": T, "device_changes": false}
 //   {"do": "key", "port": P, "region": R, "at": N}  {"from": N, "bytes": N, "address": A, "key": K}
+//   {"do": "connection", "port": P}                 the host's end (verbs/connection_end.h), for people
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 10;
+inline constexpr std::uint64_t protocol_version = 11;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.

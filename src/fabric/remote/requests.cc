@@ -53,6 +53,7 @@ Result<Message> Requests::carry_out(Id link, OpenedStore& store, const Message& 
     return Message::object();
   }
   if (what == "queue_pair") return offer_queue_pair(session, store);
+  if (what == "connection") return describe_connection(session);
   if (what == "key") {
     const std::uint64_t region = net::number_of(asked, "region").value_or(region_count_max);
     if (region >= region_count_max) return fail(Errc::not_found, "host", "there is no such region");
@@ -136,6 +137,13 @@ Result<Message> Requests::offer_queue_pair(Id session, const OpenedStore& store)
   }
   const verbs::Lender::Offer offer = lender_->expect(session, store.fabric, store.reads_only);
   return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
+}
+
+Result<Message> Requests::describe_connection(Id session) const {
+  const auto end = lender_ == nullptr ? fail(Errc::unavailable, "host", "the session has no queue pair")
+                                      : lender_->end_of(session);
+  if (!end) return std::unexpected(end.error());
+  return verbs::to_message(*end);
 }
 
 Result<Message> Requests::lend(Id session, RegionId region, const Message& asked) {

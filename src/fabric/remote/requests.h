@@ -36,6 +36,7 @@ class Requests {
   Result<net::Message> answer_about_region(OpenedStore& store, const std::string& what,
                                            const net::Message& asked);
   Result<net::Message> offer_queue_pair(Id session, const OpenedStore& store);
+  [[nodiscard]] Result<net::Message> describe_connection(Id session) const;
   Result<net::Message> lend(Id session, RegionId region, const net::Message& asked);
 
   const Host::Options& options_;

@@ -2,10 +2,15 @@
 #include <arpa/inet.h>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <fstream>
 #include <infiniband/verbs.h>
 #include <memory>
 #include <net/if.h>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
 
 #include <loch/devices.h>
 
@@ -14,11 +19,10 @@
 namespace loch {
 namespace {
 
+using fabric::verbs::bytes_of;
 using fabric::verbs::Destroyer;
 using DeviceList = std::unique_ptr<ibv_device*, Destroyer<&::ibv_free_device_list>>;
 using Context = std::unique_ptr<ibv_context, Destroyer<&::ibv_close_device>>;
-
-constexpr std::uint32_t bytes_of(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }
 
 std::string address_text(const ibv_gid& gid) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -41,18 +45,6 @@ std::string type_text(std::uint32_t type) {
     default:
       return "RoCE v2";
   }
-}
-
-RdmaDevice::Atomicity atomicity_of(ibv_atomic_cap cap) {
-  switch (cap) {
-    case IBV_ATOMIC_NONE:
-      return RdmaDevice::Atomicity::none;
-    case IBV_ATOMIC_HCA:
-      return RdmaDevice::Atomicity::device;
-    case IBV_ATOMIC_GLOB:
-      return RdmaDevice::Atomicity::host;
-  }
-  return RdmaDevice::Atomicity::none;
 }
 
 std::vector<RdmaDevice::Gid> gids_of(ibv_context& context, std::uint32_t port) {
@@ -89,7 +81,28 @@ RdmaDevice::Port port_of(ibv_context& context, std::uint8_t number) {
   return port;
 }
 
+// CAP_IPC_LOCK: whoever has it may lock more than the limit.
+bool may_lock_all() {
+  constexpr unsigned ipc_lock = 14;
+  constexpr std::string_view field = "CapEff:\t";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(field)) continue;
+    std::uint64_t capabilities = 0;
+    std::from_chars(line.data() + field.size(), line.data() + line.size(), capabilities, 16);
+    return (capabilities >> ipc_lock & 1) != 0;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::optional<std::uint64_t> lockable_bytes() {
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (!is_limited || may_lock_all()) return std::nullopt;
+  return limit.rlim_cur;
+}
 
 std::vector<RdmaDevice> rdma_devices() {
   std::vector<RdmaDevice> devices;
@@ -103,7 +116,7 @@ std::vector<RdmaDevice> rdma_devices() {
     if (context == nullptr || ::ibv_query_device(context.get(), &attributes) != 0) {
       device.trouble = std::strerror(errno);
     } else {
-      device.atomicity = atomicity_of(attributes.atomic_cap);
+      device.atomicity = fabric::verbs::atomicity_of(attributes.atomic_cap);
       for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port)
         device.ports.push_back(port_of(*context, port));
     }

@@ -181,6 +181,12 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
   };
   ibv_device_attr limits{};
   if (::ibv_query_device(id->verbs, &limits) != 0) return failed("it does not say what it can");
+  if (session.device_changes && limits.atomic_cap == IBV_ATOMIC_NONE) {
+    return refuse(
+        fmt::format("{}: a device is to change this store's words, and {} has no atomics; create "
+                    "it again with --atomics processor",
+                    session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
+  }
   CompletionQueue completions(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
   if (completions == nullptr || ::ibv_req_notify_cq(completions.get(), 0) != 0)
     return failed("no completion queue");
@@ -235,11 +241,23 @@ Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, 
 
 void Lender::remove(SessionId session) { sessions_.erase(session); }
 
-Result<Keys::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
+Result<const Lender::Session*> Lender::connected(SessionId session) const {
   const auto found = sessions_.find(session);
   if (found == sessions_.end() || found->second.device == nullptr)
     return fail(Errc::unavailable, "verbs", "the session has no queue pair");
-  const Session& its = found->second;
+  return &found->second;
+}
+
+Result<ConnectionEnd> Lender::end_of(SessionId session) const {
+  const auto its = connected(session);
+  if (!its) return std::unexpected(its.error());
+  return connection_end_of(*(*its)->id);
+}
+
+Result<Keys::Key> Lender::key(SessionId session, RegionId region, std::uint64_t offset_bytes) {
+  const auto found = connected(session);
+  if (!found) return std::unexpected(found.error());
+  const Session& its = **found;
   Lent& lent = *its.lent;
   if (const Keys::Key* known = lent.keys.find(region, offset_bytes); known != nullptr) return *known;
   const std::uint64_t chunk = offset_bytes / lent_bytes_max * lent_bytes_max;

@@ -19,6 +19,7 @@
 
 #include "base/file_descriptor.h"
 #include "fabric/fabric.h"
+#include "fabric/verbs/connection_end.h"
 #include "fabric/verbs/keys.h"
 #include "fabric/verbs/rdma.h"
 #include "net/socket.h"
@@ -51,6 +52,8 @@ class Lender {
     bool device_changes = false;  // else the device only reads `memory`
   };
   Offer expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only);
+  // This end of a session's queue pair. Errors: unavailable (it has none), io.
+  [[nodiscard]] Result<ConnectionEnd> end_of(SessionId session) const;
   // When it returns, nothing that was posted over the session's queue pair happens any more.
   void remove(SessionId session);
 
@@ -75,6 +78,8 @@ class Lender {
   };
   // Errors: why the client is turned away.
   Result<void> take_request(Id id, const Shown& shown);
+  // Errors: unavailable.
+  [[nodiscard]] Result<const Session*> connected(SessionId session) const;
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
 

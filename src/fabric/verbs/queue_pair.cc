@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fmt/format.h>
 
+#include "fabric/verbs/connection_end.h"
+
 namespace loch::fabric::verbs {
 namespace {
 
@@ -128,6 +130,19 @@ Result<void> QueuePair::await(rdma_cm_event_type wanted, const char* step, base:
   return fail(Errc::unavailable, "verbs",
               fmt::format("{}: {}: {} ({})", name_, step, ::rdma_event_str(event->event),
                           std::strerror(event->status < 0 ? -event->status : event->status)));
+}
+
+Result<RdmaConnection> QueuePair::describe() const {
+  auto here = connection_end_of(*id_);
+  if (!here) return std::unexpected(std::move(here.error()));
+  ibv_qp_attr agreed{};
+  ibv_qp_init_attr made{};
+  const int error = ::ibv_query_qp(id_->qp, &agreed, IBV_QP_PATH_MTU | IBV_QP_MAX_QP_RD_ATOMIC, &made);
+  if (error != 0) return system_error(name_, "the queue pair does not say what it is", error);
+  return RdmaConnection{.host = name_,
+                        .here = std::move(*here),
+                        .packet_bytes = bytes_of(agreed.path_mtu),
+                        .reads_max = agreed.max_rd_atomic};
 }
 
 int QueuePair::post(ibv_send_wr& chain) {

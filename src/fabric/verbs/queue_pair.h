@@ -39,6 +39,9 @@ class QueuePair {
   // that was under way: the atomic completes then, and tells nothing of the word (docs/network.md, "RDMA").
   [[nodiscard]] bool confuses_answers() const { return confuses_answers_; }
 
+  // This end of it, and what both ends have agreed on. Errors: io.
+  [[nodiscard]] Result<RdmaConnection> describe() const;
+
   // Rings the doorbell for a chain; 0, or the error.
   int post(ibv_send_wr& chain);
   // What has completed; how many.

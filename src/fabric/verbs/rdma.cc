@@ -56,6 +56,18 @@ void take_notices(ibv_comp_channel& channel, const std::function<void(void* cont
   }
 }
 
+RdmaDevice::Atomicity atomicity_of(ibv_atomic_cap cap) {
+  switch (cap) {
+    case IBV_ATOMIC_NONE:
+      return RdmaDevice::Atomicity::none;
+    case IBV_ATOMIC_HCA:
+      return RdmaDevice::Atomicity::device;
+    case IBV_ATOMIC_GLOB:
+      return RdmaDevice::Atomicity::host;
+  }
+  return RdmaDevice::Atomicity::none;
+}
+
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access) {
   return MemoryRegion(::ibv_reg_mr(domain, at, bytes, access));
 }

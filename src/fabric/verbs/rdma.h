@@ -8,6 +8,7 @@
 #include <memory>
 #include <rdma/rdma_cma.h>
 
+#include <loch/devices.h>
 #include <loch/error.h>
 
 #include "base/clock.h"
@@ -55,6 +56,9 @@ void take_notices(ibv_comp_channel& channel, const std::function<void(void* cont
 
 // Null, and errno, if it can not be registered. Nothing here asks for relaxed ordering.
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access);
+
+constexpr std::uint32_t bytes_of(ibv_mtu mtu) { return 128U << static_cast<unsigned>(mtu); }
+RdmaDevice::Atomicity atomicity_of(ibv_atomic_cap cap);
 
 // Of a client's end of a connection. 7 would mean for ever, and an unanswered packet is sent again after
 // 4.096 us << ack_timeout: a host that is cut off is noticed after half a second.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "fabric/verbs/connection_end.h"
 #include "fabric/words.h"
 
 namespace loch::fabric::verbs {
@@ -98,6 +99,19 @@ void VerbsPort::release_presence(std::uint32_t client) {
 }
 
 bool VerbsPort::present(std::uint32_t client) { return severed_ || agent_.present(client); }
+
+Result<std::vector<RdmaConnection>> VerbsPort::rdma_connections() {
+  if (severed_) return std::unexpected(*severed_);
+  auto connection = pair_->describe();
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  const auto answer = link_->ask({{"do", "connection"}, {"port", id_}});
+  if (!answer) return std::unexpected(answer.error());
+  auto there = connection_end_of(*answer);
+  if (!there) return std::unexpected(std::move(there.error()));
+  connection->there = std::move(*there);
+  connection->device_changes = device_changes_;
+  return std::vector{std::move(*connection)};
+}
 
 void VerbsPort::post(std::span<Operation> batch, base::Nanos deadline, Completion& done) {
   if (severed_) return done.complete(done, std::unexpected(*severed_));

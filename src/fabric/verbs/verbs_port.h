@@ -50,6 +50,8 @@ class VerbsPort final : public remote::RemotePort {
     foreseen_ = ExtendSoon{.region = region, .length_bytes = length_bytes};
   }
 
+  Result<std::vector<RdmaConnection>> rdma_connections() override;
+
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override;

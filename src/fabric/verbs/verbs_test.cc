@@ -1,6 +1,7 @@
 // The backend verbs keeps what fabric.h promises, and a host breaks its queue pairs off. For a host with RDMA
 // devices at LOCH_TEST_VERBS_HOST and LOCH_TEST_VERBS_HOST_TOO, and a way to it from LOCH_TEST_VERBS_CLIENT
 // (tests/vm).
+#include <algorithm>
 #include <arpa/inet.h>
 #include <chrono>
 #include <cstdlib>
@@ -445,6 +446,30 @@ TEST_P(VerbsHost, OneDeviceAloneChangesAStore) {
   EXPECT_THAT(second.error().detail, HasSubstr("refuses"));
   first = nullptr;
   EXPECT_EQ(session(1)->compare_swap(word_, 1, 2).value(), 1U) << "nobody goes by the other one any more";
+}
+
+TEST_P(VerbsHost, BothEndsOfAConnectionTellOfThemselves) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, base::second_ns);
+  const auto its = session();
+  const auto connections = its->endpoint.port().rdma_connections();
+  ASSERT_TRUE(connections.has_value()) << connections.error().message();
+  ASSERT_EQ(connections->size(), 1U);
+  const RdmaConnection& connection = connections->front();
+  EXPECT_THAT(connection.host, HasSubstr(environment("LOCH_TEST_VERBS_HOST")));
+  for (const auto& [end, address] : {std::pair(connection.here, environment("LOCH_TEST_VERBS_CLIENT")),
+                                     std::pair(connection.there, environment("LOCH_TEST_VERBS_HOST"))}) {
+    const auto devices = rdma_devices();
+    const auto device = std::ranges::find(devices, end.device, &RdmaDevice::name);
+    ASSERT_NE(device, devices.end()) << end.device;
+    EXPECT_EQ(end.port, 1U);
+    EXPECT_EQ(end.mtu_bytes, device->ports.front().mtu_bytes);
+    EXPECT_EQ(end.atomicity, device->atomicity);
+    EXPECT_NE(std::ranges::count(device->ports.front().gids, address, &RdmaDevice::Gid::address), 0)
+        << end.device << " has not the address " << address;
+  }
+  EXPECT_EQ(connection.packet_bytes, connection.here.mtu_bytes);
+  EXPECT_GT(connection.reads_max, 1U);
+  EXPECT_EQ(connection.device_changes, GetParam() == Atomics::device);
 }
 
 INSTANTIATE_TEST_SUITE_P(Atomics, VerbsHost, testing::Values(Atomics::device, Atomics::processor),

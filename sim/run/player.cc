@@ -45,7 +45,9 @@ Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place pla
       acts_left_(acts),
       random_(base::mix(scene.setup.seed) + number),
       fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place,
-                                                       drift_ppm(scene.setup, number))) {}
+                                                       drift_ppm(scene.setup, number))) {
+  if (scene.setup.has_barriers && place == Place::host) fabric_->take_part_in_barriers();
+}
 
 base::Nanos Player::run() {
   if (!opened()) return 0;

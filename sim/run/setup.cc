@@ -385,6 +385,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
+  setup.has_barriers = base::mix(seed + 4) % 2 == 0;  // drawn apart, too
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
@@ -406,7 +407,7 @@ std::string describe(const Setup& setup) {
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
       "  {} nodes{}; remote {}/65536, of those readers {}/65536, told the time every {} ms, with clocks that "
       "drift by {} ppm at most\n"
-      "  {} candidates, expiry {} ms, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
+      "  {} candidates, expiry {} ms{}, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536{}\n",
       setup.workload, setup.seed, setup.players, setup.acts, setup.think_max_ns / microsecond_ns, setup.keys,
@@ -415,10 +416,11 @@ std::string describe(const Setup& setup) {
       setup.value_bytes_min, setup.value_bytes_max, setup.nodes,
       setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance,
       setup.reader_chance, setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates,
-      g.expiry_ns / millisecond_ns, setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns,
-      setup.cache_bytes, g.max_bytes, std::popcount(setup.narrowing.filter_mask),
-      setup.narrowing.classes_joined, n.delay_min_ns, n.delay_max_ns, n.slow_chance,
-      n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance, n.keeps_order ? "; in order" : "");
+      g.expiry_ns / millisecond_ns, setup.has_barriers ? " or a barrier" : "", setup.tick_ns / microsecond_ns,
+      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
+      std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
+      n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance,
+      n.keeps_order ? "; in order" : "");
   if (setup.paper) text += fmt::format("  of a PUT that failed: {}\n", name(*setup.paper));
   for (const Fault& fault : setup.faults) text += fmt::format("  fault: {}\n", describe(fault));
   return text;

@@ -81,6 +81,7 @@ struct Setup {
   std::uint64_t free_bytes = std::uint64_t{1} << 30;
   base::Nanos timeout_ns = base::second_ns;
   std::size_t cache_bytes = 0;
+  bool has_barriers = false;  // of processes of one host; else what was unlinked rests for an expiry
 
   std::uint32_t players = 3;
   std::uint32_t nodes = 1;

@@ -15,6 +15,7 @@
 
 #include <loch/loch.h>
 
+#include "base/barrier.h"
 #include "base/file_descriptor.h"
 #include "base/random.h"
 #include "memory/layout.h"
@@ -371,6 +372,25 @@ TEST_F(StoreTest, TimesToLiveHaveALimit) {
 }
 
 // ---- info, stats
+
+// Receive: updates of a few keys, of several times as many bytes as the store may have, in less than an
+// expiry of processes that all take part in barriers. Expect: the memory of what they replace is used again
+// soon.
+TEST_F(StoreTest, UpdatesNeedNoMemoryOfAWholeExpiry) {
+  if (!base::take_part_in_barriers()) GTEST_SKIP() << "this kernel gives no barriers (membarrier)";
+  Options options = options_;
+  options.expiry = std::chrono::seconds(60);
+  options.max_bytes = std::uint64_t{64} << 20;
+  const std::string url = url_ + ".updates";
+  auto store = Store::create(url, options);
+  ASSERT_TRUE(store.has_value()) << store.error().message();
+  const std::string value(200'000, 'v');
+  for (int i = 0; i < 1'000; ++i) {
+    const auto put = store->put(fmt::format("key{}", i % 8), value);
+    ASSERT_TRUE(put.has_value()) << i << ": " << put.error().message();
+  }
+  EXPECT_TRUE(Store::destroy(url, options).has_value());
+}
 
 TEST_F(StoreTest, InfoSaysWhatTheStoreIs) {
   ASSERT_TRUE(store_->put("k", std::string(5'000'000, 'x')).has_value());

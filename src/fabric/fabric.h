@@ -250,6 +250,11 @@ class Fabric {
   // be gone. 0: none.
   [[nodiscard]] virtual std::uint64_t newest_epoch() const { return 0; }
 
+  // Whether this process takes part in barriers of all that do (base/barrier.h), and one of these: false if
+  // there was none.
+  [[nodiscard]] virtual bool takes_part_in_barriers() const { return false; }
+  virtual bool barrier_for_all() { return false; }
+
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;
 

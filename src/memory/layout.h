@@ -36,7 +36,7 @@
 namespace loch::memory {
 
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 7;
+inline constexpr std::uint32_t format_version = 8;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -63,7 +63,9 @@ inline constexpr std::uint64_t frees_offset = 3072;  // how often a block was fr
 // none any more. Both only rise.
 inline constexpr std::uint64_t unfinished_moves_offset = 3136;
 inline constexpr std::uint64_t settled_moves_offset = 3144;
-inline constexpr std::uint64_t latest_offset = 3200;       // the store's latest time; see Session
+inline constexpr std::uint64_t latest_offset = 3200;  // the store's latest time; see Session
+// The newest tick in which a barrier was begun that is over; see Session.
+inline constexpr std::uint64_t barrier_offset = 3208;
 inline constexpr std::uint64_t clients_end_offset = 3264;  // above every client number that was ever used
 // Of a cluster: by node, when its part of the store was made, as far as this one knows; see Attachment. Its
 // own is what it is.
@@ -87,7 +89,8 @@ struct ClientEntry {
   std::uint64_t next_nonce;    // nonces below this may have been used
   std::uint64_t act_until_ns;  // no operation of this session acts on what was written after this; it rises
   std::uint64_t unfinished_moves;  // how many moves of this session may have left words behind
-  std::uint64_t unused_0[2];
+  std::uint64_t takes_part;        // 1: of this host, and its process takes part in barriers (base/barrier.h)
+  std::uint64_t unused_0[1];
   std::uint64_t op_start_ns;  // of the oldest operation that runs or, if remote, may; 0: none
   // Of the oldest view or iteration; 0: none. If remote: since when it holds on to what was unlinked.
   std::uint64_t pin_start_ns;

@@ -47,13 +47,14 @@ TEST(Layout, ClientEntryBytes) {
   entry.next_nonce = 4;
   entry.act_until_ns = 5;
   entry.unfinished_moves = 9;
+  entry.takes_part = 10;
   entry.op_start_ns = 6;
   entry.pin_start_ns = 7;
   entry.counters[0] = 8;
   const std::string bytes = bytes_of(entry);
-  EXPECT_EQ(bytes.substr(0, std::size_t{6} * 17),
+  EXPECT_EQ(bytes.substr(0, std::size_t{7} * 17),
             "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 "
-            "0900000000000000 ");
+            "0900000000000000 0a00000000000000 ");
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
   EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
 }
@@ -65,6 +66,7 @@ TEST(Layout, OfTheControlRegion) {
   EXPECT_EQ(unfinished_moves_offset, 3'136U);
   EXPECT_EQ(settled_moves_offset, 3'144U);
   EXPECT_EQ(latest_offset, 3'200U);
+  EXPECT_EQ(barrier_offset, 3'208U);
   EXPECT_EQ(clients_end_offset, 3'264U);
   EXPECT_EQ(incarnations_offset, 3'328U);
   EXPECT_EQ(map_epoch_offset, 3'840U);

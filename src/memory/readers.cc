@@ -1,5 +1,6 @@
 #include "memory/readers.h"
 
+#include <atomic>
 #include <limits>
 
 #include "base/planted.h"
@@ -28,8 +29,10 @@ std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client
   store(entry.opened_at_ns, time);
   store(entry.process, process_of_readers);
   store(entry.act_until_ns, std::numeric_limits<std::uint64_t>::max());
+  store(entry.takes_part, 0);
   if (atomics == Atomics::processor) control.raise_clients_end(client + 1);
   if (!base::planted(base::Planted::reader_unseen)) store(entry.open, 1);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Session::begin
   static_assert(offsetof(ClientEntry, op_start_ns) < offsetof(ClientEntry, counters) &&
                     offsetof(ClientEntry, next_nonce) < offsetof(ClientEntry, op_start_ns) &&
                     offsetof(ClientEntry, unfinished_moves) < offsetof(ClientEntry, op_start_ns),

@@ -1,6 +1,9 @@
 // The rules of reuse (docs/memory.md, "Reuse"), in simulated time.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "fabric/testing/memory_store.h"
 #include "memory/allocator.h"
@@ -46,6 +49,89 @@ TEST(Reuse, ARetiredItemComesBackAfterTheExpiryAndNotBefore) {
   EXPECT_NE(a.allocate(100).value(), item);
   store->advance(1);
   EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+// ---- barriers
+
+std::shared_ptr<fabric::fake::MemoryFabric> with_barriers(MemoryStore& store, bool works = true) {
+  auto fabric = store.attach();
+  fabric->take_part_in_barriers(works);
+  return fabric;
+}
+
+TEST(Reuse, WhereAllTakePartInBarriersAnItemComesBackWithTheNextTick) {
+  const auto store = make_memory(geometry);
+  Process a(with_barriers(*store));
+  const Process other(with_barriers(*store));
+  const ItemRef item = make_item(*store, a, 100);
+  retire(a, item);
+  EXPECT_NE(a.allocate(100).value(), item);
+  store->advance(1);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+// Receive: a session that takes no part in barriers, or that another host has. Expect: what is unlinked rests
+// for an expiry while it is there, and no longer than that.
+TEST(Reuse, OneThatTakesNoPartInBarriersHasTheOthersWait) {
+  const auto store = make_memory(geometry);
+  for (const bool is_elsewhere : {false, true}) {
+    SCOPED_TRACE(is_elsewhere);
+    Process a(with_barriers(*store));
+    auto without = is_elsewhere ? fake::elsewhere(*store) : store->attach();
+    std::optional<Process> other(without);
+    const ItemRef item = make_item(*store, a, 100);
+    retire(a, item);
+    store->advance(expiry_ns - 1);
+    EXPECT_NE(a.allocate(100).value(), item);
+    const std::uint16_t client = other->session->client();
+    store->kill(client);  // and leaves what it said
+    store->advance(1);
+    EXPECT_EQ(a.allocate(100).value(), item);
+    const ItemRef next = make_item(*store, a, 100);
+    retire(a, next);
+    store->advance(1);
+    EXPECT_EQ(a.allocate(100).value(), next) << "nobody waits for the dead";
+  }
+}
+
+TEST(Reuse, WithoutABarrierWhatIsUnlinkedRestsForAnExpiry) {
+  const auto store = make_memory(geometry);
+  Process a(with_barriers(*store, false));
+  const ItemRef item = make_item(*store, a, 100);
+  retire(a, item);
+  store->advance(expiry_ns - 1);
+  EXPECT_NE(a.allocate(100).value(), item);
+  store->advance(1);
+  EXPECT_EQ(a.allocate(100).value(), item);
+}
+
+TEST(Reuse, ABarrierDoesNotOverruleAnOperationAGlanceOrAView) {
+  const auto store = make_memory(geometry);
+  Process a(with_barriers(*store));
+  Process other(with_barriers(*store));
+  std::vector<ItemRef> items;
+  for (int i = 0; i < 3; ++i) items.push_back(make_item(*store, a, 100));
+  Session& reader = *other.session;
+  ASSERT_TRUE(reader.begin_glance());
+  store->advance(base::millisecond_ns);
+  retire(a, items[0]);
+  store->advance(base::millisecond_ns);
+  EXPECT_EQ(tries_until(a, items[0], 100, 20), 0);
+  reader.end_glance(false);
+  const base::Nanos began = reader.begin_operation();
+  retire(a, items[1]);
+  store->advance(10 * base::millisecond_ns);
+  EXPECT_EQ(a.allocate(100).value(), items[0]) << "unlinked before it began";
+  EXPECT_EQ(tries_until(a, items[1], 100, 20), 0);
+  const base::Nanos pinned = reader.pin();
+  reader.end_operation(began);
+  retire(a, items[2]);
+  store->advance(10 * base::millisecond_ns);
+  EXPECT_EQ(a.allocate(100).value(), items[1]);
+  EXPECT_EQ(tries_until(a, items[2], 100, 20), 0);
+  reader.unpin(pinned);
+  store->advance(1);
+  EXPECT_EQ(a.allocate(100).value(), items[2]);
 }
 
 TEST(Reuse, AnOperationThatBeganBeforeTheUnlinkHoldsTheMemory) {

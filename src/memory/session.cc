@@ -121,6 +121,7 @@ coro::Task<Result<void>> Session::begin() {
       {&entry_->opened_at_ns, *time},
       {&entry_->process, static_cast<std::uint64_t>(::getpid())},
       {&entry_->act_until_ns, remote() ? for_ever : act_until_ns_ + write_lead_max_ns},
+      {&entry_->takes_part, !remote() && memory_->fabric().takes_part_in_barriers() ? 1 : 0},
       // Whether a remote session has some is known when it ends.
       {&entry_->unfinished_moves, remote() ? 1 : 0},
   };
@@ -130,6 +131,8 @@ coro::Task<Result<void>> Session::begin() {
   if (auto raised = co_await control_.raise(&control_.word(clients_end_offset), client_ + 1U); !raised)
     co_return raised;
   if (auto opened = co_await control_.write(&entry_->open, 1); !opened) co_return opened;
+  // Whoever has a barrier sees the session before it begins anything, also if it takes no part.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   LOCH_FAULT_POINT("session.opened");
   if (!remote()) co_return Result<void>{};
   // From here on the words in the copy are what is true, and the store is told of them later.
@@ -230,8 +233,9 @@ void Session::extend_act_until() {
   const base::Nanos time = now();
   act_until_ns_ = time + act_window_ns;
   extend_after_ns_ = time + act_window_ns / 2;
-  // Needs no fence either: it is looked at by those who reuse what was unlinked an expiry ago.
+  // Needs no fence either, by R1.
   shared(entry_->act_until_ns).store(act_until_ns_ + write_lead_max_ns, std::memory_order_release);
+  stores_come_first();
 }
 
 coro::Task<Result<std::uint64_t>> Session::unfinished_moves_of_the_gone() {
@@ -308,10 +312,34 @@ Stats Session::stats() const {
   return stats;
 }
 
+// Those that may act now. Who begins later sees what has been unlinked by then.
+bool Session::do_all_take_part() {
+  const std::uint32_t end = control_.clients_end();
+  for (std::uint32_t number = 1; number < end; ++number) {
+    ClientEntry& other = control_.entry(number);
+    if (shared(other.open).load(std::memory_order_acquire) != 0 &&
+        shared(other.takes_part).load(std::memory_order_acquire) == 0 && is_present(number))
+      return false;
+  }
+  return true;
+}
+
+bool Session::barrier_with_all(base::Nanos now) {
+  if (remote() || !do_all_take_part()) return false;
+  // If it falls back, since another session stored a later tick just now, there is a barrier more.
+  auto newest = shared(control_.word(barrier_offset));
+  if (newest.load(std::memory_order_acquire) < now) {
+    if (!memory_->fabric().barrier_for_all()) return false;
+    newest.store(now, std::memory_order_release);
+  }
+  return do_all_take_part();  // also those that came meanwhile
+}
+
 void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
   tell_time(now);
-  horizon_ns_ = now - std::min(now, geometry().expiry_ns);
+  // What was unlinked at an earlier tick was so before the barrier.
+  horizon_ns_ = now - std::min(now, barrier_with_all(now) ? 1 : geometry().expiry_ns);
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
   if (remote() && kept_since_ns_ <= horizon_ns_ && keeps_what_others_see()) {
@@ -338,9 +366,9 @@ void Session::look_at_the_others_now(base::Nanos now) {
     if (shared(other.unfinished_moves).load(std::memory_order_acquire) != 0) moves_linger_ = true;
   }
   ask_for_those_that_hold(std::move(holders));
-  // What is held by somebody who may act for ever rests on, whenever it was written.
+  // What is held by somebody who may act for longer than anything has been written rests on.
   rested_until_ns_ = horizon_ns_;
-  if (stuck_until_ns_ == for_ever && stuck_from_ns_ <= horizon_ns_)
+  if (stuck_until_ns_ >= now + write_lead_max_ns && stuck_from_ns_ <= horizon_ns_)
     rested_until_ns_ = stuck_from_ns_ - std::min<base::Nanos>(stuck_from_ns_, 1);
   // Last, since a session's count goes there from its entry.
   if (shared(control_.word(unfinished_moves_offset)).load(std::memory_order_acquire) != settled)

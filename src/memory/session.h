@@ -2,12 +2,13 @@
 // registry's entry of that number, in which it says since when its oldest operation runs.
 //
 // Reuse (docs/memory.md). An item that was unlinked at U may be used again when
-//   R1 one expiry has passed since U, and
+//   R1 one expiry has passed since U, or there has been a barrier since, in which all living sessions took
+//      part, and
 //   R2 no operation or view that began at or before U still runs in a living session, unless the item was
 //      written after the time until which that session may act.
 // A client that was stopped before its last compare-swap therefore never finds its expected word again by
 // accident, and holds back no more than what there was soon after it was stopped. The two stores an operation
-// need no fence: whoever reuses looks an expiry later.
+// need no fence: R1 sees to it that whoever reuses sees them (barrier_model_test.cc).
 //
 // The store's latest time is the newest reading of the clock at which anybody began an operation, wrote an
 // item, or looked who runs. Whoever sees an item sees a latest time that is no older, so a session learns
@@ -24,6 +25,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -103,6 +105,7 @@ class Session {
     if (operations_.any()) [[unlikely]]
       return false;
     shared(entry_->op_start_ns).store(latest(), std::memory_order_release);
+    stores_come_first();
     return true;
   }
   // `found`: whether the caller found an item. True, and counted as a hit, if it did and the session may
@@ -197,6 +200,9 @@ class Session {
   [[nodiscard]] Stats totals() const { return control_.totals(); }
 
  private:
+  // In this program, before the loads that follow; for the processor a barrier of somebody else sees to it.
+  static void stores_come_first() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
   // Those that run, by their starts; the oldest start stands in a word of the registry. Mostly there is one.
   class Running {
    public:
@@ -205,6 +211,7 @@ class Session {
         start_ = start;
         count_ = 1;
         shared(word).store(start, std::memory_order_release);
+        stores_come_first();
       } else if (start == start_) {
         ++count_;
       } else {
@@ -273,6 +280,10 @@ class Session {
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);
   }
+  // Whether there was a barrier that began at `now` or later, and in which all living sessions take part. One
+  // that another session had is as good.
+  bool barrier_with_all(base::Nanos now);
+  [[nodiscard]] bool do_all_take_part();
   // Once a tick.
   void look_at_the_others(base::Nanos now) {
     if (now != looked_at_ns_) look_at_the_others_now(now);

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/barrier.h"
 #include "fabric/shm/folder.h"
 #include "fabric/shm/fork_watch.h"
 #include "fabric/shm/owner.h"
@@ -60,10 +61,10 @@ void drop_byte(int fd, std::uint64_t byte) {
 class ShmFabric final : public Fabric, private ForkWatch::Owner {
  public:
   ShmFabric(Folder folder, Atomics atomics, bool huge_pages, FileDescriptor present)
-      : folder_(std::move(folder)),
-        atomics_(atomics),
-        huge_pages_(huge_pages),
-        present_(std::move(present)) {}
+      : folder_(std::move(folder)), atomics_(atomics), huge_pages_(huge_pages), present_(std::move(present)) {
+    // Also of who has no session, but changes what others say for theirs, as lochd does.
+    base::take_part_in_barriers();
+  }
 
   std::unique_ptr<Port> connect() override;
 
@@ -94,6 +95,8 @@ class ShmFabric final : public Fabric, private ForkWatch::Owner {
   }
 
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
+  [[nodiscard]] bool takes_part_in_barriers() const override { return base::take_part_in_barriers(); }
+  bool barrier_for_all() override { return base::barrier_for_all(); }
 
   Result<bool> claim_presence(std::uint32_t client) {
     const std::scoped_lock lock(mutex_);

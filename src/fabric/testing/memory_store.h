@@ -98,6 +98,13 @@ class MemoryFabric : public Fabric {
     return store_->extend(region, length_bytes);
   }
   [[nodiscard]] Atomics atomics() const override { return Atomics::processor; }
+  // This process takes part in barriers from now on; before it connects. `works`: and they can be had.
+  void take_part_in_barriers(bool works = true) {
+    takes_part_ = true;
+    has_barriers_ = works;
+  }
+  [[nodiscard]] bool takes_part_in_barriers() const override { return takes_part_; }
+  bool barrier_for_all() override { return has_barriers_; }
   // This process may only read from now on; before it connects. Of fabrics that post.
   void only_read(Readers readers) { readers_ = std::move(readers); }
   [[nodiscard]] bool read_only() const override { return readers_.has_value(); }
@@ -120,6 +127,8 @@ class MemoryFabric : public Fabric {
  private:
   std::shared_ptr<MemoryStore> store_;
   std::optional<Readers> readers_;
+  bool takes_part_ = false;
+  bool has_barriers_ = false;
 };
 
 // What the ports of all these have in common: presence is of the fabric, that is of the process.

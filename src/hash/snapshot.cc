@@ -45,6 +45,10 @@ Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
 
 coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
                                            DirectoryToo directory_too) {
+  // Where a shard is not open yet there may be no slots.
+  if (home_.remote() && !directory().is_open()) [[unlikely]] {
+    if (const auto now = co_await read_directory(); !now) co_return std::unexpected(now.error());
+  }
   const Reading reading = begin_collect(key_hash, into, directory_too);
   auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
   if (!read) [[unlikely]]

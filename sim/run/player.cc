@@ -74,7 +74,9 @@ Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place pla
       acts_left_(acts),
       random_(base::mix(scene.setup.seed) + number),
       fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place,
-                                                       drift_ppm(scene.setup, number))) {}
+                                                       drift_ppm(scene.setup, number))) {
+  if (scene.setup.shards != 0) fabric_->go_by(scene.cluster);
+}
 
 base::Nanos Player::run() {
   if (!opened()) return 0;

@@ -188,7 +188,7 @@ coro::Task<Result<void>> MovingPlayer::move(std::uint32_t shard) {
   if (*stage == hash::ShardStage::leaves) {
     const auto quiet = co_await await_quiet([&] { return handover.is_quiet(); });
     if (!quiet) co_return std::unexpected(quiet.error());
-    if (!*quiet || !has_forgotten_the_gone(moving.home.node)) {
+    if (!*quiet || !may_copy_from(moving.home.node)) {
       auto undone = co_await handover.undo();
       if (undone && !silent()) undo(shard);
       co_return undone;
@@ -204,15 +204,15 @@ coro::Task<Result<void>> MovingPlayer::move(std::uint32_t shard) {
   co_return co_await handover.open();
 }
 
-// Words that name what is lost are not to be taken elsewhere.
-bool MovingPlayer::has_forgotten_the_gone(std::uint32_t node) {
-  const auto& nodes = scene().cluster.nodes;
+// Words that name what is lost are not to be taken elsewhere: all nodes are there still, and this one has
+// forgotten those that have gone, by the map that this player goes by.
+bool MovingPlayer::may_copy_from(std::uint32_t node) {
+  const auto& nodes = attachment_->region_map().nodes;
   for (std::uint32_t other = 0; other < nodes.size(); ++other) {
-    const bool is_gone = nodes[other].state == ClusterMap::NodeState::gone;
-    if (is_gone && fabric::load_word(scene().store->memory().at(memory::incarnation_at(node, other))) != 0)
-      return false;
+    const std::byte* known = scene().store->memory().at(memory::incarnation_at(node, other));
+    if (nodes[other].is_gone && fabric::load_word(known) != 0) return false;
   }
-  return true;
+  return !shared_fabric()->has_broken_way();
 }
 
 // One that stays takes new items again.

@@ -43,7 +43,7 @@ class MovingPlayer final : public Player {
   [[nodiscard]] bool reaches(std::uint32_t node) const;
   // Whether it may change the map: not one that was taken for dead, for which another one goes on.
   [[nodiscard]] bool is_current() const { return !silent() && !fenced(); }
-  [[nodiscard]] bool has_forgotten_the_gone(std::uint32_t node);
+  [[nodiscard]] bool may_copy_from(std::uint32_t node);
   coro::Task<Result<void>> settle();
   coro::Task<Result<void>> move_something();
   coro::Task<Result<void>> relieve(std::uint32_t node);

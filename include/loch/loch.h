@@ -72,8 +72,8 @@ struct Options {
   std::optional<std::uint64_t>
       max_bytes;  // of items and index together; unless told, what the file system gives
   std::optional<std::chrono::milliseconds>
-      expiry;  // how long unlinked memory rests, unless all clients are processes of this host, which can tell
-               // sooner that nobody uses it; 1 s unless told, 50 ms to 60 s
+      expiry;  // how long unlinked memory rests, unless all clients are processes of this host, which can
+               // tell sooner that nobody uses it; 1 s unless told, 50 ms to 60 s
   Atomics atomics = Atomics::processor;  // for Store::create
 
   // Access, on creation: as chmod and chgrp would set them on the store's files. 0600, 0660 or 0666, since

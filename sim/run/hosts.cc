@@ -5,11 +5,12 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <memory>
-#include <optional>
 
 #include "base/check.h"
+#include "cluster/changes.h"
 #include "hash/forget.h"
 #include "hash/index.h"
+#include "hash/part.h"
 #include "memory/session.h"
 
 namespace loch::sim {
@@ -80,23 +81,23 @@ Hosts::Hosts(Scene& scene, const Subject& subject, std::function<void(std::uint3
     : scene_(scene),
       subject_(subject),
       end_sessions_(std::move(end_sessions)),
-      first_map_(scene.region_map()),
-      incarnations_(first_map_.nodes.size()) {
+      hosts_(scene.region_map().nodes.size()),
+      incarnations_(hosts_.size()) {
   // Those of a cluster were started at other times.
-  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node)
-    ahead_ns_.push_back(100 * second_ns * node);
+  for (std::uint32_t node = 0; node < count(); ++node)
+    hosts_[node] = {.name = name_of_host(node), .ahead_ns = 100 * second_ns * node};
+  for (std::uint32_t node = 0; node < count() && scene_.setup.nodes_max != 0; ++node) follow_map(node);
 }
 
 void Hosts::tell_time(std::uint32_t node) {
-  std::byte* latest = scene_.store->memory().at({first_map_.nodes[node].control, memory::latest_offset});
-  const base::Nanos time = simulation().clock().now() + ahead_ns_[node];
+  std::byte* latest = scene_.store->memory().at({control_of(node), memory::latest_offset});
+  const base::Nanos time = simulation().clock().now() + hosts_[node].ahead_ns;
   if (fabric::load_word(latest) < time) fabric::store_word(latest, time);
 }
 
 void Hosts::keep_time() {
-  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node) {
-    const bool is_lost = scene_.store->memory().length_bytes(first_map_.nodes[node].control) == 0;
-    if (!is_lost) tell_time(node);
+  for (std::uint32_t node = 0; node < count(); ++node) {
+    if (is_there(node)) tell_time(node);
   }
   simulation().after(scene_.setup.keeper_ns, [this] { keep_time(); });
 }
@@ -109,65 +110,150 @@ bool Hosts::answers(std::uint32_t node) const {
   return !scene_.store->is_down(node) && !scene_.store->is_cut_off(node);
 }
 
-void Hosts::lose_memory(std::uint32_t node, base::Nanos away_ns) {
-  fabric::sim::SimStore& store = *scene_.store;
-  if (store.is_down(node)) return;
-  ++scene_.memories_lost;
-  store.take_down(node);
-  store.memory().let_go(node << number_bits, (node + 1) << number_bits);
+bool Hosts::is_gone(std::uint32_t node) const {
+  return scene_.cluster.nodes[node].state == ClusterMap::NodeState::gone;
+}
+
+// ---- memory that is lost, and comes
+
+bool Hosts::lose_memory(std::uint32_t node, std::optional<base::Nanos> away_ns) {
+  if (node >= count() || is_gone(node) || scene_.store->is_down(node)) return false;
+  ++scene_.absences;
+  scene_.store->take_down(node);
   note_lost_shards(node);
-  Lost& lost = lost_[{node, incarnation(node, node)}];
-  lost.at_ns = scene_.now();
+  const Incarnation was{node, incarnation(node, node)};
+  lost_[was] = {.at_ns = scene_.now(), .data = take_memory(node)};
+  if (away_ns) simulation().after(*away_ns, [this, node] { come_back(node); });
+  begin_to_look();
+  return true;
+}
+
+// All that it had; what was in its data regions.
+Hosts::Memory Hosts::take_memory(std::uint32_t node) {
+  fabric::sim::SimStore& store = *scene_.store;
+  store.memory().let_go(node << number_bits, (node + 1) << number_bits);
+  Memory data;
   for (std::size_t i = 0; i < fabric::region_count_max; ++i) {
     const auto region = static_cast<fabric::RegionId>(i);
-    const std::uint64_t bytes = store.memory().length_bytes(region);
-    if (bytes == 0 || store.node_of(region) != node) continue;
+    if (store.memory().length_bytes(region) == 0 || store.node_of(region) != node) continue;
     if (region < memory::data_regions_end) {
-      lost.data[region] = store.memory().take(region);
+      data[region] = store.memory().take(region);
     } else {
       store.memory().renew(region, 0);
     }
   }
-  simulation().after(away_ns, [this, node] { come_back(node); });
-  if (!std::exchange(looks_around_, true)) look_around();
+  return data;
 }
 
 void Hosts::come_back(std::uint32_t node) {
-  if (!scene_.store->is_down(node) ||
-      scene_.store->memory().length_bytes(fabric::control_region_of(node)) != 0)
-    return;
+  if (!scene_.store->is_down(node) || is_there(node) || is_gone(node)) return;
   subject_.make_node(scene_, node, ++incarnations_);
   // Its clock has begun anew.
-  ahead_ns_[node] = simulation().random().below(200 * second_ns);
+  hosts_[node] = {.name = scene_.cluster.nodes[node].name,
+                  .ahead_ns = simulation().random().below(200 * second_ns)};
   tell_time(node);
+  if (scene_.setup.nodes_max != 0) follow_map(node);
   scene_.store->bring_up(node);
 }
 
 void Hosts::return_all() {
-  for (std::uint32_t node = 0; node < first_map_.nodes.size(); ++node) come_back(node);
+  for (std::uint32_t node = 0; node < count(); ++node) come_back(node);
+}
+
+// ---- the map
+
+void Hosts::start(std::uint32_t node, base::Nanos wait_ns) {
+  ++scene_.absences;
+  if (!scene_.store->is_down(node)) scene_.store->take_down(node);
+  scene_.store->memory().renew(control_of(node), 0);
+  hosts_.resize(std::max<std::size_t>(hosts_.size(), node + 1));
+  simulation().after(wait_ns, [this, node] { come_back(node); });
+}
+
+void Hosts::tell(std::uint32_t node, base::Nanos wait_ns) {
+  simulation().after(wait_ns, [this, node, epoch = scene_.cluster.epoch] {
+    if (!is_there(node)) return;
+    if (scene_.setup.nodes_max != 0) return follow_map(node);
+    std::byte* word = scene_.store->memory().at({control_of(node), memory::map_epoch_offset});
+    if (fabric::load_word(word) < epoch) fabric::store_word(word, epoch);
+  });
+}
+
+// As Member::adopt.
+void Hosts::follow_map(std::uint32_t node) {
+  if (!is_there(node)) return;
+  const ClusterMap& map = scene_.cluster;
+  if (map.nodes[node].name != hosts_[node].name) return say_farewell(node);
+  if (const auto tended = hash::tend_part(own(node), map, node); !tended) {
+    if (tended.error().code != Errc::no_space)
+      scene_.fail_with("a host can not go by a map: " + tended.error().message());
+    return simulation().after(100 * millisecond_ns, [this, node] { follow_map(node); });
+  }
+  hosts_[node].gone = 0;
+  for (std::uint32_t other = 0; other < map.nodes.size(); ++other) {
+    if (is_gone(other)) hosts_[node].gone |= fabric::node_bit(other);
+  }
+  hosts_[node].drained = cluster::drained_nodes(map, hosts_[node].drained);
+  begin_to_look();
+}
+
+// One that is not in the map any more.
+void Hosts::say_farewell(std::uint32_t node) {
+  if (std::exchange(hosts_[node].departs, true)) return;
+  constexpr base::Nanos farewell_ns = 3 * second_ns;
+  simulation().after(farewell_ns, [this, node] { depart(node); });
+}
+
+void Hosts::depart(std::uint32_t node) {
+  // It is ending all sessions already, for what another one has lost.
+  if (scene_.store->is_down(node)) return simulation().after(millisecond_ns, [this, node] { depart(node); });
+  ++scene_.absences;
+  scene_.store->take_down(node);
+  end_sessions_(node);
+  simulation().after(draw_ending(), [this, node] {
+    if (scene_.names(node))
+      scene_.fail_with(fmt::format("node {} has left the cluster, and a slot names what was there", node));
+    take_memory(node);
+  });
 }
 
 bool Hosts::is_mistaken(std::uint32_t by, std::uint32_t of) const {
   const std::uint64_t known = incarnation(by, of);
-  return known != 0 && known != incarnation(of, of);
+  return known != 0 && known != (is_gone(by, of) ? 0 : incarnation(of, of));
 }
 
 bool Hosts::are_settled() const {
-  for (std::uint32_t by = 0; by < first_map_.nodes.size(); ++by) {
+  for (std::uint32_t by = 0; by < count(); ++by) {
+    if (scene_.setup.nodes_max != 0 && is_gone(by)) {
+      if (is_there(by)) return false;
+      continue;
+    }
     if (scene_.store->is_down(by)) return false;
-    for (std::uint32_t of = 0; of < first_map_.nodes.size(); ++of) {
+    for (std::uint32_t of = 0; of < count(); ++of) {
       if (by != of && is_mistaken(by, of)) return false;
     }
+    const auto* epoch = scene_.store->memory().at({control_of(by), memory::map_epoch_offset});
+    if (scene_.setup.nodes_max != 0 && fabric::load_word(epoch) != scene_.cluster.epoch) return false;
   }
   return true;
 }
 
+// ---- what others are
+
+void Hosts::begin_to_look() {
+  if (!std::exchange(looks_around_, true)) look_around();
+}
+
 // Each host looks at all others.
 void Hosts::look_around() {
-  const auto nodes = static_cast<std::uint32_t>(first_map_.nodes.size());
-  for (std::uint32_t by = 0; by < nodes; ++by) {
-    for (std::uint32_t of = 0; of < nodes; ++of) {
-      if (by != of && answers(by) && answers(of) && is_mistaken(by, of)) forget(by, of);
+  for (std::uint32_t by = 0; by < count(); ++by) {
+    for (std::uint32_t of = 0; of < count(); ++of) {
+      if (by == of || !answers(by) || !is_mistaken(by, of)) continue;
+      if (is_gone(by, of)) {
+        forget_the_gone(by, of);
+      } else if (answers(of)) {
+        forget(by, of);
+      }
     }
   }
   constexpr base::Nanos look_every_max_ns = 200 * millisecond_ns;
@@ -175,13 +261,26 @@ void Hosts::look_around() {
                      [this] { look_around(); });
 }
 
+// Of one that was drained nobody is about to name anything, and no session has to end.
+void Hosts::forget_the_gone(std::uint32_t by, std::uint32_t of) {
+  if ((hosts_[by].drained & fabric::node_bit(of)) == 0) return forget(by, of);
+  const auto here = own(by);
+  fabric::Endpoint endpoint(here, here->connect());
+  const auto named = hash::names_node(endpoint, scene_.cluster, by, of);
+  if (!named) return scene_.fail_with("a host can not look at its slots: " + named.error().message());
+  if (*named) return forget(by, of);
+  fabric::store_word(scene_.store->memory().at(memory::incarnation_at(by, of)), 0);
+}
+
+base::Nanos Hosts::draw_ending() {
+  return 10 * microsecond_ns + simulation().random().below(20 * millisecond_ns);
+}
+
 void Hosts::forget(std::uint32_t by, std::uint32_t of) {
   scene_.store->take_down(by);
   end_sessions_(by);
-  const std::uint64_t is = incarnation(of, of);
-  // Once all sessions have ended (SimFabric::fence).
-  const base::Nanos takes_ns = 10 * microsecond_ns + simulation().random().below(20 * millisecond_ns);
-  simulation().after(takes_ns, [this, by, of, is] {
+  const std::uint64_t is = is_gone(by, of) ? 0 : incarnation(of, of);
+  simulation().after(draw_ending(), [this, by, of, is] {
     std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));
     if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {
       for (const RegionMap::Shard& shard : RegionMap::shards_on(scene_.cluster, by))
@@ -194,10 +293,13 @@ void Hosts::forget(std::uint32_t by, std::uint32_t of) {
 }
 
 void Hosts::forget_items(std::uint32_t by, std::uint32_t of) {
-  const base::Nanos now = simulation().clock().now() + ahead_ns_[by];
-  const auto own = std::make_shared<OwnFabric>(scene_.store->shared_memory(), by, now);
-  if (const auto forgotten = hash::forget_node(own, scene_.cluster, by, of); !forgotten)
+  if (const auto forgotten = hash::forget_node(own(by), scene_.cluster, by, of); !forgotten)
     scene_.fail_with("a host can not forget: " + forgotten.error().message());
+}
+
+std::shared_ptr<fabric::Fabric> Hosts::own(std::uint32_t node) const {
+  const base::Nanos now = simulation().clock().now() + hosts_[node].ahead_ns;
+  return std::make_shared<OwnFabric>(scene_.store->shared_memory(), node, now);
 }
 
 // ---- what is lost

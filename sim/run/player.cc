@@ -1,8 +1,11 @@
 #include "sim/run/player.h"
 
+#include <array>
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/check.h"
+#include "hash/slot.h"
 #include "sim/value.h"
 
 namespace loch::sim {
@@ -39,6 +42,32 @@ std::optional<Outcome> outcome_of(Kind kind, const Result<void>& result) {
 
 }  // namespace
 
+void Scene::change_map(fabric::ClusterMap map) {
+  cluster = std::move(map);
+  if (!say) return;
+  constexpr std::array states = {"serves", "leaves", "is drained", "is gone"};
+  std::string text = fmt::format("map of epoch {}:", cluster.epoch);
+  for (std::size_t node = 0; node < cluster.nodes.size(); ++node)
+    text += fmt::format(" {} {} {},", node, cluster.nodes[node].name,
+                        states[static_cast<std::size_t>(cluster.nodes[node].state)]);
+  text += " shards on";
+  for (const auto& [home, next] : cluster.shards)
+    text += next ? fmt::format(" {}->{}", home.node, next->node) : fmt::format(" {}", home.node);
+  say({}, text);
+}
+
+bool Scene::names(std::uint32_t node) const {
+  const memory::RegionMap map = region_map();
+  for (const memory::RegionMap::Shard& shard : map.shards) {
+    const std::uint64_t bytes = store->memory().length_bytes(shard.index);
+    for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+      const hash::SlotWord word{fabric::load_word(store->memory().at({shard.index, at}))};
+      if (word.names_item() && map.node_of(word.item().region) == node) return true;
+    }
+  }
+  return false;
+}
+
 Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place place)
     : scene_(scene),
       number_(number),
@@ -47,6 +76,7 @@ Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place pla
       fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place,
                                                        drift_ppm(scene.setup, number))) {
   if (scene.setup.has_barriers && place == Place::host) fabric_->take_part_in_barriers();
+  if (scene.setup.shards != 0) fabric_->go_by(scene.cluster);
 }
 
 base::Nanos Player::run() {

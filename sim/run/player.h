@@ -30,21 +30,27 @@ struct Scene {
   fabric::ClusterMap cluster{};     // as its coordinator has it; of a store of one host: nothing
   std::vector<std::string> kept{};  // never touched
   Recorder recorder{setup.tick_ns, setup.remote_chance != 0 ? setup.keeper_ns : 0};
-  std::uint64_t acts = 0;           // that have ended
-  bool has_copied = false;          // items of a node that was emptied: their versions are others then
-  base::Nanos time_astray_ns = 0;   // how far from its host's the time of a shard may have come by its moves
-  std::uint64_t memories_lost = 0;  // by nodes
+  std::uint64_t acts = 0;          // that have ended
+  bool has_copied = false;         // items of a node that was emptied: their versions are others then
+  base::Nanos time_astray_ns = 0;  // how far from its host's the time of a shard may have come by its moves
+  std::uint64_t absences = 0;      // of nodes that clients look for
   std::set<std::string, std::less<>> lost{};  // keys that were there, perhaps
   std::string violation{};                    // what was found wrong first
   std::string violation_key{};                // that it is about, if it is about one
   // Told which shard has another home, by the map.
   std::function<void(std::uint32_t shard)> on_arrival{};
-  // Told what the players ask and learn of a key.
+  // The node's host learns of the map after a while.
+  std::function<void(std::uint32_t node, base::Nanos wait_ns)> tell_host{};
+  // Told what the players ask and learn of a key; of no key: what concerns all.
   std::function<void(const std::string& key, const std::string& what)> say{};
 
   [[nodiscard]] memory::RegionMap region_map() const {
     return setup.shards == 0 ? memory::RegionMap::of_one_host() : memory::RegionMap::of_cluster(cluster);
   }
+  // There is another map now, of which the hosts are told later.
+  void change_map(fabric::ClusterMap map);
+  // Whether a slot names what is on a node.
+  [[nodiscard]] bool names(std::uint32_t node) const;
   [[nodiscard]] base::Nanos now() const { return store->simulation().now(); }
   void let_pass(base::Nanos wait_ns) const { store->simulation().run_until(now() + wait_ns); }
   void fail_with(std::string what, std::string_view key = {}) {

@@ -115,11 +115,14 @@ class OneFault : public testing::TestWithParam<Fault::Kind> {};
 TEST_P(OneFault, ChangesWhatHappens) {
   bool differs = false;
   for (std::uint64_t seed = 0; seed < 20 && !differs; ++seed) {
-    // Of a cluster, nodes may come back without their memory.
-    const bool of_cluster = GetParam() == Fault::Kind::amnesia;
+    // Of a cluster, nodes may come back without their memory, come and go.
+    using enum Fault::Kind;
+    const bool is_change = GetParam() == death || GetParam() == drain || GetParam() == join;
+    const bool of_cluster = GetParam() == amnesia || is_change;
     sim::Setup setup = draw_setup(of_cluster ? "cluster" : "hot", seed).value();
     setup.remote_chance = fabric::sim::Network::always;
     setup.nodes = 2;
+    setup.nodes_max = is_change ? 3 : 0;
     setup.think_max_ns = 20 * base::millisecond_ns;
     setup.faults.clear();
     const std::uint64_t without = run(setup).trace_hash;
@@ -138,7 +141,8 @@ TEST_P(OneFault, ChangesWhatHappens) {
 INSTANTIATE_TEST_SUITE_P(Kinds, OneFault,
                          testing::Values(Fault::Kind::kill, Fault::Kind::pause, Fault::Kind::fail,
                                          Fault::Kind::fence, Fault::Kind::clock, Fault::Kind::partition,
-                                         Fault::Kind::outage, Fault::Kind::amnesia, Fault::Kind::cut_off,
+                                         Fault::Kind::outage, Fault::Kind::amnesia, Fault::Kind::death,
+                                         Fault::Kind::drain, Fault::Kind::join, Fault::Kind::cut_off,
                                          Fault::Kind::loss, Fault::Kind::slow, Fault::Kind::shortage,
                                          Fault::Kind::flip),
                          [](const auto& info) {

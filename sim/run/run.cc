@@ -13,6 +13,7 @@
 #include "sim/linearizability.h"
 #include "sim/run/hosts.h"
 #include "sim/run/moving_player.h"
+#include "sim/run/operator.h"
 #include "sim/run/subject.h"
 
 namespace loch::sim {
@@ -48,12 +49,13 @@ class World {
                .cluster = setup.shards == 0 ? fabric::ClusterMap{} : cluster_of(setup),
                .kept = numbered_keys("kept", setup.kept_keys)} {
     scene_.on_arrival = [this](std::uint32_t shard) { subject_->tend_shard(scene_, shard); };
+    scene_.tell_host = [this](std::uint32_t node, base::Nanos wait_ns) { hosts_.tell(node, wait_ns); };
     if (listener_.line) {
       scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {
         tell(process, operation);
       };
       scene_.say = [this](const std::string& key, const std::string& what) {
-        if (listener_.only_key.empty() || key == listener_.only_key) say(what);
+        if (key.empty() || listener_.only_key.empty() || key == listener_.only_key) say(what);
       };
     }
     if (setup.shards == 0) {
@@ -81,6 +83,7 @@ class World {
   void join(std::uint32_t acts, Player::Role role = Player::Role::client);
   void join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role role);
   void join_for(const Player& gone);
+  void call_mover();
   [[nodiscard]] std::uint32_t acts_left_of(const Player& player) const;
   void run_players();
   void run_player(std::size_t index);
@@ -104,6 +107,7 @@ class World {
   std::unique_ptr<Subject> subject_;
   Scene scene_;
   Hosts hosts_{scene_, *subject_, [this](std::uint32_t node) { end_sessions(node); }};
+  Operator operator_{scene_, hosts_, [this] { call_mover(); }};
   Outcomes outcomes_;
   // On which node each region is, or was when it was last asked for.
   std::array<std::uint32_t, fabric::region_count_max> nodes_{};
@@ -116,8 +120,9 @@ class World {
   std::uint32_t acting_ = 0;           // the number of the player that runs or opens the store; 0: none
   std::vector<std::uint32_t> passed_;  // how often each fault's player has come to its point
   std::uint64_t events_ = 0;
-  bool calm_ = false;  // nothing goes wrong any more
-  bool over_ = false;  // nobody comes any more
+  bool has_mover_ = false;  // who moves things about is there, or about to come
+  bool calm_ = false;       // nothing goes wrong any more
+  bool over_ = false;       // nobody comes any more
 };
 
 thread_local World* world_here = nullptr;
@@ -173,6 +178,11 @@ void World::join_for(const Player& gone) {
   if (!gone.was_fenced()) join_later(millisecond_ns, acts_left_of(gone), gone.role());
 }
 
+// There is something to be moved.
+void World::call_mover() {
+  if (!calm_ && !std::exchange(has_mover_, true)) join_later(millisecond_ns, 1, Player::Role::mover);
+}
+
 // Shards that are on their way are brought there, whoever began that.
 std::uint32_t World::acts_left_of(const Player& player) const {
   const bool has_to_settle = player.role() == Player::Role::mover && MovingPlayer::is_unsettled(scene_);
@@ -197,7 +207,11 @@ void World::run_player(std::size_t index) {
     return simulation().at(player.paused_until(), [this, index] { mark(index); });
   if (player.done()) {
     player.leave();
-    if (acts_left_of(player) != 0) join_for(player);
+    if (acts_left_of(player) != 0) {
+      join_for(player);
+    } else if (player.role() == Player::Role::mover && !player.was_fenced()) {
+      has_mover_ = false;
+    }
     return;
   }
   if (next == 0) return;
@@ -294,7 +308,14 @@ void World::begin(const Fault& fault) {
     case Fault::Kind::outage:
       return cut({.node = fault.node});
     case Fault::Kind::amnesia:
-      return hosts_.lose_memory(fault.node, fault.lasts_ns);
+      hosts_.lose_memory(fault.node, fault.lasts_ns);
+      return;
+    case Fault::Kind::death:
+      return operator_.lose_host(fault.node, fault.lasts_ns);
+    case Fault::Kind::drain:
+      return operator_.drain(fault.node);
+    case Fault::Kind::join:
+      return operator_.add_host();
     case Fault::Kind::cut_off:
       return cut({});
     case Fault::Kind::loss:
@@ -334,7 +355,8 @@ Outcomes World::play() {
   scene_.store->network = network;
   first_player_ = next_number_;
   for (std::uint32_t i = 0; i < setup_.players; ++i) join(setup_.acts);
-  if (setup_.moves != 0) join(setup_.moves, Player::Role::mover);
+  has_mover_ = setup_.moves != 0;
+  if (has_mover_) join(setup_.moves, Player::Role::mover);
   const bool ended = run_until_done(calm_max_ns);
   if (!ended) scene_.fail_with("the players did not come to an end");
   calm_down();
@@ -351,7 +373,7 @@ Outcomes World::play() {
 
 void World::judge() {
   scene_.let_pass(memory::Session::act_window_ns + second_ns);
-  for (int waited = 0; !hosts_.are_settled(); ++waited) {
+  for (int waited = 0; !hosts_.are_settled() || !operator_.is_done(); ++waited) {
     if (waited == 60) return scene_.fail_with("the hosts do not come to know each other again");
     scene_.let_pass(second_ns);
   }

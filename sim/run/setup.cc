@@ -20,11 +20,11 @@ using fabric::sim::Network;
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
 // meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
 // before it with players that may only read, "idle" is "jam" with players on other hosts that do nothing for
-// long, "ordered" is any of those before it on a network that keeps the order of a batch, and "any" is any of
-// those before it.
-constexpr std::array<std::string_view, 17> names = {
-    "hot",    "churn",   "jam",   "crowded", "growth",  "large", "mortal",  "walk", "shortage",
-    "damage", "cluster", "moves", "amnesia", "readers", "idle",  "ordered", "any"};
+// long, "ordered" is any of those before it on a network that keeps the order of a batch, "members" is
+// "moves", but "damage", with hosts that come and go, and "any" is any of those before it.
+constexpr std::array<std::string_view, 18> names = {
+    "hot",    "churn",   "jam",   "crowded", "growth",  "large", "mortal",  "walk",    "shortage",
+    "damage", "cluster", "moves", "amnesia", "readers", "idle",  "ordered", "members", "any"};
 constexpr std::span<const std::string_view> names_before(std::string_view name) {
   return {names.begin(), std::ranges::find(names, name)};
 }
@@ -79,7 +79,7 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
     fault.kind = one_of(random, {fence, fence, clock, partition, partition, outage});
   // The one after the last is the mover.
   fault.player = static_cast<std::uint32_t>(random.below(setup.players + (setup.moves != 0 ? 1 : 0)));
-  fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
+  fault.node = static_cast<std::uint32_t>(random.below(std::max(setup.nodes, setup.nodes_max)));
   fault.after_acts = draw_moment(random, setup);
   if (fault.kind == partition) {
     const std::uint64_t way = random.below(3);
@@ -244,6 +244,12 @@ void draw_moves(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, 10 * millisecond_ns);
 }
 
+// Some of the nodes that there may be are there from the beginning.
+void draw_members(base::Random& random, Setup& setup) {
+  setup.nodes = 1 + static_cast<std::uint32_t>(random.below(3));
+  setup.nodes_max = setup.nodes + static_cast<std::uint32_t>(random.below(4));
+}
+
 // In half of the runs, what a reader keeps is over soon, and its memory is used again.
 void draw_readers(Setup& setup) {
   setup.reader_chance = Network::always / 2;
@@ -286,26 +292,39 @@ void draw_ordered(Setup& setup) {
   setup.value_bytes_max = 60'000;
 }
 
+Fault draw_fault_of_node(base::Random& random, const Setup& setup, Fault::Kind kind) {
+  Fault fault{.kind = kind};
+  fault.node = static_cast<std::uint32_t>(random.below(std::max(setup.nodes, setup.nodes_max)));
+  fault.after_acts = draw_moment(random, setup);
+  fault.lasts_ns = draw_duration(random);
+  // Half way through a move, where there are some.
+  if (setup.moves != 0 && random.below(2) == 0) {
+    const auto points = base::handover_points();
+    fault.at_point = points[random.below(points.size())];
+    fault.nth = 1 + static_cast<std::uint32_t>(random.below(3));
+  }
+  return fault;
+}
+
 void draw_amnesia(base::Random& random, Setup& setup) {
   const std::uint64_t times = 1 + random.below(3);
+  for (std::uint64_t i = 0; i < times; ++i)
+    setup.faults.push_back(draw_fault_of_node(random, setup, Fault::Kind::amnesia));
+}
+
+void draw_changes(base::Random& random, Setup& setup) {
+  using enum Fault::Kind;
+  const std::uint64_t times = 2 + random.below(7);
   for (std::uint64_t i = 0; i < times; ++i) {
-    Fault fault{.kind = Fault::Kind::amnesia};
-    fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
-    fault.after_acts = draw_moment(random, setup);
-    fault.lasts_ns = draw_duration(random);
-    // Half way through a move, where there are some.
-    if (setup.moves != 0 && random.below(2) == 0) {
-      const auto points = base::handover_points();
-      fault.at_point = points[random.below(points.size())];
-      fault.nth = 1 + static_cast<std::uint32_t>(random.below(3));
-    }
-    setup.faults.push_back(fault);
+    const Fault::Kind kind = one_of(random, {join, join, join, drain, drain, drain, death, amnesia});
+    setup.faults.push_back(draw_fault_of_node(random, setup, kind));
   }
 }
 
 const char* name(Fault::Kind kind) {
-  constexpr std::array kinds = {"kill",    "pause",   "fail", "fence", "clock",    "partition", "outage",
-                                "amnesia", "cut_off", "loss", "slow",  "shortage", "flip"};
+  constexpr std::array kinds = {"kill",   "pause",   "fail",     "fence", "clock", "partition",
+                                "outage", "amnesia", "death",    "drain", "join",  "cut_off",
+                                "loss",   "slow",    "shortage", "flip"};
   return kinds[static_cast<std::size_t>(kind)];
 }
 
@@ -321,21 +340,23 @@ std::string describe(const Fault& fault) {
   std::string whom = fault.kind <= partition ? fmt::format(" player {}", fault.player) : "";
   if (fault.kind == clock) whom += fmt::format(" by {} us", fault.jump_ns / std::int64_t{microsecond_ns});
   if (fault.kind == partition) whom += fault.there ? fault.back ? " and" : " to" : " from";
-  if (fault.kind == partition || fault.kind == outage || fault.kind == amnesia)
-    whom += fmt::format(" node {}", fault.node);
+  if (fault.kind >= partition && fault.kind < join) whom += fmt::format(" node {}", fault.node);
   const std::string when = fault.at_point != nullptr
                                ? fmt::format("at {} for time {}", fault.at_point, fault.nth)
                                : fmt::format("after {} acts", fault.after_acts);
-  const std::string how_long = fault.kind == kill || fault.kind == clock || fault.kind == flip
-                                   ? ""
-                                   : fmt::format(", for {} us", fault.lasts_ns / microsecond_ns);
+  const bool lasts = fault.kind != kill && fault.kind != clock && fault.kind != drain && fault.kind != join &&
+                     fault.kind != flip;
+  const std::string how_long = lasts ? fmt::format(", for {} us", fault.lasts_ns / microsecond_ns) : "";
   return fmt::format("{}{} {}{}", name(fault.kind), whom, when, how_long);
 }
 
+std::string name_of_host(std::uint32_t number) { return fmt::format("host{}", number); }
+net::HostPort address_of_host(std::uint32_t number) { return {.host = name_of_host(number), .port = "7457"}; }
+
 fabric::ClusterMap cluster_of(const Setup& setup) {
-  constexpr std::uint32_t regions_of_each = 3;
   fabric::ClusterMap cluster;
-  cluster.nodes.resize(setup.nodes);
+  for (std::uint32_t node = 0; node < setup.nodes; ++node)
+    cluster.nodes.push_back({.name = name_of_host(node), .at = address_of_host(node)});
   for (std::uint32_t i = 0; i < regions_of_each * setup.nodes; ++i)
     cluster.nodes[i % setup.nodes].data.push_back(
         static_cast<fabric::RegionId>(memory::first_data_region + i));
@@ -373,15 +394,17 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   const bool ordered = workload == "ordered" || (any && is_drawn(3));
   const bool of_any_kind = any || workload == "ordered" || workload == "readers";
   const bool amnesia = workload == "amnesia" || (of_any_kind && is_drawn(0));
+  const bool members = workload == "members" || (any && is_drawn(4));
   setup.workload = of_any_kind ? one_of(random, names_of_one_kind) : workload;
   if (workload == "idle") setup.workload = "jam";
-  const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0);
+  const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0) || members;
   const bool cluster = amnesia || moves || setup.workload == "cluster";
-  if (cluster) setup.workload = one_of(random, amnesia ? plain_names_undamaged : plain_names);
+  if (cluster) setup.workload = one_of(random, amnesia || members ? plain_names_undamaged : plain_names);
   draw_common(random, setup);
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);
   if (moves) draw_moves(random, setup);
+  if (members) draw_members(random, setup);
   if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
@@ -390,6 +413,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));
   if (amnesia) draw_amnesia(random, setup);
+  if (members) draw_changes(random, setup);
   const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
   for (std::uint64_t i = 0; i < flips; ++i)
     setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});
@@ -405,8 +429,8 @@ std::string describe(const Setup& setup) {
   std::string text = fmt::format(
       "workload {}, seed {}\n"
       "  {} players of {} acts, {} us between them at most, on {} keys{}; values of {} to {} B\n"
-      "  {} nodes{}; remote {}/65536, of those readers {}/65536, told the time every {} ms, with clocks that "
-      "drift by {} ppm at most\n"
+      "  {} nodes{}{}; remote {}/65536, of those readers {}/65536, told the time every {} ms, with clocks "
+      "that drift by {} ppm at most\n"
       "  {} candidates, expiry {} ms{}, tick {} us, timeout {} ms, cache {} B, max_bytes {}\n"
       "  filter of {} bits, {} size classes in one\n"
       "  ways of {} to {} ns, {}/65536 of up to {} us; torn {}/65536, atomics with a gap {}/65536{}\n",
@@ -414,10 +438,11 @@ std::string describe(const Setup& setup) {
       setup.crowd_rows != 0 ? fmt::format(" of {} rows, {} columns", setup.crowd_rows, setup.crowd_columns)
                             : "",
       setup.value_bytes_min, setup.value_bytes_max, setup.nodes,
-      setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "", setup.remote_chance,
-      setup.reader_chance, setup.keeper_ns / millisecond_ns, setup.drift_ppm_max, g.candidates,
-      g.expiry_ns / millisecond_ns, setup.has_barriers ? " or a barrier" : "", setup.tick_ns / microsecond_ns,
-      setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
+      setup.shards != 0 ? fmt::format(" of a cluster, {} shards", setup.shards) : "",
+      setup.nodes_max != 0 ? fmt::format(", hosts come and go, with {} numbers", setup.nodes_max) : "",
+      setup.remote_chance, setup.reader_chance, setup.keeper_ns / millisecond_ns, setup.drift_ppm_max,
+      g.candidates, g.expiry_ns / millisecond_ns, setup.has_barriers ? " or a barrier" : "",
+      setup.tick_ns / microsecond_ns, setup.timeout_ns / millisecond_ns, setup.cache_bytes, g.max_bytes,
       std::popcount(setup.narrowing.filter_mask), setup.narrowing.classes_joined, n.delay_min_ns,
       n.delay_max_ns, n.slow_chance, n.slow_max_ns / microsecond_ns, n.tear_chance, n.gap_chance,
       n.keeps_order ? "; in order" : "");

@@ -48,7 +48,10 @@ struct Fault {
     // of a node
     outage,   // it does not answer, and then does again, with its memory
     amnesia,  // of a cluster: it is gone, and comes back without its memory
+    death,    // likewise: it is gone, and is removed from the cluster after a while
+    drain,    // likewise: it is to give away what it has, and is removed when it has
     // of all
+    join,      // of a cluster: another host comes to it
     cut_off,   // nothing gets to the memory, or comes back
     loss,      // some batches do not come back
     slow,      // some ways take long
@@ -65,7 +68,7 @@ struct Fault {
   const char* at_point = nullptr;  // instead, when the player comes to this fault point, or of a node,
                                    // anybody; fail: always
   std::uint32_t nth = 1;           // for the nth time
-  base::Nanos lasts_ns = 0;        // all but kill, clock and flip
+  base::Nanos lasts_ns = 0;        // all but kill, clock, drain, join and flip
   bool operator==(const Fault&) const = default;
 };
 std::string describe(const Fault& fault);
@@ -90,6 +93,9 @@ struct Setup {
   std::uint32_t shards = 0;
   // Of a cluster: how often a shard goes to another node, or a node is emptied, by a player of its own.
   std::uint32_t moves = 0;
+  // Of a cluster whose hosts come and go: so many nodes have numbers of their own; who comes then has that of
+  // one that is gone. 0: those that there are stay.
+  std::uint32_t nodes_max = 0;
   std::int64_t drift_ppm_max = 0;                // of the clocks of other hosts
   std::uint32_t remote_chance = 0;               // that a player is on another host; of 65536
   std::uint32_t reader_chance = 0;               // that one of those may only read; likewise
@@ -112,6 +118,11 @@ struct Setup {
 // The workload that plays the paper's protocol. It is none of `workloads`: it has to fail.
 inline constexpr std::string_view literal_paper = "literal_paper";
 
+// How many data regions each node of a cluster has.
+inline constexpr std::uint32_t regions_of_each = 3;
+// The name of the host of a cluster that was the how manieth to come; and its address, which nobody asks.
+std::string name_of_host(std::uint32_t number);
+net::HostPort address_of_host(std::uint32_t number);
 // Of a cluster: its map at the beginning.
 fabric::ClusterMap cluster_of(const Setup& setup);
 // Which regions the store has at the beginning, and on which nodes they are.

@@ -48,17 +48,18 @@ StorePlayer::StorePlayer(Scene& scene, std::uint32_t number, std::uint32_t acts,
   if (reads_only) shared_fabric()->only_read(memory::fake::readers_of(scene.region_map(), Atomics::device));
   auto memory = memory::StoreMemory::attach(shared_fabric(), scene.region_map());
   const auto is_excused = [&](Errc code) {
-    return code == Errc::timed_out || (code == Errc::unavailable && scene.memories_lost != 0);
+    return code == Errc::timed_out || (code == Errc::unavailable && scene.absences != 0);
   };
   if (!memory && is_excused(memory.error().code)) return;
   LOCH_CHECK(memory.has_value());
+  const auto nodes = static_cast<std::uint32_t>(scene.region_map().nodes.size());
   auto opened = client::Client::open(
       *memory, {.timeout_ns = scene.setup.timeout_ns,
                 .cache_bytes = scene.setup.cache_bytes,
                 .locations = &locations_,
                 .placement = {.policy = number % 2 == 0 ? memory::Placement::Policy::spread
                                                         : memory::Placement::Policy::local,
-                              .node = number % scene.setup.nodes}});
+                              .node = number % nodes}});
   if (opened) client_ = std::move(*opened);
   if (!opened && !is_excused(opened.error().code))
     scene.fail_with(fmt::format("player {} could not open the store: {}", number, opened.error().message()));
@@ -206,7 +207,7 @@ coro::Task<void> StorePlayer::multi_put() {
 bool StorePlayer::is_excused(Errc code) {
   return code == Errc::timed_out || code == Errc::moved || fenced() ||
          (code == Errc::corrupt && scene().recorder.damages() != 0) ||
-         (code == Errc::unavailable && scene().memories_lost != 0);
+         (code == Errc::unavailable && scene().absences != 0);
 }
 
 // Each item that is visited was there at some moment of the walk; what is always there is visited, and once.

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/planted.h"
 #include "base/random.h"
 
 namespace loch::cluster {
@@ -187,7 +188,7 @@ Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bo
   const auto node = map.find(name);
   if (!node) return no_node(name);
   const bool is_drained = map.nodes[*node].state == NodeState::drained && shards_on(map, *node) == 0;
-  if (!is_drained && !lost)
+  if (!is_drained && !lost && !base::planted(base::Planted::removed_undrained))
     return wrong(fmt::format(
         "node '{}' has not given away what it has; drain it first, or say that it is lost", name));
   if (!is_drained && serving_besides(map, *node) == 0)
@@ -198,6 +199,16 @@ Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bo
   with.nodes[*node].at = {};
   ++with.epoch;
   return with;
+}
+
+fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before) {
+  fabric::NodeSet drained = 0;
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    const NodeState state = map.nodes[node].state;
+    if (state == NodeState::drained) drained |= fabric::node_bit(node);
+    if (state == NodeState::gone) drained |= before & fabric::node_bit(node);
+  }
+  return drained;
 }
 
 bool has_too_many(const ClusterMap& map, std::uint32_t from) {

@@ -38,6 +38,8 @@ Result<ClusterMap> drained(const ClusterMap& map, std::string_view name);
 // A host goes. Errors: not_found; invalid_argument, unless it is drained, or `lost`: then what is on it is
 // given up, and its shards begin anew, empty, on hosts that serve.
 Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bool lost);
+// Those that are drained, and those of `before` that have gone since.
+fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before);
 
 // Whether node `from` has to give away shards: all of them if it leaves; else, if it has more than its share,
 // or nobody has and another that serves has fewer by more than one.

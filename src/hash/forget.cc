@@ -51,4 +51,21 @@ Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fa
   return items;
 }
 
+Result<bool> names_node(fabric::Endpoint& here, const fabric::ClusterMap& cluster, std::uint32_t self,
+                        std::uint32_t other) {
+  for (const auto& shard : memory::RegionMap::shards_on(cluster, self)) {
+    const auto bytes = here.length_bytes(shard.index);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (*bytes == 0) continue;  // one that is to come
+    const std::byte* slots = here.mapped({shard.index, 0}, *bytes);
+    if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
+    for (std::uint64_t at = 0; at < *bytes; at += sizeof(std::uint64_t)) {
+      const SlotWord word{fabric::load_word(slots + at)};
+      if (word.names_item() && std::ranges::binary_search(cluster.nodes[other].data, word.item().region))
+        return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace loch::hash

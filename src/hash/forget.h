@@ -24,4 +24,9 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
 Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
                                   std::uint32_t self, std::uint32_t lost);
 
+// Whether a slot of a node, whose memory `here` is mapped, names what is on another one; of one that nobody
+// is about to name any more. Errors: those of the memory.
+Result<bool> names_node(fabric::Endpoint& here, const fabric::ClusterMap& cluster, std::uint32_t self,
+                        std::uint32_t other);
+
 }  // namespace loch::hash

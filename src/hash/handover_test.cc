@@ -37,6 +37,25 @@ TEST_F(ClusterHandover, MovesAShardToAnotherNode) {
   EXPECT_EQ(directory().stage, ShardStage::left);
 }
 
+// Receive: a map by which the shard is where nobody has made it yet. Expect: it is waited for.
+TEST_F(ClusterHandover, AShardThatItsHomeHasNotHeardOfIsWaitedFor) {
+  Client later(*store_, {}, regions_later());
+  EXPECT_EQ(later.error_of_get(keys_[0]), Errc::moved);
+  EXPECT_EQ(later.error_of_put(keys_[0]), Errc::moved);
+}
+
+// Receive: slots that were cleared, of a shard that has come back to its host in the other region. Expect:
+// who goes by the map of before is told that it has moved, and not that they are damaged.
+TEST_F(ClusterHandover, SlotsThatTheShardHadBeforeAreNotTakenForDamage) {
+  const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  std::memset(store_->at(here.slot(0)), 0, Table::initial_index_bytes);
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::corrupt);
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::corrupt);
+  fabric::store_word(store_->at({here.root.region, memory::map_epoch_offset}), regions().epoch + 1);
+  EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
+  EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
+}
+
 // Receive: a shard that grows. Expect: where it comes to, the growth goes on where it was, and ends.
 TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
   begin_growth(*store_, 0);

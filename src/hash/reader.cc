@@ -63,10 +63,8 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
     } else if (is_outdated(seen) || is_damaged(seen)) {
       const auto now = co_await read_directory();
       if (!now) co_return std::unexpected(now.error());
-      if (attempts.retries() > outdated_retries_max || *now == seen.at.directory) {
-        home_.count(Counter::corrupt_slots);
-        co_return damaged_slot(key.hash);
-      }
+      if (attempts.retries() > outdated_retries_max || *now == seen.at.directory)
+        co_return co_await damaged_slot(key.hash);
     } else if ((before && seen.same_words(*before) && attachment_.may_act()) ||
                base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired

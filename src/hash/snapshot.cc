@@ -8,9 +8,17 @@
 
 namespace loch::hash {
 
-std::unexpected<Error> Table::damaged_slot(std::uint64_t key_hash) {
-  return fail(Errc::corrupt, "index",
-              "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
+// Who goes by an older map than the shard's home may look at slots that the shard had there before: it can
+// have come back to the same host in its other region.
+coro::Task<std::unexpected<Error>> Table::damaged_slot(std::uint64_t key_hash) {
+  if (attachment_.is_of_cluster()) {
+    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
+    if (attachment_.newest_epoch() > attachment_.region_map().epoch) co_return not_open(key_hash);
+  }
+  home_.count(Counter::corrupt_slots);
+  co_return fail(Errc::corrupt, "index",
+                 "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
 }
 
 Table::Reading Table::begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
@@ -45,6 +53,10 @@ Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
 
 coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
                                            DirectoryToo directory_too) {
+  // Where a shard is not open yet there may be no slots.
+  if (home_.remote() && !directory().is_open()) [[unlikely]] {
+    if (const auto now = co_await read_directory(); !now) co_return std::unexpected(now.error());
+  }
   const Reading reading = begin_collect(key_hash, into, directory_too);
   auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
   if (!read) [[unlikely]]
@@ -61,10 +73,8 @@ coro::Task<Result<void>> Table::collect_words(std::uint64_t key_hash, Collect* i
     if (!is_outdated(*into) && !is_damaged(*into)) co_return Result<void>{};
     const auto now = co_await read_directory();
     if (!now) co_return std::unexpected(now.error());
-    if (retry >= outdated_retries_max || *now == into->at.directory) {
-      home_.count(Counter::corrupt_slots);
-      co_return damaged_slot(key_hash);
-    }
+    if (retry >= outdated_retries_max || *now == into->at.directory)
+      co_return co_await damaged_slot(key_hash);
   }
 }
 

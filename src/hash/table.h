@@ -296,7 +296,7 @@ class Table final {
   Result<bool> end_collect(const Reading& reading, const Collect& seen);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
   static constexpr unsigned outdated_retries_max = 64;
-  static std::unexpected<Error> damaged_slot(std::uint64_t key_hash);
+  coro::Task<std::unexpected<Error>> damaged_slot(std::uint64_t key_hash);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.

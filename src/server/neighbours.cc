@@ -23,23 +23,6 @@ Result<std::uint64_t> incarnation_of(fabric::Endpoint& endpoint, std::uint32_t n
   return endpoint.run(read_word(&endpoint, memory::incarnation_at(node, node)));
 }
 
-// Whether a slot here names what is on another node; of one that nobody is about to name any more.
-Result<bool> names_items(fabric::Endpoint& here, const Member::State& now, std::uint32_t node) {
-  for (const auto& shard : memory::RegionMap::shards_on(now.map.map, *now.node)) {
-    const auto bytes = here.length_bytes(shard.index);
-    if (!bytes) return std::unexpected(bytes.error());
-    if (*bytes == 0) continue;  // one that is to come
-    const std::byte* slots = here.mapped({shard.index, 0}, *bytes);
-    if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
-    for (std::uint64_t at = 0; at < *bytes; at += sizeof(std::uint64_t)) {
-      const hash::SlotWord word{fabric::load_word(slots + at)};
-      if (word.names_item() && std::ranges::binary_search(now.map.map.nodes[node].data, word.item().region))
-        return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 Neighbours::Neighbours(fabric::Access others, const Member& member, fabric::Host& host)
@@ -121,7 +104,7 @@ Result<void> Neighbours::forget_the_lost(Watch& watch, const Member::State& now)
     if (known == 0 || known == is || (is == 0 && !is_gone(node))) continue;
     if (is_gone(node) && (now.drained & fabric::node_bit(node)) != 0) {
       // Nobody is about to name any of what it had, and no session has to end.
-      const auto named = names_items(endpoint, now, node);
+      const auto named = hash::names_node(endpoint, now.map.map, *now.node, node);
       if (!named) return std::unexpected(named.error());
       if (!*named) {
         fabric::store_word(word, 0);

@@ -183,8 +183,11 @@ class SimPort final : public fake::MemoryPort {
     if (began_in_[node] == not_reached) return Way::none;
     return began_in_[node] == fabric_.sim().lines_[node].number ? Way::whole : Way::broken;
   }
-  [[nodiscard]] Way way_to(RegionId region) const { return way_to(fabric_.sim().node_of(region)); }
+  [[nodiscard]] Way way_to(RegionId region) const { return way_to(fabric_.node_of(region)); }
   static constexpr std::uint64_t not_reached = 0;
+  [[nodiscard]] bool is_cut(RegionId region, bool SimStore::Cut::* way) const {
+    return fabric_.sim().is_cut(fabric_.process(), fabric_.node_of(region), way);
+  }
 
   static constexpr RegionId mapped_region = 0;  // the store's control region
 
@@ -243,19 +246,17 @@ class SimPort final : public fake::MemoryPort {
 
   bool is_held_up(const Flight& flight, std::size_t index) const {
     const Operation& operation = flight.batch[index];
-    const std::uint32_t node = fabric_.sim().node_of(operation.at.region);
+    const std::uint32_t node = fabric_.node_of(operation.at.region);
     for (std::size_t i = 0; i < index; ++i) {
       const bool is_over = !flight.waits[i] && flight.under_way_of[i] == 0;
       const bool may_be_overtaken = flight.batch[i].settled && !(operation.after_previous && i + 1 == index);
-      if (!is_over && !may_be_overtaken && fabric_.sim().node_of(flight.batch[i].at.region) == node)
-        return true;
+      if (!is_over && !may_be_overtaken && fabric_.node_of(flight.batch[i].at.region) == node) return true;
     }
     return false;
   }
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
-    if (fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::there))
-      return expire(flight);
+    if (is_cut(operation.at.region, &SimStore::Cut::there)) return expire(flight);
     if (way_to(operation.at.region) != Way::whole) return end_piece(flight, operation);
     if (fabric_.is_over() || (fabric_.killed_at_ && simulation_.random().below(2) == 0)) return;
     std::byte* at = place_of(operation);
@@ -303,7 +304,7 @@ class SimPort final : public fake::MemoryPort {
     const base::Nanos gap = 1 + random.below(sim.network.delay_min_ns + 1);
     sim.busy_[at] = simulation_.now() + gap;
     // It happens also if nobody waits for it any more: it has begun. But not if the node is gone.
-    const std::uint32_t node = sim.node_of(operation.at.region);
+    const std::uint32_t node = fabric_.node_of(operation.at.region);
     simulation_.after(gap,
                       [this, &sim, flight, &operation, at, desired, node, line = sim.lines_[node].number] {
                         if (sim.lines_[node].number == line) store_word(at, desired);
@@ -341,7 +342,7 @@ class SimPort final : public fake::MemoryPort {
     simulation_.after(way, [this, flight] {
       if (flight->landed) return;
       const bool lost = std::ranges::any_of(flight->batch, [this](const Operation& operation) {
-        return fabric_.sim().is_cut(fabric_.process(), operation.at.region, &SimStore::Cut::back);
+        return is_cut(operation.at.region, &SimStore::Cut::back);
       });
       if (lost) return expire(flight);
       const bool broken =
@@ -384,11 +385,11 @@ std::uint64_t SimStore::cut(Cut cut) {
   return cuts_made_;
 }
 
-bool SimStore::is_cut(std::uint32_t process, RegionId region, bool Cut::* way) const {
+bool SimStore::is_cut(std::uint32_t process, std::uint32_t node, bool Cut::* way) const {
   return std::ranges::any_of(cuts_, [&](const auto& numbered) {
     const Cut& cut = numbered.second;
     return cut.*way && (cut.process == Cut::every || cut.process == process) &&
-           (cut.node == Cut::every || cut.node == node_of(region));
+           (cut.node == Cut::every || cut.node == node);
   });
 }
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/cluster_map.h"
@@ -82,7 +83,7 @@ class SimStore {
 
  private:
   friend class SimPort;
-  [[nodiscard]] bool is_cut(std::uint32_t process, RegionId region, bool Cut::* way) const;
+  [[nodiscard]] bool is_cut(std::uint32_t process, std::uint32_t node, bool Cut::* way) const;
 
   // What the ways to a node began in; they end with it.
   struct Line {
@@ -125,6 +126,14 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   [[nodiscard]] std::uint32_t process() const { return process_; }
   [[nodiscard]] bool remote() const { return place_ == Place::remote; }
 
+  // Of a cluster: it goes to the nodes where this map has the regions, whatever has become of it since;
+  // before it connects.
+  void go_by(ClusterMap map) { map_ = std::move(map); }
+  [[nodiscard]] std::uint32_t node_of(RegionId region) const {
+    const auto node = map_ ? map_->node_of(region) : std::nullopt;
+    return node ? *node : sim_->node_of(region);
+  }
+
   // Whether something that a port of this process could reach was taken down since.
   [[nodiscard]] bool has_broken_way() const;
 
@@ -151,6 +160,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   std::uint32_t process_;
   Place place_;
   std::optional<HostClock> host_clock_;
+  std::optional<ClusterMap> map_;
   std::vector<SimPort*> ports_;
   std::optional<base::Nanos> killed_at_;
   bool severed_ = false;

@@ -37,6 +37,7 @@ Result<bool> names_items(fabric::Endpoint& here, const Member::State& now, std::
         return true;
     }
   }
+  if (auto intact = here.fabric().intact(); !intact) return std::unexpected(std::move(intact.error()));
   return false;
 }
 

@@ -19,7 +19,10 @@
 
 #include "base/testing/in_child.h"
 #include "fabric/endpoint.h"
+#include "fabric/host.h"
+#include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/testing/shm_test.h"
+#include "fabric/tcp/testing/raw_end.h"
 
 namespace loch::fabric {
 namespace {
@@ -230,6 +233,32 @@ TEST_F(BusGuard, TheChildOfAForkGoesOnByItself) {
                 return load_word(at) == 0 && !store->intact() ? "ok" : "not lost";
               });
               return child == "ok" ? outcome(store->intact()) : child;
+            }),
+            "ok");
+}
+
+// Receive: a client on another host that reads what the agent sends from where it lies, and is cut off.
+// Expect: it is told of no such bytes, and the host finds out, though it is the kernel that would have read
+// them.
+TEST_F(BusGuard, WhatTheKernelCanNotSendIsLost) {
+  EXPECT_EQ(in_guarded_child([&]() -> std::string {
+              const auto here = create("store");
+              const auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                                             .open_store = [&](const std::string&) { return here; }})
+                                    .value();
+              const auto far = remote::RemoteFabric::attach(
+                  {.scheme = "tcp",
+                   .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
+                   .store = "store"});
+              if (!far) return outcome(far);
+              Endpoint endpoint(*far, (*far)->connect());
+              std::vector<std::byte> bytes(2 * page_bytes);
+              Operation reading = Operation::read_settled({1, page_bytes}, bytes.data(), bytes.size());
+              if (const auto read = endpoint.run(tcp::raw::perform(&endpoint, {&reading, 1})); !read)
+                return outcome(read);
+              truncate("store", 1, 0);
+              if (endpoint.run(tcp::raw::perform(&endpoint, {&reading, 1}))) return "it was sent";
+              return outcome(here->intact()).contains(file_of("store", 1)) ? "ok" : "not found out";
             }),
             "ok");
 }

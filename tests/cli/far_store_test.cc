@@ -159,18 +159,26 @@ TEST_F(FarStore, AStoreThatIsTruncatedIsLostAlone) {
   EXPECT_EQ(lochd_->wait(), 0);
 }
 
-// Receive: the same of a value that lochd sends from where it lies. Expect: the same.
-TEST_F(FarStore, AValueThatIsCutOffIsNotSent) {
+// Receive: the same, while a client has the store open that does nothing. Expect: whoever opens it after that
+// has what is left of it, and that client is told what happened.
+TEST_F(FarStore, ATruncatedStoreIsOpenedAnewForWhatIsLeft) {
   start();
   ok({"put", "s", "k", std::string(100'000, 'v')});
-  const auto load = run_all_said({"load", url("s")});  // as long as it is there, lochd has the store
+  const auto load = run_all_said({"load", url("s")});
   load->type("other\t1\n");
   ASSERT_TRUE(await_count("s", "2"));
-  std::filesystem::resize_file(folder() + "/loch.s/region.2", 0);
+  const std::string file = folder() + "/loch.s/region.2";
+  std::filesystem::resize_file(file, 0);
   const Outcome lost = loch({"get", url("s"), "k"});
   EXPECT_EQ(lost.exit_code, 1) << lost.err;
   EXPECT_EQ(lost.out, "");
-  EXPECT_TRUE(lochd_->await("loch.s/region.2 is shorter")) << lochd_->output();
+  EXPECT_TRUE(lochd_->await(file + " is shorter than what was mapped")) << lochd_->output();
+  ok({"put", url("s"), "k", "2"});
+  EXPECT_EQ(ok({"get", url("s"), "k"}), "2");
+  load->type("another\t1\n");
+  load->close_input();
+  EXPECT_EQ(load->wait(), 1);
+  EXPECT_THAT(load->output(), HasSubstr(file + " is shorter than what was mapped"));
 }
 
 TEST_F(FarStore, PutOfAStoreThatIsNotThereSaysWhereToMakeIt) {

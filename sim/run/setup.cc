@@ -408,7 +408,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
-  setup.has_barriers = base::mix(seed + 4) % 2 == 0;  // drawn apart, too
+  setup.has_barriers = base::mix(seed + 5) % 2 == 0;  // drawn apart, too
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));

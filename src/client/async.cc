@@ -21,13 +21,11 @@ struct Async::State {
 
 namespace {
 
-template <class T>
-coro::Task<Result<T>> fail_with(std::unexpected<Error> error) {
-  co_return error;
+// Of several, each says what became of it.
+template <class Request>
+void fail_all(std::span<Request> requests, const std::unexpected<Error>& error) {
+  for (Request& one : requests) one.result = error;
 }
-
-// What became of each stands in it already.
-coro::Task<void> nothing_more() { co_return; }
 
 }  // namespace
 
@@ -46,31 +44,33 @@ Result<Async> Async::open(Store& store) {
 coro::Task<Result<std::string>> Async::get(std::string_view key) {
   if (state_->is_inherited()) co_return state_->inherited("get");
   std::string value;
-  if (auto got = co_await state_->client->get(key, &value); !got)
+  if (auto got = state_->store->sound(co_await state_->client->get(key, &value)); !got)
     co_return std::unexpected(std::move(got.error()));
   co_return value;
 }
 
 coro::Task<Result<Item>> Async::read(std::string_view key) {
-  if (state_->is_inherited()) return fail_with<Item>(state_->inherited("read"));
-  return state_->client->read(key);
+  if (state_->is_inherited()) co_return state_->inherited("read");
+  co_return state_->store->sound(co_await state_->client->read(key));
 }
 
 coro::Task<Result<bool>> Async::exists(std::string_view key) {
-  if (state_->is_inherited()) return fail_with<bool>(state_->inherited("exists"));
-  return state_->client->exists(key);
+  if (state_->is_inherited()) co_return state_->inherited("exists");
+  co_return state_->store->sound(co_await state_->client->exists(key));
 }
 
 coro::Task<Result<void>> Async::put(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("put");
-  auto written = co_await state_->client->put(key, value, options, hash::Condition::none, 0, "put");
+  auto written = state_->store->sound(
+      co_await state_->client->put(key, value, options, hash::Condition::none, 0, "put"));
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }
 
 coro::Task<Result<void>> Async::insert(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("insert");
-  auto written = co_await state_->client->put(key, value, options, hash::Condition::absent, 0, "insert");
+  auto written = state_->store->sound(
+      co_await state_->client->put(key, value, options, hash::Condition::absent, 0, "insert"));
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }
@@ -78,31 +78,29 @@ coro::Task<Result<void>> Async::insert(std::string_view key, std::string_view va
 coro::Task<Result<Version>> Async::replace(std::string_view key, std::string_view value, Version expected,
                                            PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("replace");
-  auto written =
-      co_await state_->client->put(key, value, options, hash::Condition::version, expected.token, "replace");
+  auto written = state_->store->sound(
+      co_await state_->client->put(key, value, options, hash::Condition::version, expected.token, "replace"));
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Version{*written};
 }
 
 coro::Task<Result<void>> Async::remove(std::string_view key) {
-  if (state_->is_inherited()) return fail_with<void>(state_->inherited("remove"));
-  return state_->client->remove(key);
+  if (state_->is_inherited()) co_return state_->inherited("remove");
+  co_return state_->store->sound(co_await state_->client->remove(key));
 }
 
 coro::Task<void> Async::multi_get(std::span<Lookup> lookups) {
-  if (state_->is_inherited()) {
-    for (Lookup& one : lookups) one.result = state_->inherited("get");
-    return nothing_more();
-  }
-  return state_->client->multi_get(lookups);
+  if (state_->is_inherited()) co_return fail_all(lookups, state_->inherited("get"));
+  co_await state_->client->multi_get(lookups);
+  if (const auto intact = state_->store->intact(); !intact)
+    fail_all(lookups, std::unexpected(intact.error()));
 }
 
 coro::Task<void> Async::multi_put(std::span<Assignment> assignments) {
-  if (state_->is_inherited()) {
-    for (Assignment& one : assignments) one.result = state_->inherited("put");
-    return nothing_more();
-  }
-  return state_->client->multi_put(assignments);
+  if (state_->is_inherited()) co_return fail_all(assignments, state_->inherited("put"));
+  co_await state_->client->multi_put(assignments);
+  if (const auto intact = state_->store->intact(); !intact)
+    fail_all(assignments, std::unexpected(intact.error()));
 }
 
 void Async::step() { state_->client->attachment().endpoint().step(); }

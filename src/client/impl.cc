@@ -105,6 +105,11 @@ std::shared_ptr<memory::StoreMemory> Store::Impl::memory() const {
   return memory_;
 }
 
+Result<void> Store::Impl::look_whether_intact() const {
+  if (is_inherited()) return {};
+  return memory()->fabric().intact();
+}
+
 Result<Store::Impl::Hold> Store::Impl::client() {
   if (last_used.id != id_) {
     if (is_inherited()) [[unlikely]]

@@ -14,6 +14,7 @@
 #include <loch/loch.h>
 
 #include "client/client.h"
+#include "fabric/bus_guard.h"
 
 namespace loch {
 
@@ -66,6 +67,18 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
     __builtin_assume(last_used.client != nullptr);
     return last_used.client;
   }
+  // What a call of a client has answered, unless it came to memory that is not the store's any more.
+  template <class Answer>
+  Answer sound(Answer answer) const {
+    if (auto intact = this->intact(); !intact) [[unlikely]]
+      return std::unexpected(std::move(intact.error()));
+    return answer;
+  }
+  [[nodiscard]] Result<void> intact() const {
+    if (!fabric::any_range_lost()) [[likely]]
+      return {};
+    return look_whether_intact();
+  }
   // What `ask` answers of the calling thread's client. Where it says that something is on its way to another
   // host of the cluster, or that a host has ended the session, it is asked again, for as long as an operation
   // may take.
@@ -79,7 +92,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
     std::optional<base::Nanos> since;
     for (;;) {
       auto mine = client();
-      std::invoke_result_t<Ask, Hold&> answer = mine ? ask(*mine) : std::unexpected(std::move(mine.error()));
+      std::invoke_result_t<Ask, Hold&> answer =
+          mine ? sound(ask(*mine)) : std::unexpected(std::move(mine.error()));
       if (answer || answer.error().code != Errc::moved) [[likely]]
         return answer;
       if (auto waited = wait_for_move(mine, &since); !waited) {
@@ -126,6 +140,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   // Goes by a later map of the cluster, if there is one; else all stays as it is.
   void renew_memory(std::uint64_t epoch);
   [[nodiscard]] bool is_of_now(client::Client& client) const;
+  [[nodiscard]] Result<void> look_whether_intact() const;
 
   const std::uint64_t id_;  // of no other Impl of this process
   const std::uint64_t made_after_forks_;

@@ -98,7 +98,7 @@ Result<bool> Store::exists(std::string_view key) {
 
 Result<void> Store::put(std::string_view key, std::string_view value, PutOptions options) {
   if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->put_here(key, value, options))
-    return {};
+    return impl_->intact();
   auto written = impl_->ask(
       [&](Client& mine) { return mine.run(mine.put(key, value, options, hash::Condition::none, 0, "put")); });
   if (!written) return std::unexpected(std::move(written.error()));
@@ -137,9 +137,12 @@ bool has_moved(const auto& request) { return !request.result && request.result.e
 template <class Request, class Wanted>
 bool Store::Impl::ask_for_each(std::span<Request> requests,
                                coro::Task<void> (Client::*several)(std::span<Request>), Wanted wanted) {
-  const auto ask = [several](Result<Hold>& mine, std::span<Request> some) {
-    if (mine) return (*mine)->run(((**mine).*several)(some));
-    for (Request& one : some) one.result = std::unexpected(mine.error());
+  const auto ask = [this, several](Result<Hold>& mine, std::span<Request> some) {
+    if (mine) (*mine)->run(((**mine).*several)(some));
+    const auto usable = mine ? intact() : std::unexpected(mine.error());
+    if (usable) [[likely]]
+      return;
+    for (Request& one : some) one.result = std::unexpected(usable.error());
   };
   auto mine = client();
   ask(mine, requests);

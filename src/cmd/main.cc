@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <loch/truncation.h>
+
 #include "cmd/command.h"
 #include "cmd/terminal.h"
 
@@ -157,6 +159,8 @@ Exit finish(Context& context, Exit exit) {
 int run(int argc, char** argv) {
   occupy_standard_descriptors();
   ::signal(SIGPIPE, SIG_IGN);
+  // Without it a truncated store ends the command by a signal, as it would any program.
+  [[maybe_unused]] const auto survives = survive_truncation();
   Context context;
   CLI::App app(description, "loch");
   app.footer(footer);

@@ -258,6 +258,11 @@ class Fabric {
   // Whether whoever attaches to the store's URL now finds this one.
   [[nodiscard]] virtual bool is_published() const = 0;
 
+  // Whether all memory of the store that was mapped in this process is the store's still. To be asked before
+  // what was read there is given out, or what was written there is said to be (bus_guard.h); once it is not,
+  // it never is again. Errors: corrupt.
+  [[nodiscard]] virtual Result<void> intact() const { return {}; }
+
   // Of a cluster, for its hosts: what they have to know of the session that has a client number, in 63 bytes
   // (empty: nobody has it), and what was noted, also by a host that ended since. Errors: no_space,
   // permission, io.

@@ -65,6 +65,7 @@ Result<bool> names_node(fabric::Endpoint& here, const fabric::ClusterMap& cluste
         return true;
     }
   }
+  if (auto intact = here.fabric().intact(); !intact) return std::unexpected(std::move(intact.error()));
   return false;
 }
 

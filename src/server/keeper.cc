@@ -19,7 +19,7 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     const auto found = kept_.find(name);
     const auto kept = found == kept_.end() ? nullptr : found->second.lock();
-    if (kept != nullptr && kept->fabric->is_published())
+    if (kept != nullptr && kept->fabric->is_published() && kept->fabric->intact())
       return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
   }
   auto attached = fabric::attach("shm://" + name, access_);
@@ -35,6 +35,7 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   // Before anybody goes by it: in a new store it has not begun.
   kept->control.raise_latest(kept->endpoint.now());
   if (kept->fabric->atomics() == Atomics::device) memory::make_room_for_readers(kept->control);
+  if (auto intact = kept->fabric->intact(); !intact) return std::unexpected(std::move(intact.error()));
   {
     const std::scoped_lock lock(mutex_);
     kept_[name] = kept;

@@ -12,6 +12,8 @@
 #include <spdlog/spdlog.h>
 #include <systemd/sd-daemon.h>
 
+#include <loch/truncation.h>
+
 #include "fabric/host.h"
 #include "net/credentials.h"
 #include "server/config.h"
@@ -157,6 +159,8 @@ Exit run(const Arguments& arguments) {
         "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
         "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
   }
+  // Whoever may write to one of the stores is not to end the service of all.
+  if (const auto survives = survive_truncation(); !survives) return complain(survives.error(), failed);
   const auto daemon = Daemon::start(*config, {.log = write_to_log});
   if (!daemon) return complain(daemon.error(), failed);
   say_what_is_lent(*config, (*daemon)->host().ports());

@@ -26,15 +26,6 @@ class AllItems : public CliTest {
     for (int i = 0; i < count; ++i) text += fmt::format("key{}\tvalue {}\n", i, i);
     return text;
   }
-
-  // Waits until the store holds so many items.
-  bool await_count(const std::string& store, const std::string& count) const {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (loch({"count", store}).out == count + "\n") return true;
-    }
-    return false;
-  }
 };
 
 using Lines = std::vector<std::string>;
@@ -288,6 +279,27 @@ TEST_F(AllItems, LoadStoresLinesAsTheyComeAndEndsBySignal) {
   load.send_signal(SIGINT);
   EXPECT_EQ(load.wait(), 128 + SIGINT);
   EXPECT_EQ(ok({"count", "s"}), "2\n");
+}
+
+// Receive: a store of whose files one is truncated while a load has it open. Expect: the load ends with a
+// message and no signal, and so does what is asked of the store after that.
+TEST_F(AllItems, ATruncatedStoreIsAClearError) {
+  for (const char* region : {"region.0", "region.1", "region.2"}) {
+    const auto load = run_all_said({"load", "s"});
+    load->type("a\t1\n");
+    ASSERT_TRUE(await_count("s", "1"));
+    const std::string file = fmt::format("{}/loch.s/{}", folder(), region);
+    std::filesystem::resize_file(file, 0);
+    load->type("b\t2\n");
+    load->close_input();
+    EXPECT_EQ(load->wait(), 1) << load->output();
+    EXPECT_NE(load->output().find(file + " is shorter than what was mapped"), std::string::npos)
+        << load->output();
+    const Outcome after = loch({"get", "s", "a"});
+    EXPECT_TRUE(after.exit_code == 1 || after.exit_code == 3) << after.exit_code << after.err;
+    EXPECT_NE(after.err.find("corrupt"), std::string::npos) << after.err;
+    ok({"--yes", "rm", "s"});
+  }
 }
 
 #ifdef LOCH_FAULT_POINTS

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <memory>
@@ -28,27 +29,14 @@ class FarStore : public CliTest {
   [[nodiscard]] std::string url(const std::string& store) const {
     return fmt::format("tcp://{}/{}", port_.at().text(), store);
   }
-  // A loch whose remarks and errors are among its output.
-  [[nodiscard]] std::unique_ptr<Running> run_all_said(const Arguments& arguments) const {
-    Arguments words{"-c", R"(exec "$0" "$@" 2>&1)", loch_program()};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return std::make_unique<Running>(words, false, "/bin/sh");
-  }
-  [[nodiscard]] bool await_one_item() const {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (loch({"count", "s"}).out == "1\n") return true;
-    }
-    return false;
-  }
   // Loads a line, and when that is stored, sends `signal` to lochd and gives 600 lines more. What load said.
   std::string load_and_lose_host(const Arguments& more, int signal) {
     start();
     Arguments arguments{"--timeout", "500ms", "load", url("s")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const auto load = run_all_said(in_folder(arguments));
+    const auto load = run_all_said(arguments);
     load->type("k\t1\n");
-    EXPECT_TRUE(await_one_item());
+    EXPECT_TRUE(await_count("s", "1"));
     lochd_->send_signal(signal);
     if (signal == SIGKILL) lochd_->wait();
     std::string lines;  // at once, so that the reader of the pipe finds whole batches
@@ -111,6 +99,86 @@ TEST_F(FarStore, AWalkWhoseReaderLetsItWaitGoesOn) {
     const auto& out = each->output();
     EXPECT_GE(std::ranges::count(out, '\n'), 1'000);
   }
+}
+
+// Receive: a store of whose files one is truncated, between two lines of a client, and in the midst of many.
+// Expect: the client is told so; lochd says why, and goes on with another store and its clients, and with the
+// one that the owner makes in its place.
+TEST_F(FarStore, AStoreThatIsTruncatedIsLostAlone) {
+  ok({"create", "other"});
+  start();
+  Running other(in_folder({"load", url("other")}), false);
+  other.type("k\t1\n");
+  ASSERT_TRUE(await_count("other", "1"));
+  int lines = 1;
+  const auto expect_lost_alone = [&](Running& load) {
+    EXPECT_EQ(load.wait(), 1) << load.output();
+    EXPECT_THAT(load.output(), HasSubstr(" failed, "));
+    const Outcome told = loch({"get", url("s"), "k"});
+    EXPECT_THAT(told.exit_code, testing::AnyOf(1, 3)) << told.err;
+    EXPECT_THAT(told.err, HasSubstr("corrupt"));
+    other.type(fmt::format("{}\t1\n", ++lines));
+    EXPECT_TRUE(await_count("other", std::to_string(lines)));
+    ok({"--yes", "rm", "s"});
+    ok({"put", "s", "k", "2"});
+    EXPECT_EQ(ok({"get", url("s"), "k"}), "2");
+    ok({"--yes", "rm", "s"});
+  };
+  const auto truncate = [&](const char* region) {
+    std::filesystem::resize_file(fmt::format("{}/loch.s/{}", folder(), region), 0);
+  };
+  const auto is_logged = [&](const char* region) {
+    return lochd_->await(fmt::format("loch.s/{} is shorter than what was mapped", region));
+  };
+  for (const char* region : {"region.0", "region.1", "region.2"}) {
+    ok({"create", "s"});
+    const auto load = run_all_said({"load", url("s")});
+    load->type("k\t1\n");
+    ASSERT_TRUE(await_count("s", "1"));
+    truncate(region);
+    std::string rest;
+    for (int i = 0; i < 600; ++i) rest += fmt::format("{}\tvalue {}\n", i, i);
+    load->type(rest);
+    load->close_input();
+    expect_lost_alone(*load);
+    EXPECT_TRUE(is_logged(region)) << lochd_->output();
+  }
+  std::string many;
+  for (int i = 0; i < 1'000'000; ++i) many += fmt::format("{}\t\n", i);
+  ok({"put", "s", "k", "1"});
+  const auto load = run_all_said({"load", url("s"), write_file("many.tsv", many)});
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (ok({"count", "s"}) == "1\n" && std::chrono::steady_clock::now() < deadline) {
+  }
+  truncate("region.0");
+  expect_lost_alone(*load);
+  other.close_input();
+  EXPECT_EQ(other.wait(), 0);
+  EXPECT_EQ(ok({"count", url("other")}), fmt::format("{}\n", lines));
+  lochd_->send_signal(SIGTERM);
+  EXPECT_EQ(lochd_->wait(), 0);
+}
+
+// Receive: the same, while a client has the store open that does nothing. Expect: whoever opens it after that
+// has what is left of it, and that client is told what happened.
+TEST_F(FarStore, ATruncatedStoreIsOpenedAnewForWhatIsLeft) {
+  start();
+  ok({"put", "s", "k", std::string(100'000, 'v')});
+  const auto load = run_all_said({"load", url("s")});
+  load->type("other\t1\n");
+  ASSERT_TRUE(await_count("s", "2"));
+  const std::string file = folder() + "/loch.s/region.2";
+  std::filesystem::resize_file(file, 0);
+  const Outcome lost = loch({"get", url("s"), "k"});
+  EXPECT_EQ(lost.exit_code, 1) << lost.err;
+  EXPECT_EQ(lost.out, "");
+  EXPECT_TRUE(lochd_->await(file + " is shorter than what was mapped")) << lochd_->output();
+  ok({"put", url("s"), "k", "2"});
+  EXPECT_EQ(ok({"get", url("s"), "k"}), "2");
+  load->type("another\t1\n");
+  load->close_input();
+  EXPECT_EQ(load->wait(), 1);
+  EXPECT_THAT(load->output(), HasSubstr(file + " is shorter than what was mapped"));
 }
 
 TEST_F(FarStore, PutOfAStoreThatIsNotThereSaysWhereToMakeIt) {

@@ -277,6 +277,20 @@ Arguments CliTest::in_folder(Arguments arguments) const {
   return arguments;
 }
 
+std::unique_ptr<Running> CliTest::run_all_said(const Arguments& arguments) const {
+  Arguments words{"-c", R"(exec "$0" "$@" 2>&1)", loch_program()};
+  std::ranges::copy(in_folder(arguments), std::back_inserter(words));
+  return std::make_unique<Running>(words, false, "/bin/sh");
+}
+
+bool CliTest::await_count(const std::string& store, const std::string& count) const {
+  const auto deadline = Clock::now() + patience;
+  while (Clock::now() < deadline) {
+    if (loch({"count", store}).out == count + "\n") return true;
+  }
+  return false;
+}
+
 Outcome CliTest::loch(Arguments arguments, const RunOptions& options) const {
   return run(in_folder(std::move(arguments)), options);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -88,6 +89,10 @@ class CliTest : public testing::Test {
   // The same with --json, parsed.
   nlohmann::json json(Arguments arguments) const;
   [[nodiscard]] Arguments in_folder(Arguments arguments) const;
+  // A loch in the folder whose remarks and errors are among its output.
+  [[nodiscard]] std::unique_ptr<Running> run_all_said(const Arguments& arguments) const;
+  // Waits until the store holds so many items.
+  [[nodiscard]] bool await_count(const std::string& store, const std::string& count) const;
 
   // A file beside the stores, that no store is made of.
   std::string write_file(const std::string& file_name, std::string_view content) const;

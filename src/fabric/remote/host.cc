@@ -498,6 +498,10 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
         peer, Errc::invalid_argument,
         fmt::format("what a session is known by has at most {} bytes", remote::session_name_bytes_max));
   }
+  if (const auto intact = store->fabric->intact(); !intact) {
+    log(Level::info, fmt::format("{}: {}", peer.name, intact.error().message()));
+    return net::error_message(intact.error());
+  }
   if (sessions_.is_paused(store->name))
     return refusal(Errc::unavailable, "the host sees to what another one has lost; try again");
   const Id its_id = next_id_++;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "fabric/bus_guard.h"
 #include "fabric/remote/protocol.h"
 
 namespace loch::fabric::remote {
@@ -203,11 +204,28 @@ void Sessions::look() {
     gone = std::exchange(gone_, {});
     fenced_everywhere = std::exchange(fenced_everywhere_, {});
   }
+  end_those_of_lost_stores();
   for (const Id id : gone) end(id, End::is_dead);
   for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
   end_silent();
   end_idle_now();
   end_those_of_paused_stores();
+}
+
+// Those are among them that the agent has broken off.
+void Sessions::end_those_of_lost_stores() {
+  if (!any_range_lost()) return;
+  std::map<std::string, std::size_t> ended;  // by what is wrong with their store
+  const auto is_lost = [&ended](Id /*id*/, const Session& session) {
+    const auto intact = session.store->fabric->intact();
+    if (!intact) ++ended[intact.error().detail];
+    return !intact;
+  };
+  end_where(is_lost, End::is_sent_away);
+  for (const auto& [why, count] : ended) {
+    if (options_.log)
+      options_.log(Host::Level::warning, fmt::format("{}; ended its sessions: {}", why, count));
+  }
 }
 
 void Sessions::end_silent() {

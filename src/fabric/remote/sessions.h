@@ -74,8 +74,8 @@ class Sessions {
   void fence(const std::string& name);
   // Those that this host had before it was started, of a store that is opened.
   void end_those_of_before(const std::shared_ptr<OpenedStore>& store);
-  // Ends those that are gone, silent, idle for too long or of a paused store, and lets go of what is fenced
-  // everywhere. When woken, and now and then while there are any.
+  // Ends those that are gone, silent, idle for too long, of a paused store or of one whose memory is not here
+  // any more, and lets go of what is fenced everywhere. When woken, and now and then while there are any.
   void look();
   // The host ends. What sessions of a cluster held is noted, and is seen to when it is back.
   void stop() { stopping_ = true; }
@@ -112,6 +112,7 @@ class Sessions {
   void end_silent_for(base::Nanos longest_ns, const std::string& store, End how);
   void end_idle_now();
   void end_those_of_paused_stores();
+  void end_those_of_lost_stores();
   [[nodiscard]] bool is_gone(const Target& host) const;
   void note(std::vector<Id>* list, Id id);
 

@@ -46,11 +46,14 @@ Result<FileMapping> FileMapping::map(int fd, std::uint64_t reserved_bytes, const
   FileMapping result;
   result.base_ = aligned;
   result.reserved_bytes_ = reserved_bytes;
+  result.guarded_ = GuardedRange(aligned, reserved_bytes);
   return result;
 }
 
 FileMapping::~FileMapping() {
-  if (base_ != nullptr) ::munmap(base_, reserved_bytes_);
+  if (base_ == nullptr) return;
+  guarded_ = {};
+  ::munmap(base_, reserved_bytes_);
 }
 
 bool FileMapping::collapse(std::uint64_t at_bytes) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "fabric/bus_guard.h"
 #include "fabric/fabric.h"
 
 namespace loch::fabric::shm {
@@ -21,10 +22,12 @@ class FileMapping {
   FileMapping() = default;
   FileMapping(FileMapping&& other) noexcept
       : base_(std::exchange(other.base_, nullptr)),
-        reserved_bytes_(std::exchange(other.reserved_bytes_, 0)) {}
+        reserved_bytes_(std::exchange(other.reserved_bytes_, 0)),
+        guarded_(std::move(other.guarded_)) {}
   FileMapping& operator=(FileMapping&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(reserved_bytes_, other.reserved_bytes_);
+    std::swap(guarded_, other.guarded_);
     return *this;
   }
   FileMapping(const FileMapping&) = delete;
@@ -33,6 +36,8 @@ class FileMapping {
 
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_bytes_; }
+  // Whether it was touched where the file was cut off (bus_guard.h): it is the file's no longer.
+  [[nodiscard]] bool is_lost() const { return guarded_.is_lost(); }
 
   // Says that huge pages are welcome everywhere. Once for the whole mapping: each part that differed would be
   // a mapping of its own.
@@ -48,6 +53,7 @@ class FileMapping {
  private:
   std::byte* base_ = nullptr;
   std::uint64_t reserved_bytes_ = 0;
+  GuardedRange guarded_;
 };
 
 inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;

@@ -152,6 +152,7 @@ class ShmFabric final : public Fabric, private ForkWatch::Owner {
   }
 
   [[nodiscard]] bool is_published() const override { return folder_.is_at_path(); }
+  [[nodiscard]] Result<void> intact() const override;
   // What was not mapped before it was removed can not be any more.
   [[nodiscard]] std::unexpected<Error> removed() const {
     return fail(Errc::unavailable, "open",
@@ -197,7 +198,7 @@ class ShmFabric final : public Fabric, private ForkWatch::Owner {
   const Atomics atomics_;
   const bool huge_pages_;
   FileDescriptor present_;  // not open in the child of a fork
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   FileDescriptor sessions_;  // once something is noted
   std::vector<std::uint32_t> held_;
   std::array<Region, region_count_max> regions_;
@@ -263,6 +264,20 @@ Result<const FileMapping*> ShmFabric::mapping_of(Region& region, RegionId id, st
   if (!mapping) return std::unexpected(std::move(mapping.error()));
   if (huge_pages_) mapping->want_huge_pages();
   return &region.mappings.emplace_back(std::move(*mapping));
+}
+
+Result<void> ShmFabric::intact() const {
+  if (!any_range_lost()) return {};
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t id = 0; id < regions_.size(); ++id) {
+    if (std::ranges::none_of(regions_[id].mappings, &FileMapping::is_lost)) continue;
+    return fail(
+        Errc::corrupt, "store",
+        fmt::format("{} is shorter than what was mapped of it: somebody truncated it; what is left of the "
+                    "store can be opened anew",
+                    folder_.path_of(region_file(static_cast<RegionId>(id)))));
+  }
+  return {};
 }
 
 std::uint64_t ShmFabric::huge_page_bytes() const {

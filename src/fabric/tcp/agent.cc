@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 
@@ -447,12 +448,20 @@ void Agent::read_words(Connection& connection, const OperationHead& head, const 
   answer(head, bad == 0 ? Status::done : Status::bad_address, bad == 0 ? all.subspan(1) : all);
 }
 
-// Sends the answers; what does not go now is kept. False if the connection is gone.
+bool Agent::is_intact(const Connection& connection) { return connection.memory->intact().has_value(); }
+
+// Sends the answers; what does not go now is kept. False if the connection is gone, or has to go, since
+// nobody may be told what was read of memory that is not the store's any more.
 bool Agent::send(Connection& connection) {
+  if (!is_intact(connection)) return false;
   while (!answers_.is_empty()) {
     raise(counts_.sends, 1);  // before who is answered can ask for the counts
     const auto went = connection.stream->write(answers_.parts());
-    if (!went) return false;
+    if (!went) {
+      // The kernel only refuses to read what a file does not have; whoever touches it is told by the guard.
+      if (answers_.has_gathered()) std::ignore = answers_.take_rest();
+      return false;
+    }
     if (*went == 0) break;
     raise(counts_.bytes_out, *went);
     answers_.drop(*went);
@@ -460,7 +469,7 @@ bool Agent::send(Connection& connection) {
   if (answers_.is_empty()) return true;
   connection.kept = answers_.take_rest();
   watch(connection, EPOLLOUT);
-  return true;
+  return is_intact(connection);
 }
 
 bool Agent::send_kept(Connection& connection) {

@@ -82,6 +82,8 @@ class Agent {
   static const std::byte* fetch_ahead(const Connection& connection, const std::byte* from,
                                       const std::byte* end);
   After answer_all(Connection& connection, std::size_t have);
+  // Whether what was read and written is the store's, and may be answered.
+  static bool is_intact(const Connection& connection);
   bool send(Connection& connection);
   bool send_kept(Connection& connection);
   void read(const Connection& connection, const OperationHead& head, std::byte* at);

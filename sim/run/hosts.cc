@@ -153,6 +153,7 @@ bool Hosts::is_mistaken(std::uint32_t by, std::uint32_t of) const {
 }
 
 bool Hosts::are_settled() const {
+  if (scene_.store->is_fencing()) return false;
   for (std::uint32_t by = 0; by < first_map_.nodes.size(); ++by) {
     if (scene_.store->is_down(by)) return false;
     for (std::uint32_t of = 0; of < first_map_.nodes.size(); ++of) {
@@ -179,7 +180,7 @@ void Hosts::forget(std::uint32_t by, std::uint32_t of) {
   scene_.store->take_down(by);
   end_sessions_(by);
   const std::uint64_t is = incarnation(of, of);
-  // Once all sessions have ended (SimFabric::fence).
+  // Once all sessions have ended here: on other hosts they may go on for a while (SimSession).
   const base::Nanos takes_ns = 10 * microsecond_ns + simulation().random().below(20 * millisecond_ns);
   simulation().after(takes_ns, [this, by, of, is] {
     std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));

@@ -27,7 +27,7 @@ class Hosts {
   void lose_memory(std::uint32_t node, base::Nanos away_ns);
   // Those that are away come back at once.
   void return_all();
-  // All are there, and know each other as what they are.
+  // All are there, know each other as what they are, and hold on to nothing of a session that has ended.
   [[nodiscard]] bool are_settled() const;
 
  private:

@@ -121,21 +121,24 @@ TEST_F(SimNetwork, AHostsClockDriftsAndJumps) {
 class SimCluster : public testing::Test {
  protected:
   static constexpr std::uint32_t nodes = 3;
+  // Each host has the others asked in that time, and they each other.
+  static constexpr base::Nanos settled_within_ns = 30 * base::second_ns;
 
   SimCluster() {
-    store_->is_cluster = true;
-    store_->node_of = [](RegionId region) { return std::uint32_t{region} - control_region_of(0); };
     for (std::uint32_t node = 0; node < nodes; ++node) {
       const auto claimed = endpoint_.port().claim_presence(client_of(node, 7));
       EXPECT_TRUE(claimed.has_value() && *claimed);
     }
   }
 
-  static Plan plan() {
+  static std::shared_ptr<SimStore> make_store(const std::shared_ptr<Simulation>& simulation) {
     Plan plan;
     for (std::uint32_t node = 0; node < nodes; ++node)
       plan.regions.push_back({control_region_of(node), 4'096});
-    return plan;
+    auto store = std::make_shared<SimStore>(simulation, plan);
+    store->is_cluster = true;
+    store->node_of = [](RegionId region) { return std::uint32_t{region} - control_region_of(0); };
+    return store;
   }
   Result<std::uint64_t> add(std::uint32_t node) { return endpoint_.run(add_task(&endpoint_, node)); }
   static coro::Task<Result<std::uint64_t>> add_task(Endpoint* endpoint, std::uint32_t node) {
@@ -148,7 +151,7 @@ class SimCluster : public testing::Test {
   void let_pass(base::Nanos wait_ns) { simulation_->run_until(simulation_->now() + wait_ns); }
 
   std::shared_ptr<Simulation> simulation_ = std::make_shared<Simulation>(1);
-  std::shared_ptr<SimStore> store_ = std::make_shared<SimStore>(simulation_, plan());
+  std::shared_ptr<SimStore> store_ = make_store(simulation_);
   std::shared_ptr<SimFabric> fabric_ = std::make_shared<SimFabric>(store_, 1, SimFabric::Place::remote);
   Endpoint endpoint_{fabric_, fabric_->connect()};
 };
@@ -163,7 +166,7 @@ TEST_F(SimCluster, WhatASessionPostsHappensWhereItHasNotEnded) {
   store_->mend_all();
   EXPECT_TRUE(add(1).has_value()) << "nobody could ask that host yet";
   EXPECT_EQ(word(1), 1U);
-  let_pass(10 * base::second_ns);
+  let_pass(settled_within_ns);
   EXPECT_FALSE(add(1).has_value());
   EXPECT_EQ(word(1), 1U);
 }
@@ -187,12 +190,12 @@ TEST_F(SimCluster, ABatchThatOneHostDoesNotCarryOutIsInDoubtIfAnotherHas) {
 TEST_F(SimCluster, AHostLetsGoWhenAllOthersHaveEndedTheSession) {
   store_->cut({.node = 2});
   fabric_->fence(0);
-  let_pass(20 * base::second_ns);
+  let_pass(settled_within_ns);
   for (std::uint32_t node = 0; node < nodes; ++node)
     EXPECT_TRUE(present(node)) << node << ": host 2 can not be asked";
   EXPECT_TRUE(store_->is_fencing());
   store_->mend_all();
-  let_pass(10 * base::second_ns);
+  let_pass(settled_within_ns);
   for (std::uint32_t node = 0; node < nodes; ++node) EXPECT_FALSE(present(node)) << node;
   EXPECT_FALSE(store_->is_fencing());
 }
@@ -203,11 +206,11 @@ TEST_F(SimCluster, AHostThatIsAwayIsAskedWhenItIsBack) {
   store_->memory().let_go(client_of(2, 0), client_of(3, 0));
   store_->memory().renew(control_region_of(2), 0);
   fabric_->fence(0);
-  let_pass(20 * base::second_ns);
+  let_pass(settled_within_ns);
   EXPECT_TRUE(present(0));
   store_->memory().renew(control_region_of(2), bytes);
   store_->bring_up(2);
-  let_pass(10 * base::second_ns);
+  let_pass(settled_within_ns);
   EXPECT_FALSE(present(0));
   EXPECT_FALSE(present(1));
 }
@@ -220,10 +223,10 @@ TEST_F(SimCluster, ASessionThatFailedIsEndedByAllHostsBeforeOneLetsGo) {
   EXPECT_FALSE(endpoint->run(add_task(endpoint.get(), 1)).has_value());
   endpoint->port().release_presence(client_of(0, 8));
   endpoint = nullptr;
-  let_pass(10 * base::second_ns);
+  let_pass(settled_within_ns);
   EXPECT_TRUE(fabric_->present(client_of(0, 8))) << "host 1 can not be asked";
   store_->mend(cut);
-  let_pass(10 * base::second_ns);
+  let_pass(settled_within_ns);
   EXPECT_FALSE(fabric_->present(client_of(0, 8)));
   EXPECT_TRUE(present(0)) << "another session of the process";
 }

@@ -223,6 +223,7 @@ bool Hosts::is_mistaken(std::uint32_t by, std::uint32_t of) const {
 }
 
 bool Hosts::are_settled() const {
+  if (scene_.store->is_fencing()) return false;
   for (std::uint32_t by = 0; by < count(); ++by) {
     if (scene_.setup.nodes_max != 0 && is_gone(by)) {
       if (is_there(by)) return false;
@@ -280,6 +281,7 @@ void Hosts::forget(std::uint32_t by, std::uint32_t of) {
   scene_.store->take_down(by);
   end_sessions_(by);
   const std::uint64_t is = is_gone(by, of) ? 0 : incarnation(of, of);
+  // Once all sessions have ended here: on other hosts they may go on for a while (SimSession).
   simulation().after(draw_ending(), [this, by, of, is] {
     std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));
     if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {

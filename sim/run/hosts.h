@@ -41,7 +41,8 @@ class Hosts {
   [[nodiscard]] bool is_there(std::uint32_t node) const {
     return scene_.store->memory().length_bytes(control_of(node)) != 0;
   }
-  // All are there, go by the newest map, and know each other as what they are.
+  // All are there, go by the newest map, know each other as what they are, and hold on to nothing of a
+  // session that has ended.
   [[nodiscard]] bool are_settled() const;
 
  private:

@@ -196,8 +196,8 @@ coro::Task<Result<void>> MovingPlayer::move(std::uint32_t shard) {
     if (auto copied = co_await handover.copy(); !copied) co_return copied;
   }
   if (auto cleared = co_await handover.clear(); !cleared) co_return cleared;
-  // One that was taken for dead meanwhile, and another one goes on for: it is late.
-  if (scene().cluster.shards[shard] == moving && is_current()) {
+  // The map is not the fabric's: a mover that was taken for dead may still say where the shard is.
+  if (scene().cluster.shards[shard] == moving && !silent()) {
     scene().time_astray_ns += scene().now() - began + scene().setup.keeper_ns + scene().setup.tick_ns;
     commit(shard);
   }

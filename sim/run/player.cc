@@ -1,5 +1,6 @@
 #include "sim/run/player.h"
 
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <utility>
@@ -101,16 +102,18 @@ void Player::kill() {
   silent_ = true;
   fabric_->kill();
   if (fenced_ || !fabric_->remote()) return;
-  // The host finds out, and then sees to it that nothing comes any more.
+  // Each host finds out by itself, and then sees to it that nothing comes any more.
   constexpr base::Nanos notice_max_ns = 500 * base::millisecond_ns;
-  scene_.store->simulation().after(random_.below(notice_max_ns), [fabric = fabric_] { fabric->fence(); });
+  const std::size_t hosts = std::max<std::size_t>(1, scene_.cluster.nodes.size());
+  for (std::uint32_t node = 0; node < hosts; ++node) {
+    scene_.store->simulation().after(random_.below(notice_max_ns),
+                                     [fabric = fabric_, node] { fabric->fence(node); });
+  }
 }
 
-void Player::fence() {
+void Player::fence(std::uint32_t node) {
   fenced_ = true;
-  acts_left_ = 0;
-  fabric_->sever();
-  fabric_->fence();
+  fabric_->fence(node);
 }
 
 void Player::bury() {
@@ -139,7 +142,7 @@ void Player::fill() {
 }
 
 coro::Task<void> Player::play(Player* self) {
-  while (self->acts_left_ > 0 && !self->is_behind()) {
+  while (self->acts_left_ > 0 && !self->fenced_ && !self->is_behind()) {
     --self->acts_left_;
     if (self->scene_.setup.think_max_ns != 0) {
       const base::Nanos wait = self->random_.below(self->scene_.setup.think_max_ns);

@@ -86,9 +86,9 @@ class Player {
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();
-  // A remote one is taken for dead by the store's host, which cuts it off and gives away what it had. It ends
+  // A remote one is taken for dead by the store's host, or of a cluster by a node's, and is cut off. It ends
   // with what it does now.
-  void fence();
+  void fence(std::uint32_t node);
   void pause(base::Nanos lasts_ns) { paused_until_ = scene_.now() + lasts_ns; }
   [[nodiscard]] base::Nanos paused_until() const { return paused_until_; }
   // Closes the store, when it is done.

@@ -34,6 +34,7 @@ std::shared_ptr<SimStore> make_store(const Setup& setup, const Subject& subject)
       std::make_shared<Simulation>(base::mix(setup.seed + 1), setup.tick_ns), subject.plan(),
       fabric::fake::MemoryStore::Limits{.free_bytes = setup.free_bytes});
   store->network = setup.network;
+  store->is_cluster = setup.shards != 0;
   return store;
 }
 
@@ -84,6 +85,9 @@ class World {
   void join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role role);
   void join_for(const Player& gone);
   void call_mover();
+  // The host of a node takes it for dead; a store of one host has no other.
+  void fence(Player& player, std::uint32_t node);
+  void fence_later(std::size_t index, const Fault& fault);
   [[nodiscard]] std::uint32_t acts_left_of(const Player& player) const;
   void run_players();
   void run_player(std::size_t index);
@@ -173,9 +177,16 @@ void World::join_later(base::Nanos wait_ns, std::uint32_t acts, Player::Role rol
   });
 }
 
-// Another one goes on with what it had left to do. One that was fenced has another in its place already.
+// Another one goes on with what it had left to do. A client that was fenced has another in its place already;
+// a mover has none beside it, as a host moves one shard after the other.
 void World::join_for(const Player& gone) {
-  if (!gone.was_fenced()) join_later(millisecond_ns, acts_left_of(gone), gone.role());
+  if (!gone.was_fenced() || gone.role() == Player::Role::mover)
+    join_later(millisecond_ns, acts_left_of(gone), gone.role());
+}
+
+void World::fence(Player& player, std::uint32_t node) {
+  player.fence(node);
+  if (player.role() == Player::Role::client) join_later(millisecond_ns, acts_left_of(player), player.role());
 }
 
 // There is something to be moved.
@@ -227,6 +238,16 @@ bool World::is_going_on() {
          std::ranges::any_of(players_, [](const auto& p) { return !p->dead() && !p->done(); });
 }
 
+// Of a cluster: while it does nothing.
+void World::fence_later(std::size_t index, const Fault& fault) {
+  const base::Nanos wait_ns = simulation().random().below(fault.lasts_ns / 2 + 1);
+  simulation().after(wait_ns, [this, index, node = fault.node] {
+    Player& player = *players_[index];
+    const bool is_there = !player.dead() && !player.done() && !player.was_fenced();
+    if (is_there && player.is_attached_to(node)) fence(player, node);
+  });
+}
+
 // False if it does not come to an end.
 bool World::run_until_done(base::Nanos at_most_ns) {
   const base::Nanos end = simulation().now() + at_most_ns;
@@ -245,9 +266,7 @@ void World::end_sessions(std::uint32_t node) {
   for (std::size_t index = 0; index < players_.size(); ++index) {
     Player& player = *players_[index];
     if (player.dead() || player.done() || player.was_fenced() || !player.is_attached_to(node)) continue;
-    const std::uint32_t acts_left = acts_left_of(player);
-    player.fence();
-    join_later(millisecond_ns, acts_left, player.role());
+    fence(player, node);
     mark(index);
   }
 }
@@ -292,13 +311,10 @@ void World::begin(const Fault& fault) {
       return pause();
     case Fault::Kind::fail:
       return cut({.process = number_of(fault)});
-    case Fault::Kind::fence: {
+    case Fault::Kind::fence:
       if (player == nullptr || !player->fabric().remote() || player->was_fenced()) return;
-      const std::uint32_t acts_left = acts_left_of(*player);
-      player->fence();
-      join_later(millisecond_ns, acts_left, player->role());
-      return pause();
-    }
+      pause();
+      return setup_.shards == 0 ? fence(*player, 0) : fence_later(index, fault);
     case Fault::Kind::clock:
       if (player == nullptr) return;
       if (auto* clock = player->fabric().host_clock(); clock != nullptr) clock->jump(fault.jump_ns);

@@ -237,6 +237,30 @@ void draw_cluster(base::Random& random, Setup& setup) {
   setup.network.slow_max_ns = std::min(setup.network.slow_max_ns, slow_max_ns);
 }
 
+// In half of the runs that have few keys and short values, memory is soon looked for, and used again.
+void draw_reuse(Setup& setup) {
+  constexpr std::size_t short_bytes_max = 40'000;
+  if (base::mix(setup.seed) % 2 == 0 || setup.keys > 4 || setup.value_bytes_max > short_bytes_max) return;
+  setup.geometry.expiry_ns = 20 * millisecond_ns;
+  setup.think_max_ns = setup.geometry.expiry_ns / 2;
+  setup.keeper_ns = millisecond_ns;
+  setup.acts = 100;
+  setup.mix[static_cast<std::size_t>(Act::collect)] = 8;
+}
+
+// A player stops between a look and a change that goes by it, and a host takes it for dead: others perhaps
+// not before it goes on.
+Fault draw_fence_between(base::Random& random, const Setup& setup) {
+  constexpr const char* points[] = {"put_far.item_written", "put.after_pending", "move.after_announce"};
+  Fault fault{.kind = Fault::Kind::fence};
+  fault.player = static_cast<std::uint32_t>(random.below(setup.players));
+  fault.node = static_cast<std::uint32_t>(random.below(setup.nodes));
+  fault.at_point = points[random.below(std::size(points))];
+  fault.nth = 1 + static_cast<std::uint32_t>(random.below(20));
+  fault.lasts_ns = (2 + random.below(20)) * setup.geometry.expiry_ns;
+  return fault;
+}
+
 void draw_moves(base::Random& random, Setup& setup) {
   setup.nodes = 2 + static_cast<std::uint32_t>(random.below(3));
   setup.moves = 1 + static_cast<std::uint32_t>(random.below(12));
@@ -405,6 +429,7 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   if (cluster) draw_cluster(random, setup);
   if (moves) draw_moves(random, setup);
   if (members) draw_members(random, setup);
+  if (cluster && !moves && !members && !amnesia) draw_reuse(setup);
   if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
@@ -417,6 +442,8 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
   for (std::uint64_t i = 0; i < flips; ++i)
     setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});
+  const std::uint64_t fences = setup.shards != 0 && setup.nodes > 1 ? random.below(4) : 0;
+  for (std::uint64_t i = 0; i < fences; ++i) setup.faults.push_back(draw_fence_between(random, setup));
   // Where everybody is in everybody's way, those that stop half way are what others have to deal with.
   const std::uint64_t stops = setup.workload == "jam" ? random.below(30) : 0;
   for (std::uint64_t i = 0; i < stops; ++i) setup.faults.push_back(draw_stop(random, setup));

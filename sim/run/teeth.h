@@ -44,6 +44,7 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::handover_keeps_slots, "moves", 2'000},
     Tooth{Planted::dispute_ignored, "amnesia", 50},
     Tooth{Planted::removed_undrained, "members", 50},
+    Tooth{Planted::let_go_before_others, "cluster", 2'000},
 };
 static_assert(all_teeth.size() == base::planted_names.size());
 

@@ -31,7 +31,8 @@ enum class Planted : std::uint8_t {
   handover_at_once,      // a shard is copied while operations run that began before it was closed
   handover_keeps_slots,  // a shard's slots stay as they are where it was
   dispute_ignored,       // clients go to a node whose memory is not what the others know it by
-  removed_undrained      // a host may be removed before all that it had is elsewhere
+  removed_undrained,     // a host may be removed before all that it had is elsewhere
+  let_go_before_others   // a host gives away what a session held that others have not ended
 };
 
 struct PlantedName {
@@ -60,6 +61,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::handover_keeps_slots, "handover_keeps_slots"},
     PlantedName{Planted::dispute_ignored, "dispute_ignored"},
     PlantedName{Planted::removed_undrained, "removed_undrained"},
+    PlantedName{Planted::let_go_before_others, "let_go_before_others"},
 };
 
 #ifdef LOCH_FAULT_POINTS

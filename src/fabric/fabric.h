@@ -16,8 +16,8 @@
 //    node, unless these are `settled` reads; and it takes an operation that others can not carry out,
 //    `expect`.
 // P4 A failed operation may or may not have happened; if it failed with Errc::moved, the host has ended the
-//    session, and no compare-swap or fetch-add of its batch has happened, and nothing that is posted later
-//    does. Once it has ended it does not happen any more.
+//    session, and no compare-swap or fetch-add of its batch has happened, and nothing that is posted to that
+//    host later does. Once it has ended it does not happen any more.
 // P5 Every operation is bounded by a deadline and ends in success or an Error.
 #pragma once
 

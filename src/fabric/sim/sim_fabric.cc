@@ -33,6 +33,7 @@ struct Flight {
   std::vector<bool> waits{};                // whether it has not begun, and is to; if the order is kept
   bool answered = true;                     // a reply will come
   bool broken = false;                      // some of it goes to a node that was taken down
+  bool refused = false;                     // or whose host has ended the session
   bool expires = false;                     // its end at the deadline is among the events
   bool has_swapped = false;                 // a word
   bool landed = false;
@@ -51,21 +52,37 @@ class SimPort final : public fake::MemoryPort {
     const auto& lines = fabric_.sim().lines_;
     for (std::size_t node = 0; node < lines.size(); ++node)
       began_in_[node] = lines[node].is_down ? not_reached : lines[node].number;
+    if (!fabric_.sim().is_cluster) return;
+    session_ = std::make_shared<SimSession>(fabric_, reached());
+    fabric_.sessions_.push_back(session_);
   }
   ~SimPort() override {
     const std::scoped_lock lock(simulation_.guard());
     for (const auto& flight : flights_) flight->landed = true;
     std::erase(fabric_.ports_, this);
+    // The hosts are told so, or see its connections end.
+    if (session_ != nullptr && session_->has_failed()) session_->end_everywhere();
   }
 
   Result<bool> claim_presence(std::uint32_t client) override {
     if (way_to(node_of_client(client)) != Way::whole) return unreached();
-    return MemoryPort::claim_presence(client);
+    auto claimed = MemoryPort::claim_presence(client);
+    if (session_ != nullptr && claimed && *claimed) session_->add(client);
+    return claimed;
+  }
+  void release_presence(std::uint32_t client) override {
+    if (session_ != nullptr && (session_->has_failed() || session_->has_ended_at(node_of_client(client))))
+      return;  // the hosts do it, when all of them have ended the session
+    MemoryPort::release_presence(client);
+    if (session_ != nullptr) session_->remove(client);
+  }
+  [[nodiscard]] bool present(std::uint32_t client) override {
+    return way_to(node_of_client(client)) != Way::whole || MemoryPort::present(client);
   }
 
   Result<Mapping> map(RegionId region) override {
     if (way_to(region) == Way::none) return unreached();
-    if (way_to(region) == Way::broken) return Mapping{nullptr, known_lengths_[region]};
+    if (way_to(region) != Way::whole) return Mapping{nullptr, known_lengths_[region]};
     auto mapping = fabric_.map(region);
     if (mapping && (fabric_.remote() || region != mapped_region)) mapping->base = nullptr;
     if (mapping) known_lengths_[region] = mapping->length_bytes;
@@ -105,7 +122,7 @@ class SimPort final : public fake::MemoryPort {
     for (Operation& operation : batch) {
       ++sim.operations_;
       operation.unreachable = way_to(operation.at.region) == Way::none;
-      flight->broken = flight->broken || way_to(operation.at.region) == Way::broken;
+      note_way(*flight, operation);
       if (way_to(operation.at.region) != Way::whole) continue;
       // What is not answered may have been lost on its way there, too; and what is to come behind it.
       const bool is_lost = !flight->answered && random.below(2) == 0;
@@ -159,15 +176,16 @@ class SimPort final : public fake::MemoryPort {
   void sever() {
     for (const auto& flight : std::exchange(flights_, {})) {
       flight->landed = true;
-      landed_.emplace_back(flight->done, flight->has_swapped
-                                             ? fail(Errc::unavailable, "fabric", "cut off for good")
-                                             : undone());
+      landed_.emplace_back(flight->done, cut_off(*flight));
     }
   }
 
  private:
   static std::unexpected<Error> undone() {
     return fail(Errc::moved, "fabric", "cut off for good before it happened");
+  }
+  static std::unexpected<Error> cut_off(const Flight& flight) {
+    return flight.has_swapped ? fail(Errc::unavailable, "fabric", "cut off for good") : undone();
   }
   static std::unexpected<Error> unreached() { return fail(Errc::unavailable, "fabric", "a node is down"); }
 
@@ -178,9 +196,11 @@ class SimPort final : public fake::MemoryPort {
     return (to_tick + wait_ns - 1) / wait_ns * wait_ns;
   }
 
-  enum class Way : std::uint8_t { whole, broken, none };
+  // ended: by the node's host, which has its memory still.
+  enum class Way : std::uint8_t { whole, ended, broken, none };
   [[nodiscard]] Way way_to(std::uint32_t node) const {
     if (began_in_[node] == not_reached) return Way::none;
+    if (session_ != nullptr && session_->has_ended_at(node)) return Way::ended;
     return began_in_[node] == fabric_.sim().lines_[node].number ? Way::whole : Way::broken;
   }
   [[nodiscard]] Way way_to(RegionId region) const { return way_to(fabric_.node_of(region)); }
@@ -222,12 +242,23 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
+  // Of a cluster: the nodes that it has a way to.
+  [[nodiscard]] NodeSet reached() const {
+    NodeSet reached = 0;
+    for (std::uint32_t node = 0; node < began_in_.size(); ++node) {
+      const bool is_there = fabric_.store().length_bytes(control_region_of(node)) != 0;
+      if (is_there && way_to(node) == Way::whole) reached |= node_bit(node);
+    }
+    return reached;
+  }
+
   // What comes after an operation that is over.
   void start_next(const std::shared_ptr<Flight>& flight, std::size_t index) {
     for (; index < flight->batch.size() && flight->batch[index].after_previous; ++index) {
       Operation& operation = flight->batch[index];
       operation.bad_address = flight->batch[index - 1].bad_address;
       if (operation.bad_address) continue;
+      note_way(*flight, operation);
       if (way_to(operation.at.region) == Way::whole) start(flight, operation);
       return;
     }
@@ -257,6 +288,7 @@ class SimPort final : public fake::MemoryPort {
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {
     if (is_cut(operation.at.region, &SimStore::Cut::there)) return expire(flight);
+    note_way(*flight, operation);
     if (way_to(operation.at.region) != Way::whole) return end_piece(flight, operation);
     if (fabric_.is_over() || (fabric_.killed_at_ && simulation_.random().below(2) == 0)) return;
     std::byte* at = place_of(operation);
@@ -345,12 +377,24 @@ class SimPort final : public fake::MemoryPort {
         return is_cut(operation.at.region, &SimStore::Cut::back);
       });
       if (lost) return expire(flight);
-      const bool broken =
-          flight->broken || std::ranges::any_of(flight->batch, [this](const Operation& operation) {
-            return way_to(operation.at.region) == Way::broken;
-          });
-      land(flight, broken ? unreached() : Result<void>{});
+      land(flight, outcome_of(*flight));
     });
+  }
+
+  // What a host has answered before it ended the session is answered.
+  [[nodiscard]] Result<void> outcome_of(const Flight& flight) const {
+    const bool broken =
+        flight.broken || std::ranges::any_of(flight.batch, [this](const Operation& operation) {
+          return way_to(operation.at.region) == Way::broken;
+        });
+    if (broken) return unreached();
+    if (flight.refused) return cut_off(flight);
+    return {};
+  }
+  void note_way(Flight& flight, const Operation& operation) const {
+    const Way way = way_to(operation.at.region);
+    flight.broken = flight.broken || way == Way::broken;
+    flight.refused = flight.refused || way == Way::ended;
   }
 
   // Nothing will come back from it.
@@ -364,6 +408,7 @@ class SimPort final : public fake::MemoryPort {
   void land(const std::shared_ptr<Flight>& flight, Result<void> outcome) {
     flight->landed = true;
     if (fabric_.killed_at_) return;  // nobody is there to be told
+    if (session_ != nullptr && !outcome) session_->fail();
     std::erase(flights_, flight);
     landed_.emplace_back(flight->done, std::move(outcome));
     if (fabric_.on_completion) fabric_.on_completion();
@@ -371,6 +416,7 @@ class SimPort final : public fake::MemoryPort {
 
   SimFabric& fabric_;
   Simulation& simulation_;
+  std::shared_ptr<SimSession> session_;                   // null: of a store of one host
   std::array<std::uint64_t, node_count_max> began_in_{};  // which line to each node
   std::array<std::uint64_t, region_count_max> known_lengths_{};
   std::vector<std::shared_ptr<Flight>> flights_;
@@ -428,8 +474,11 @@ bool SimFabric::is_over() const {
   return killed_at_ && !remote() && sim_->simulation().now() > *killed_at_ + sim_->network.delay_max_ns;
 }
 
-void SimFabric::fence() {
+void SimFabric::fence(std::uint32_t node) {
   const std::scoped_lock lock(sim_->simulation().guard());
+  for (const auto& session : sessions_) session->end_at(node);
+  if (sim_->is_cluster) return;
+  if (!killed_at_) sever();
   for (SimPort* port : ports_) port->fence();
   // Atomics that have begun come to their end.
   sim_->simulation().after(sim_->network.delay_min_ns + 2,

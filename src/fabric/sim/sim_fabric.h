@@ -9,7 +9,7 @@
 // Regions are on several nodes, which may be taken down: the ways of all processes to it are broken for good
 // then, and those that begin meanwhile do not reach it. A process on the store's host has the control region
 // mapped, as whoever has the store's files; the other regions, and everything for a remote process, are
-// reached by posting alone.
+// reached by posting alone. Of a cluster each node is a host, which ends sessions by itself (SimSession).
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "fabric/cluster_map.h"
+#include "fabric/sim/sim_session.h"
 #include "fabric/sim/simulation.h"
 #include "fabric/testing/memory_store.h"
 
@@ -53,6 +54,7 @@ class SimStore {
   [[nodiscard]] fake::MemoryStore& memory() { return *memory_; }
   [[nodiscard]] const std::shared_ptr<fake::MemoryStore>& shared_memory() const { return memory_; }
   Network network;
+  bool is_cluster = false;
   // Between which processes and nodes nothing goes through, and which way.
   struct Cut {
     std::uint32_t process = every;
@@ -74,6 +76,13 @@ class SimStore {
   [[nodiscard]] bool is_down(std::uint32_t node) const { return lines_[node].is_down; }
   // How often a node was brought up.
   [[nodiscard]] std::uint64_t hosts_found() const { return hosts_found_; }
+  // Of a cluster: whether other hosts can ask a node's now. One that has lost its memory is away until it has
+  // another.
+  [[nodiscard]] bool answers(std::uint32_t node) const {
+    return memory_->length_bytes(control_region_of(node)) != 0 && !is_cut_off(node);
+  }
+  // Whether some node holds on to what a session had that it has ended.
+  [[nodiscard]] bool is_fencing() const { return condemned_ != 0; }
 
   // Which node a region is on; all are on one unless told.
   std::function<std::uint32_t(RegionId)> node_of = [](RegionId) { return 0U; };
@@ -83,6 +92,7 @@ class SimStore {
 
  private:
   friend class SimPort;
+  friend class SimSession;
   [[nodiscard]] bool is_cut(std::uint32_t process, std::uint32_t node, bool Cut::* way) const;
 
   // What the ways to a node began in; they end with it.
@@ -98,6 +108,7 @@ class SimStore {
   std::uint64_t cuts_made_ = 0;
   std::map<std::byte*, base::Nanos> busy_;  // words between the look and the change of an atomic, until when
   std::uint64_t operations_ = 0;
+  std::size_t condemned_ = 0;  // sessions, by the nodes that hold on to what they had
 };
 
 // One process's way to a SimStore.
@@ -145,9 +156,10 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   // host lets go of its presence at once, and nothing of it happens once a way's time has passed, however
   // slow that way was; of a remote one, when it is fenced.
   void kill();
-  // The host breaks off the ways of a remote process that it takes for dead: of what that has posted, nothing
-  // happens from now on, and its presence is let go of.
-  void fence();
+  // The host of a node takes a remote process for dead. A store's only host breaks off its ways: of what it
+  // has posted nothing happens from now on, as it finds out if it lives, and its presence is let go of. Of a
+  // cluster: SimSession.
+  void fence(std::uint32_t node);
   // What is posted ends at once; what will be does nothing.
   void sever();
 
@@ -162,6 +174,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   std::optional<HostClock> host_clock_;
   std::optional<ClusterMap> map_;
   std::vector<SimPort*> ports_;
+  std::vector<std::shared_ptr<SimSession>> sessions_;  // of a cluster; also those that are condemned
   std::optional<base::Nanos> killed_at_;
   bool severed_ = false;
 };

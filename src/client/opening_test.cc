@@ -60,6 +60,12 @@ TEST_F(OpenTest, AbsurdOptionsAreErrors) {
   EXPECT_EQ(with([](Options& o) { o.directory = "/no/such/folder"; }), Errc::not_found);
 }
 
+TEST_F(OpenTest, ErrorsNameTheirOperation) {
+  options_.file_mode = 0777;
+  EXPECT_STREQ(Store::open(url_, options_).error().operation, "open");
+  EXPECT_STREQ(Store::create(url_, options_).error().operation, "create");
+}
+
 TEST_F(OpenTest, WrongUrlsAreErrors) {
   for (const std::string url : {"", "x", "shm:", "shm://", "shm://a b", "shm://../x", "shm://.hidden",
                                 "shm://relative/x", "shm:///dev/shm/", "shm://x\ny"}) {

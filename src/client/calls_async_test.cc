@@ -1,41 +1,15 @@
-// Async: the awaitable form of the calls.
+// Async: the awaitable form of the calls (testing/calls.h).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <optional>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include <loch/async.h>
 
-namespace loch {
+#include "client/testing/calls.h"
+
+namespace loch::calls {
 namespace {
-
-class AsyncTest : public testing::Test {
- protected:
-  void SetUp() override {
-    Options options;
-    options.huge_pages = false;
-    options.expiry = std::chrono::milliseconds(50);
-    url_ = fmt::format("shm://test.{}.async.{}", ::getpid(),
-                       testing::UnitTest::GetInstance()->current_test_info()->name());
-    auto opened = Store::open(url_, options);
-    ASSERT_TRUE(opened.has_value()) << opened.error().message();
-    store_.emplace(std::move(*opened));
-    auto async = Async::open(*store_);
-    ASSERT_TRUE(async.has_value()) << async.error().message();
-    async_.emplace(std::move(*async));
-  }
-  void TearDown() override {
-    async_.reset();
-    store_.reset();
-    EXPECT_TRUE(Store::destroy(url_).has_value());
-  }
-
-  std::string url_;
-  std::optional<Store> store_;
-  std::optional<Async> async_;
-};
 
 coro::Task<std::string> every_call(Async* async) {
   auto& store = *async;
@@ -57,29 +31,29 @@ coro::Task<std::string> every_call(Async* async) {
   co_return "done";
 }
 
-TEST_F(AsyncTest, EveryCall) { EXPECT_EQ(async_->run(every_call(&*async_)), "done"); }
+TEST_P(AsyncCalls, EveryCall) { EXPECT_EQ(async_->run(every_call(&*async_)), "done"); }
 
-coro::Task<int> many(Async* async, std::vector<std::string>* keys) {
+coro::Task<std::size_t> many(Async* async, std::vector<std::string>* keys) {
   std::vector<Assignment> assignments;
   for (const std::string& key : *keys) assignments.push_back({.key = key, .value = key});
   co_await async->multi_put(assignments);
   std::vector<Lookup> lookups;
   for (const std::string& key : *keys) lookups.push_back({.key = key, .value = {}});
   co_await async->multi_get(lookups);
-  int right = 0;
+  std::size_t right = 0;
   for (const Lookup& lookup : lookups)
     right += lookup.result.has_value() && lookup.value == lookup.key ? 1 : 0;
   co_return right;
 }
 
-TEST_F(AsyncTest, ManyAtOnce) {
-  std::vector<std::string> keys(5'000);
+TEST_P(AsyncCalls, ManyAtOnce) {
+  std::vector<std::string> keys(few(5'000));
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = fmt::format("key{}", i);
-  EXPECT_EQ(async_->run(many(&*async_, &keys)), 5'000);
-  EXPECT_EQ(store_->count().value(), 5'000U);
+  EXPECT_EQ(async_->run(many(&*async_, &keys)), keys.size());
+  EXPECT_EQ(store_->count().value(), keys.size());
 }
 
-TEST_F(AsyncTest, SeesWhatTheBlockingFormWrites) {
+TEST_P(AsyncCalls, SeesWhatTheBlockingFormWrites) {
   ASSERT_TRUE(store_->put("k", "blocking").has_value());
   EXPECT_EQ(async_->run(async_->get("k")).value(), "blocking");
   ASSERT_TRUE(async_->run(async_->put("k", "async")).has_value());
@@ -87,10 +61,10 @@ TEST_F(AsyncTest, SeesWhatTheBlockingFormWrites) {
 }
 
 // Two calls of one session under way, run in turns.
-TEST_F(AsyncTest, CallsUnderWayTogether) {
+TEST_P(AsyncCalls, CallsUnderWayTogether) {
   std::vector<std::string> first;
   std::vector<std::string> second;
-  for (int i = 0; i < 2'000; ++i) {
+  for (std::size_t i = 0; i < few(2'000); ++i) {
     first.push_back(fmt::format("first{}", i));
     second.push_back(fmt::format("second{}", i));
   }
@@ -99,12 +73,12 @@ TEST_F(AsyncTest, CallsUnderWayTogether) {
   one.start();
   two.start();
   while (!one.done() || !two.done()) async_->step();
-  EXPECT_EQ(one.take(), 2'000);
-  EXPECT_EQ(two.take(), 2'000);
+  EXPECT_EQ(one.take(), first.size());
+  EXPECT_EQ(two.take(), second.size());
   EXPECT_EQ(store_->check()->items_unaccounted, 0U);
 }
 
-TEST_F(AsyncTest, IsASessionOfItsOwn) {
+TEST_P(AsyncCalls, IsASessionOfItsOwn) {
   EXPECT_EQ(store_->info()->clients, 2U);
   auto another = Async::open(*store_);
   ASSERT_TRUE(another.has_value());
@@ -113,7 +87,7 @@ TEST_F(AsyncTest, IsASessionOfItsOwn) {
   EXPECT_TRUE(moved.run(moved.put("k", "v")).has_value());
 }
 
-TEST_F(AsyncTest, CountsInTheStoresStats) {
+TEST_P(AsyncCalls, CountsInTheStoresStats) {
   const Stats before = store_->stats();
   EXPECT_EQ(async_->run(every_call(&*async_)), "done");
   const Stats during = store_->stats();
@@ -122,11 +96,11 @@ TEST_F(AsyncTest, CountsInTheStoresStats) {
   EXPECT_EQ(store_->stats()[Counter::get_hit], during[Counter::get_hit]) << "nothing is forgotten";
 }
 
-TEST_F(AsyncTest, KeepsTheStoreOpen) {
+TEST_P(AsyncCalls, KeepsTheStoreOpen) {
   ASSERT_TRUE(store_->put("k", "v").has_value());
   store_.reset();
   EXPECT_EQ(async_->run(async_->get("k")).value(), "v");
 }
 
 }  // namespace
-}  // namespace loch
+}  // namespace loch::calls

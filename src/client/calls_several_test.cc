@@ -1,4 +1,4 @@
-// Calls for many keys at once, over shared memory.
+// Calls for many keys at once (testing/calls.h).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -8,19 +8,16 @@
 #include <loch/loch.h>
 
 #include "base/random.h"
-#include "client/testing/store_test.h"
+#include "client/testing/calls.h"
 
-namespace loch {
+namespace loch::calls {
 namespace {
 
-using SeveralTest = fake::StoreTest;
-
-TEST_F(SeveralTest, ManyAtOnceAnswerEachForItself) {
+TEST_P(Calls, ManyAtOnceAnswerEachForItself) {
   std::vector<std::string> keys;
-  for (int i = 0; i < 1'000; ++i) keys.push_back(fmt::format("key{}", i));
+  for (std::size_t i = 0; i < few(1'000); ++i) keys.push_back(fmt::format("key{}", i));
   std::vector<std::string> values;
-  for (int i = 0; i < 1'000; ++i)
-    values.emplace_back(static_cast<std::size_t>(i * 7), static_cast<char>('a' + i % 26));
+  for (std::size_t i = 0; i < keys.size(); ++i) values.emplace_back(i * 7, static_cast<char>('a' + i % 26));
   std::vector<Assignment> assignments;
   for (std::size_t i = 0; i < keys.size(); ++i) assignments.push_back({.key = keys[i], .value = values[i]});
   assignments.push_back({.key = "", .value = "no key"});
@@ -42,7 +39,7 @@ TEST_F(SeveralTest, ManyAtOnceAnswerEachForItself) {
   store_->multi_put({});
 }
 
-TEST_F(SeveralTest, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
+TEST_P(Calls, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
   std::vector<std::string> values;
   for (int i = 0; i < 64; ++i) values.push_back(fmt::format("value{}", i));
   for (int round = 0; round < 50; ++round) {
@@ -58,12 +55,12 @@ TEST_F(SeveralTest, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
 
 // Batches put, inserts off home and growth in turn, some of one key twice, and a map tells what must be
 // there.
-TEST_F(SeveralTest, MultiPutsBehaveAsAMap) {
+TEST_P(Calls, MultiPutsBehaveAsAMap) {
   base::Random random(11);
   std::map<std::string, std::string> model;
-  for (int round = 0; round < 300; ++round) {
+  for (std::size_t round = 0; round < few(300); ++round) {
     std::vector<std::string> keys;
-    for (int i = 0; i < 40; ++i) keys.push_back(fmt::format("key{}", random.below(9'000)));
+    for (int i = 0; i < 40; ++i) keys.push_back(fmt::format("key{}", random.below(few(9'000))));
     keys[30] = keys[random.below(30)];
     keys[31] = keys[29];
     std::vector<std::string> values;
@@ -89,4 +86,4 @@ TEST_F(SeveralTest, MultiPutsBehaveAsAMap) {
 }
 
 }  // namespace
-}  // namespace loch
+}  // namespace loch::calls

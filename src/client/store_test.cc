@@ -1,8 +1,10 @@
 // Store over shared memory: the calls (testing/calls.h), and what comes of its files' bytes.
 #include "client/testing/store_test.h"
 
+#include <chrono>
 #include <cstdint>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>

@@ -442,7 +442,8 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   const std::uint64_t flips = setup.workload == "damage" ? 1 + random.below(6) : 0;
   for (std::uint64_t i = 0; i < flips; ++i)
     setup.faults.push_back({.kind = Fault::Kind::flip, .after_acts = draw_moment(random, setup)});
-  const std::uint64_t fences = setup.shards != 0 && setup.nodes > 1 ? random.below(4) : 0;
+  // Where shards move, all wait for the sessions that are fenced.
+  const std::uint64_t fences = cluster && !moves && setup.nodes > 1 ? random.below(4) : 0;
   for (std::uint64_t i = 0; i < fences; ++i) setup.faults.push_back(draw_fence_between(random, setup));
   // Where everybody is in everybody's way, those that stop half way are what others have to deal with.
   const std::uint64_t stops = setup.workload == "jam" ? random.below(30) : 0;

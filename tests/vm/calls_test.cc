@@ -12,8 +12,8 @@ Way way(const char* name, Atomics atomics) {
   return {.name = name,
           .make = server::fake::LentWorld::maker(
               {.scheme = "verbs", .address = "10.0.0.1", .source = "10.0.0.2", .atomics = atomics}),
-          .times_fewer = 60,
-          .longest_value_bytes = atomics == Atomics::device ? 100'000U : 4'000'000U};
+          .times_fewer = 100,
+          .longest_value_bytes = atomics == Atomics::device ? 100'000U : 1'100'000U};
 }
 
 const auto ways = testing::Values(way("Device", Atomics::device), way("Processor", Atomics::processor));

@@ -16,6 +16,8 @@ namespace loch {
 //
 // Every other SIGBUS goes to the handler that was there before, or has its default action. One that is
 // installed after this replaces this one, and should call it for what is not its own. Errors: io.
+//
+// Under the thread sanitizer a program stands still at such an access instead.
 Result<void> survive_truncation();
 
 }  // namespace loch

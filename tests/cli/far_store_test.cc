@@ -101,6 +101,9 @@ TEST_F(FarStore, AWalkWhoseReaderLetsItWaitGoesOn) {
   }
 }
 
+// The thread sanitizer holds a lock of its own at an atomic access that faults, which the handler's would
+// wait for.
+#if !__has_feature(thread_sanitizer)
 // Receive: a store of whose files one is truncated, between two lines of a client, and in the midst of many.
 // Expect: the client is told so; lochd says why, and goes on with another store and its clients, and with the
 // one that the owner makes in its place.
@@ -180,6 +183,7 @@ TEST_F(FarStore, ATruncatedStoreIsOpenedAnewForWhatIsLeft) {
   EXPECT_EQ(load->wait(), 1);
   EXPECT_THAT(load->output(), HasSubstr(file + " is shorter than what was mapped"));
 }
+#endif
 
 TEST_F(FarStore, PutOfAStoreThatIsNotThereSaysWhereToMakeIt) {
   start();

@@ -81,12 +81,9 @@ class Session {
   void tell_time(base::Nanos time) {
     if (time > latest() && !remote()) control_.raise_latest(time);
   }
-  // What a slot was seen to name by an operation that began then or later is there still.
-  [[nodiscard]] base::Nanos kept_since() const {
-    if (remote()) return kept_since_ns_;
-    const base::Nanos time = endpoint_.now();
-    return time - std::min(time, geometry().expiry_ns - 1);
-  }
+  // Of a remote session: what a slot was seen to name by an operation that began then or later is there
+  // still. Others hold on to nothing between two operations.
+  [[nodiscard]] base::Nanos kept_since() const { return kept_since_ns_; }
 
   // An operation begins, and ends. Several may overlap.
   base::Nanos begin_operation() {

@@ -78,7 +78,7 @@ TEST_F(StoreTest, UpdatesNeedNoMemoryOfAWholeExpiry) {
   options.expiry = std::chrono::seconds(60);
   options.max_bytes = std::uint64_t{64} << 20;
   const std::string url = url_ + ".updates";
-  auto store = Store::create(url, options);
+  auto store = Store::open(url, options);
   ASSERT_TRUE(store.has_value()) << store.error().message();
   const std::string value(200'000, 'v');
   for (int i = 0; i < 1'000; ++i) {

@@ -233,8 +233,9 @@ bool Hosts::are_settled() const {
     for (std::uint32_t of = 0; of < count(); ++of) {
       if (by != of && is_mistaken(by, of)) return false;
     }
+    if (scene_.setup.nodes_max == 0) continue;
     const auto* epoch = scene_.store->memory().at({control_of(by), memory::map_epoch_offset});
-    if (scene_.setup.nodes_max != 0 && fabric::load_word(epoch) != scene_.cluster.epoch) return false;
+    if (fabric::load_word(epoch) != scene_.cluster.epoch) return false;
   }
   return true;
 }

@@ -21,7 +21,7 @@ class MovingPlayer final : public Player {
 
   void judge() override {}
   [[nodiscard]] bool is_attached_to(std::uint32_t node) const override {
-    return attachment_ != nullptr && attachment_->node(node) != nullptr;
+    return attachment_ != nullptr && has_session(*attachment_, node);
   }
   [[nodiscard]] Role role() const override { return Role::mover; }
   // Whether some shard is on its way, or a host has to give away something.

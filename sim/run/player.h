@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "fabric/endpoint.h"
 #include "fabric/sim/sim_fabric.h"
+#include "memory/attachment.h"
 #include "sim/run/recorder.h"
 #include "sim/run/setup.h"
 
@@ -104,6 +105,10 @@ class Player {
   [[nodiscard]] virtual Stats totals() { return {}; }
 
  protected:
+  // Also of a node that the attachment's map does not have.
+  static bool has_session(const memory::Attachment& attachment, std::uint32_t node) {
+    return node < attachment.region_map().nodes.size() && attachment.node(node) != nullptr;
+  }
   // Null before the store is open, and after it was closed.
   [[nodiscard]] virtual fabric::Endpoint* endpoint() = 0;
   virtual void close() = 0;

@@ -17,7 +17,7 @@ class StorePlayer final : public Player {
 
   void judge() override;
   [[nodiscard]] bool is_attached_to(std::uint32_t node) const override {
-    return client_ != nullptr && client_->attachment().node(node) != nullptr;
+    return client_ != nullptr && has_session(client_->attachment(), node);
   }
   [[nodiscard]] Stats totals() override { return client_->totals(); }
 

@@ -63,6 +63,10 @@ class World {
       for (std::uint32_t region = 0; region < nodes_.size(); ++region)
         nodes_[region] = region / 2 % setup.nodes;
     }
+    scene_.store->is_gone = [this](std::uint32_t node) {
+      const auto& nodes = scene_.cluster.nodes;
+      return node < nodes.size() && nodes[node].state == fabric::ClusterMap::NodeState::gone;
+    };
     scene_.store->node_of = [this](fabric::RegionId region) {
       return nodes_[region] = scene_.cluster.node_of(region).value_or(nodes_[region]);
     };

@@ -86,6 +86,8 @@ class SimStore {
 
   // Which node a region is on; all are on one unless told.
   std::function<std::uint32_t(RegionId)> node_of = [](RegionId) { return 0U; };
+  // Whether a node is in the cluster no more, so that its host is not asked for anything.
+  std::function<bool(std::uint32_t node)> is_gone = [](std::uint32_t) { return false; };
   // Told of each operation when it has taken effect; for traces.
   std::function<void(std::uint32_t process, const Operation& operation)> on_effect;
   [[nodiscard]] std::uint64_t operations() const { return operations_; }

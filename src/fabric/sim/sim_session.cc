@@ -56,16 +56,21 @@ void SimSession::condemn(std::uint32_t node) {
 }
 
 void SimSession::ask(std::uint32_t by, std::uint32_t other) {
-  if (!fabric_.sim().answers(by) || !fabric_.sim().answers(other))
+  if (!awaited_.contains(by)) return;
+  const SimStore& store = fabric_.sim();
+  if (store.is_gone(by)) return let_go(by);
+  const bool is_asked = !store.is_gone(other);
+  if (!store.answers(by) || (is_asked && !store.answers(other)))
     return after(again_after_ns, [by, other](SimSession& self) { self.ask(by, other); });
-  end_at(other);
+  if (is_asked) end_at(other);
   after(last_change_ns(), [by, other](SimSession& self) { self.hear(by, other); });
 }
 
 void SimSession::hear(std::uint32_t by, std::uint32_t other) {
-  NodeSet& others = awaited_[by];
-  others &= ~node_bit(other);
-  if (others == 0) let_go(by);
+  const auto awaited = awaited_.find(by);
+  if (awaited == awaited_.end()) return;
+  awaited->second &= ~node_bit(other);
+  if (awaited->second == 0) let_go(by);
 }
 
 // What is left of one that wrote, others settle; one that read has left nothing. A host that has lost its

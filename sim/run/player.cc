@@ -77,7 +77,8 @@ Player::Player(Scene& scene, std::uint32_t number, std::uint32_t acts, Place pla
       fabric_(std::make_shared<fabric::sim::SimFabric>(scene.store, number, place,
                                                        drift_ppm(scene.setup, number))) {
   if (scene.setup.has_barriers && place == Place::host) fabric_->take_part_in_barriers();
-  if (scene.setup.shards != 0) fabric_->go_by(scene.cluster);
+  // Where hosts come and go, a number may be that of another one by another map.
+  if (scene.setup.nodes_max != 0) fabric_->go_by(scene.cluster);
 }
 
 base::Nanos Player::run() {

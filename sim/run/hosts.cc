@@ -123,6 +123,7 @@ bool Hosts::lose_memory(std::uint32_t node, std::optional<base::Nanos> away_ns) 
   note_lost_shards(node);
   const Incarnation was{node, incarnation(node, node)};
   lost_[was] = {.at_ns = scene_.now(), .data = take_memory(node)};
+  note_lost_items(lost_[was]);
   if (away_ns) simulation().after(*away_ns, [this, node] { come_back(node); });
   begin_to_look();
   return true;
@@ -184,6 +185,8 @@ void Hosts::follow_map(std::uint32_t node) {
   if (!is_there(node)) return;
   const ClusterMap& map = scene_.cluster;
   if (map.nodes[node].name != hosts_[node].name) return say_farewell(node);
+  // A host's own thread moves its shards, and goes by another map when it has.
+  if (scene_.gives_away(node)) return simulation().after(millisecond_ns, [this, node] { follow_map(node); });
   if (const auto tended = hash::tend_part(own(node), map, node); !tended) {
     if (tended.error().code != Errc::no_space)
       scene_.fail_with("a host can not go by a map: " + tended.error().message());
@@ -195,6 +198,12 @@ void Hosts::follow_map(std::uint32_t node) {
   }
   hosts_[node].drained = cluster::drained_nodes(map, hosts_[node].drained);
   begin_to_look();
+}
+
+bool Hosts::is_up_to_date(std::uint32_t node) const {
+  if (scene_.setup.nodes_max == 0 || hosts_[node].departs) return true;
+  const auto* epoch = scene_.store->memory().at({control_of(node), memory::map_epoch_offset});
+  return fabric::load_word(epoch) == scene_.cluster.epoch;
 }
 
 // One that is not in the map any more.
@@ -233,9 +242,7 @@ bool Hosts::are_settled() const {
     for (std::uint32_t of = 0; of < count(); ++of) {
       if (by != of && is_mistaken(by, of)) return false;
     }
-    if (scene_.setup.nodes_max == 0) continue;
-    const auto* epoch = scene_.store->memory().at({control_of(by), memory::map_epoch_offset});
-    if (fabric::load_word(epoch) != scene_.cluster.epoch) return false;
+    if (!is_up_to_date(by)) return false;
   }
   return true;
 }
@@ -250,7 +257,7 @@ void Hosts::begin_to_look() {
 void Hosts::look_around() {
   for (std::uint32_t by = 0; by < count(); ++by) {
     for (std::uint32_t of = 0; of < count(); ++of) {
-      if (by == of || !answers(by) || !is_mistaken(by, of)) continue;
+      if (by == of || !answers(by) || !is_mistaken(by, of) || !is_up_to_date(by)) continue;
       if (is_gone(by, of)) {
         forget_the_gone(by, of);
       } else if (answers(of)) {
@@ -279,25 +286,28 @@ base::Nanos Hosts::draw_ending() {
 }
 
 void Hosts::forget(std::uint32_t by, std::uint32_t of) {
+  ++scene_.absences;
   scene_.store->take_down(by);
   end_sessions_(by);
   const std::uint64_t is = is_gone(by, of) ? 0 : incarnation(of, of);
   // Once all sessions have ended here: on other hosts they may go on for a while (SimSession).
-  simulation().after(draw_ending(), [this, by, of, is] {
-    std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));
-    if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {
-      for (const RegionMap::Shard& shard : RegionMap::shards_on(scene_.cluster, by))
-        note_lost_items(shard, lost->second);
-    }
-    forget_items(by, of);
-    fabric::store_word(known, is);
-    scene_.store->bring_up(by);
-  });
+  simulation().after(draw_ending(), [this, by, of, is] { forget_items(by, of, is); });
 }
 
-void Hosts::forget_items(std::uint32_t by, std::uint32_t of) {
+// When the host's part is what the map says, as it is by then where each host has a memory of its own: here
+// the name of a region that it had by an older map may be another one's.
+void Hosts::forget_items(std::uint32_t by, std::uint32_t of, std::uint64_t is) {
+  if (!is_up_to_date(by))
+    return simulation().after(millisecond_ns, [this, by, of, is] { forget_items(by, of, is); });
+  std::byte* known = scene_.store->memory().at(memory::incarnation_at(by, of));
+  if (const auto lost = lost_.find({of, fabric::load_word(known)}); lost != lost_.end()) {
+    for (const RegionMap::Shard& shard : RegionMap::shards_on(scene_.cluster, by))
+      note_forgotten(shard, lost->second);
+  }
   if (const auto forgotten = hash::forget_node(own(by), scene_.cluster, by, of); !forgotten)
     scene_.fail_with("a host can not forget: " + forgotten.error().message());
+  fabric::store_word(known, is);
+  scene_.store->bring_up(by);
 }
 
 std::shared_ptr<fabric::Fabric> Hosts::own(std::uint32_t node) const {
@@ -330,20 +340,34 @@ void Hosts::note_lost_shards(std::uint32_t node) {
   }
 }
 
-// What the slots of a shard name of a memory that is lost, when they are about to be emptied. A committed
-// word's key is certainly gone then.
-void Hosts::note_lost_items(const RegionMap::Shard& shard, const Lost& lost) {
+template <class What>
+void Hosts::for_each_item(const RegionMap::Shard& shard, const Memory& of, What what) const {
   const auto& memory = scene_.store->memory();
   const std::uint64_t bytes = memory.length_bytes(shard.index);
   for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
     const hash::SlotWord word{fabric::load_word(memory.at({shard.index, at}))};
     if (!word.names_item()) continue;
-    const auto region = lost.data.find(word.item().region);
-    if (region == lost.data.end()) continue;
+    const auto region = of.find(word.item().region);
+    if (region == of.end()) continue;
     const std::string key = key_of(region->second, word.item().address().offset_bytes);
     const bool is_known = std::ranges::count(scene_.keys, key) + std::ranges::count(scene_.kept, key) != 0;
-    if (is_known) note_lost(key, lost.at_ns, word.is(hash::SlotType::committed) && !moves(shard));
+    if (is_known) what(key, word);
   }
+}
+
+// Who goes by a map without the host does not come to them any more.
+void Hosts::note_lost_items(const Lost& lost) {
+  for (const RegionMap::Shard& shard : scene_.region_map().shards) {
+    for_each_item(shard, lost.data,
+                  [this](const std::string& key, hash::SlotWord /*word*/) { scene_.lost.insert(key); });
+  }
+}
+
+// When the slots of a shard are about to be emptied: a committed word's key is certainly gone then.
+void Hosts::note_forgotten(const RegionMap::Shard& shard, const Lost& lost) {
+  for_each_item(shard, lost.data, [&](const std::string& key, hash::SlotWord word) {
+    note_lost(key, lost.at_ns, word.is(hash::SlotType::committed) && !moves(shard));
+  });
 }
 
 }  // namespace loch::sim

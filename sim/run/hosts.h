@@ -80,6 +80,8 @@ class Hosts {
   void tell_time(std::uint32_t node);
   Memory take_memory(std::uint32_t node);
   void follow_map(std::uint32_t node);
+  // Whether its part is what the newest map says.
+  [[nodiscard]] bool is_up_to_date(std::uint32_t node) const;
   void say_farewell(std::uint32_t node);
   void depart(std::uint32_t node);
   // How long it takes to end all sessions with a node (SimFabric::fence).
@@ -88,9 +90,13 @@ class Hosts {
   void look_around();
   void forget_the_gone(std::uint32_t by, std::uint32_t of);
   void forget(std::uint32_t by, std::uint32_t of);
-  void forget_items(std::uint32_t by, std::uint32_t of);
+  void forget_items(std::uint32_t by, std::uint32_t of, std::uint64_t is);
   void note_lost_shards(std::uint32_t node);
-  void note_lost_items(const memory::RegionMap::Shard& shard, const Lost& lost);
+  // The items in this memory that slots of the shard name, by their keys and those words.
+  template <class What>
+  void for_each_item(const memory::RegionMap::Shard& shard, const Memory& of, What what) const;
+  void note_lost_items(const Lost& lost);
+  void note_forgotten(const memory::RegionMap::Shard& shard, const Lost& lost);
   [[nodiscard]] bool moves(const memory::RegionMap::Shard& shard) const;
   void note_lost(const std::string& key, base::Nanos since, bool certainly);
 

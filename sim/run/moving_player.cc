@@ -70,16 +70,16 @@ bool MovingPlayer::reaches(std::uint32_t node) const {
 coro::Task<void> MovingPlayer::act(Act /*what*/) {
   has_moved_ = true;
   Result<void> done = co_await settle();
-  if (done && !is_under_way(scene())) {
-    if (const auto laden = laden_node(scene())) {
-      done = co_await relieve(*laden);
-      // Hosts look at the map now and then.
-      constexpr base::Nanos pause_ns = 100 * base::millisecond_ns;
-      co_await endpoint()->sleep_until(endpoint()->now() + pause_ns);
-    } else {
-      done = co_await move_something();
-    }
+  const bool waits_for_host = done && is_under_way(scene());
+  const auto laden = done && !waits_for_host ? laden_node(scene()) : std::nullopt;
+  if (laden) {
+    done = co_await relieve(*laden);
+  } else if (done && !waits_for_host) {
+    done = co_await move_something();
   }
+  // Hosts look at the map now and then.
+  constexpr base::Nanos pause_ns = 100 * base::millisecond_ns;
+  if (waits_for_host || laden) co_await endpoint()->sleep_until(endpoint()->now() + pause_ns);
   if (scene().say)
     scene().say({}, fmt::format("client {}, moving: {}", number(), done ? "done" : done.error().message()));
   const bool is_excused = done || done.error().code == Errc::timed_out || done.error().code == Errc::moved ||
@@ -177,6 +177,13 @@ coro::Task<Result<bool>> MovingPlayer::await_quiet(Ask is_quiet) {
 }
 
 coro::Task<Result<void>> MovingPlayer::move(std::uint32_t shard) {
+  moves_from_ = scene().cluster.shards[shard].home.node;
+  auto moved = co_await hand_over(shard);
+  moves_from_.reset();
+  co_return moved;
+}
+
+coro::Task<Result<void>> MovingPlayer::hand_over(std::uint32_t shard) {
   const base::Nanos began = scene().now();
   const ClusterMap::Shard moving = scene().cluster.shards[shard];
   if (!reaches(moving.home.node) || !reaches(moving.next->node))

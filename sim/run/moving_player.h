@@ -24,6 +24,9 @@ class MovingPlayer final : public Player {
     return attachment_ != nullptr && has_session(*attachment_, node);
   }
   [[nodiscard]] Role role() const override { return Role::mover; }
+  [[nodiscard]] bool moves_from(std::uint32_t node) const override {
+    return moves_from_ == node && shared_fabric()->reaches(node);
+  }
   // Whether some shard is on its way, or a host has to give away something.
   static bool is_unsettled(const Scene& scene);
 
@@ -49,6 +52,7 @@ class MovingPlayer final : public Player {
   coro::Task<Result<void>> relieve(std::uint32_t node);
   coro::Task<Result<void>> move_all();
   coro::Task<Result<void>> move(std::uint32_t shard);
+  coro::Task<Result<void>> hand_over(std::uint32_t shard);
   template <class Ask>
   coro::Task<Result<bool>> await_quiet(Ask is_quiet);
   coro::Task<Result<void>> empty(std::uint32_t node);
@@ -62,6 +66,7 @@ class MovingPlayer final : public Player {
   std::unique_ptr<memory::Attachment> attachment_;
   std::unique_ptr<hash::Shards> shards_;
   bool has_moved_ = false;
+  std::optional<std::uint32_t> moves_from_;
 };
 
 }  // namespace loch::sim

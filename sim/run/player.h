@@ -42,6 +42,8 @@ struct Scene {
   std::function<void(std::uint32_t shard)> on_arrival{};
   // The node's host learns of the map after a while.
   std::function<void(std::uint32_t node, base::Nanos wait_ns)> tell_host{};
+  // Whether a shard is being moved from the node.
+  std::function<bool(std::uint32_t node)> gives_away = [](std::uint32_t /*node*/) { return false; };
   // Told what the players ask and learn of a key; of no key: what concerns all.
   std::function<void(const std::string& key, const std::string& what)> say{};
 
@@ -84,6 +86,8 @@ class Player {
   // Whether it has a session with that node of a cluster.
   [[nodiscard]] virtual bool is_attached_to(std::uint32_t /*node*/) const { return false; }
   [[nodiscard]] virtual Role role() const { return Role::client; }
+  // Whether it moves a shard from that node, or did when it died, and may still change something there.
+  [[nodiscard]] virtual bool moves_from(std::uint32_t /*node*/) const { return false; }
   [[nodiscard]] fabric::sim::SimFabric& fabric() { return *fabric_; }
 
   void kill();

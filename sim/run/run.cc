@@ -50,6 +50,9 @@ class World {
                .cluster = setup.shards == 0 ? fabric::ClusterMap{} : cluster_of(setup),
                .kept = numbered_keys("kept", setup.kept_keys)} {
     scene_.on_arrival = [this](std::uint32_t shard) { subject_->tend_shard(scene_, shard); };
+    scene_.gives_away = [this](std::uint32_t node) {
+      return std::ranges::any_of(players_, [node](const auto& player) { return player->moves_from(node); });
+    };
     scene_.tell_host = [this](std::uint32_t node, base::Nanos wait_ns) { hosts_.tell(node, wait_ns); };
     if (listener_.line) {
       scene_.store->on_effect = [this](std::uint32_t process, const fabric::Operation& operation) {

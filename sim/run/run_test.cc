@@ -47,9 +47,7 @@ TEST_P(Workload, IsCleanForAFixedSetOfSeeds) {
   for (std::uint64_t seed = 0; seed < seeds && !HasFailure(); ++seed) expect_clean(GetParam(), seed);
 }
 
-class FreshSeeds : public Workload {};
-
-TEST_P(FreshSeeds, AreClean) {
+TEST_P(Workload, IsCleanForFreshSeeds) {
   const std::uint64_t first = base::system_seed() >> 20;
   const std::uint64_t seeds = 100 / slower;
   for (std::uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed)
@@ -58,14 +56,6 @@ TEST_P(FreshSeeds, AreClean) {
 
 std::string name_of(const testing::TestParamInfo<std::string_view>& info) { return std::string(info.param); }
 INSTANTIATE_TEST_SUITE_P(All, Workload, testing::ValuesIn(workloads().begin(), workloads().end()), name_of);
-
-// But for those of `members`, which has a fault that is known (docs/simulation.md, "Known").
-std::vector<std::string_view> workloads_clean() {
-  std::vector<std::string_view> clean(workloads().begin(), workloads().end());
-  std::erase(clean, "members");
-  return clean;
-}
-INSTANTIATE_TEST_SUITE_P(All, FreshSeeds, testing::ValuesIn(workloads_clean()), name_of);
 
 TEST(Seeds, ThatAreKeptAreClean) {
   std::ifstream file(std::filesystem::path(LOCH_SOURCE_DIR) / "sim/run/seeds.txt");

@@ -6,8 +6,7 @@
 // says what it read or that it wrote, whether any is lost.
 //
 // I1 A range is lost as a whole, and not by its pages: each has one fault, and takes one mapping of the
-// kernel,
-//    whatever is touched, and nothing that is written later comes to a store that is damaged.
+//    kernel, whatever is touched, and nothing that is written later comes to a store that is damaged.
 // I2 Whoever reads a zero of a lost range finds that any is lost when it asks after that.
 //
 // What nobody touches makes no difference, cut off or not, nor does a file that became longer.

@@ -13,7 +13,10 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
   const auto directory = co_await endpoint.read_word(place.directory());
   if (!directory) co_return std::unexpected(directory.error());
   const Directory d = Directory::decode(*directory);
-  const SlotNumber slots = d.slots();
+  const auto length = endpoint.length_bytes(place.slots);
+  if (!length) co_return std::unexpected(length.error());
+  // Of a shard that is on its way here, the directory may be of the time when it was here before, and larger.
+  const SlotNumber slots = std::min(d.slots(), *length / sizeof(std::uint64_t));
   std::uint64_t forgotten = 0;
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     const fabric::Address at = place.slot(slot);

@@ -85,16 +85,17 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
   }
 
   // Step 1 with the slots of the key's home row, where that spares a message.
-  const bool looks_at_home =
-      has_home_share_ && home_share_.is_high() && directory().is_open() && !directory().growing;
+  const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;
   if (looks_at_home) {
     const base::Nanos asked_at = newest_time();
     HomeRow home;
     ask_for_home(key, &home);
     const bool is_of_cluster = attachment_.is_of_cluster();  // as begin_collect
-    if (auto read = co_await endpoint_.perform(std::span(home.reads).first(is_of_cluster ? 2 : 1)); !read)
-      co_return std::unexpected(std::move(read.error()));
-    const auto j = home.directory_word == home.at.directory.encode() ? home.find(key) : std::nullopt;
+    const auto asked = co_await endpoint_.perform(std::span(home.reads).first(is_of_cluster ? 2 : 1));
+    // Why there is no such row is found out below.
+    if (!asked && asked.error().code != Errc::corrupt) co_return std::unexpected(asked.error());
+    const bool is_newest = asked && home.directory_word == home.at.directory.encode();
+    const auto j = is_newest ? home.find(key) : std::nullopt;
     const SlotWord word = j ? home.word_at(*j) : SlotWord{};
     if (j && is_read_in_one_step(word.item())) {
       const std::uint64_t length = memory::class_bytes[word.item().size_class];

@@ -56,6 +56,34 @@ TEST_F(ClusterHandover, SlotsThatTheShardHadBeforeAreNotTakenForDamage) {
   EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
 }
 
+// Receive: slots that are not there, of a shard whose directory was read when they were; also by a client of
+// which an operation has failed. Expect: they are missed, unless there is a later map, or the directory says
+// now that the shard is not there.
+TEST_F(ClusterHandover, SlotsThatAreNotThereYetAreWaitedFor) {
+  const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  bool holds = false;
+  Client other(*store_, {}, regions(), {.held = [&holds](auto /*batch*/) { return holds; }});
+  for (Client* client : {client_.get(), &other}) ASSERT_EQ(client->error_of_get(keys_[0]), Errc{});
+  holds = true;
+  ASSERT_EQ(other.error_of_get(keys_[0]), Errc::timed_out);
+  holds = false;
+  store_->renew(here.slots, 0);
+  const auto expect_all = [&](Errc expected) {
+    for (Client* client : {client_.get(), &other}) {
+      EXPECT_EQ(client->error_of_get(keys_.back()), expected);
+      EXPECT_EQ(client->error_of_put(keys_.back()), expected);
+      EXPECT_EQ(client->error_of_put(keys_[0]), expected) << "by a pointer";
+    }
+  };
+  expect_all(Errc::corrupt);
+  std::byte* epoch = store_->at({here.root.region, memory::map_epoch_offset});
+  fabric::store_word(epoch, regions().epoch + 1);
+  expect_all(Errc::moved);
+  fabric::store_word(epoch, regions().epoch);
+  fabric::store_word(store_->at(here.directory()), directory().with_stage(ShardStage::left).encode());
+  expect_all(Errc::moved);
+}
+
 // Receive: a shard that grows. Expect: where it comes to, the growth goes on where it was, and ends.
 TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
   begin_growth(*store_, 0);

@@ -42,7 +42,7 @@ struct IndexRoot {
   std::uint64_t unused_1[7];
   std::uint64_t reached_at_ns[4];  // when the level (modulo 4) was reached
   // What the times to live of its items are ahead of the clock of its home, modulo 2^64: they go by the clock
-  // of the home that the shard had first.
+  // of the home that the shard had first. It stays where the shard begins anew.
   std::uint64_t time_ahead_ns;
 };
 static_assert(sizeof(IndexRoot) == 168 && std::has_unique_object_representations_v<IndexRoot>);
@@ -65,7 +65,7 @@ struct Directory {
   bool growing = false;
   ShardStage stage = ShardStage::open;
   // Where its slots are then. What is left of a move that was given up is of another region than the next
-  // home's, or its host voids it: regions take turns (server/member.cc).
+  // home's, or its host voids it: regions take turns (part.cc).
   fabric::RegionId arrives_in = 0;
 
   [[nodiscard]] constexpr std::uint64_t encode() const {

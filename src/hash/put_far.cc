@@ -53,7 +53,10 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
   }
   const auto done = co_await endpoint_.perform(operations);
   const fabric::Operation& writing = operations.front();
-  if (!done && (endpoint_.has_failed() || writing.did_nothing())) co_return std::unexpected(done.error());
+  // Slots that are not there may be those of a shard that is to come, which is for the next look to find out.
+  const bool are_slots_absent = !done && done.error().code == Errc::corrupt;
+  if (!done && (writing.did_nothing() || (endpoint_.has_failed() && !are_slots_absent)))
+    co_return std::unexpected(done.error());
   LOCH_FAULT_POINT("put_far.item_written");
   bool is_collected = false;
   if (done && pointer) {

@@ -10,12 +10,16 @@ namespace loch::hash {
 
 // Who goes by an older map than the shard's home may look at slots that the shard had there before: it can
 // have come back to the same host in its other region.
+coro::Task<Result<void>> Table::check_map(std::uint64_t key_hash) {
+  if (!attachment_.is_of_cluster()) co_return Result<void>{};
+  if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh) co_return fresh;
+  if (attachment_.newest_epoch() > attachment_.region_map().epoch) co_return not_open(key_hash);
+  co_return Result<void>{};
+}
+
 coro::Task<std::unexpected<Error>> Table::damaged_slot(std::uint64_t key_hash) {
-  if (attachment_.is_of_cluster()) {
-    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
-      co_return std::unexpected(std::move(fresh.error()));
-    if (attachment_.newest_epoch() > attachment_.region_map().epoch) co_return not_open(key_hash);
-  }
+  if (auto newest = co_await check_map(key_hash); !newest)
+    co_return std::unexpected(std::move(newest.error()));
   home_.count(Counter::corrupt_slots);
   co_return fail(Errc::corrupt, "index",
                  "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
@@ -53,15 +57,25 @@ Result<bool> Table::end_collect(const Reading& reading, const Collect& seen) {
 
 coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into,
                                            DirectoryToo directory_too) {
-  // Where a shard is not open yet there may be no slots.
-  if (home_.remote() && !directory().is_open()) [[unlikely]] {
-    if (const auto now = co_await read_directory(); !now) co_return std::unexpected(now.error());
-  }
   const Reading reading = begin_collect(key_hash, into, directory_too);
   auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
-  if (!read) [[unlikely]]
+  if (!read) [[unlikely]] {
+    if (read.error().code == Errc::corrupt && attachment_.is_of_cluster())
+      co_return co_await find_out_why_absent(into, std::move(read.error()));
     co_return std::unexpected(std::move(read.error()));
+  }
   co_return end_collect(reading, *into);
+}
+
+// There are no such slots: of a shard that is not here yet, or not any more.
+coro::Task<Result<bool>> Table::find_out_why_absent(Collect* seen, Error error) {
+  seen->word = {};
+  const auto now = co_await read_directory();
+  if (!now) co_return std::unexpected(now.error());
+  if (*now != seen->at.directory) co_return false;
+  if (auto newest = co_await check_map(seen->key_hash); !newest)
+    co_return std::unexpected(std::move(newest.error()));
+  co_return std::unexpected(std::move(error));
 }
 
 // The words of a key's slots, by a directory that they agree with.

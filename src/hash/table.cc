@@ -36,7 +36,8 @@ std::byte* Table::directory_place() {
 
 Directory Table::directory() { return Directory::decode(fabric::load_word(directory_word_)); }
 
-void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned level) {
+void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned level,
+                       std::uint64_t time_ahead_ns) {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
   const std::uint64_t slots = std::uint64_t{row_slots} << level;
   // Nonces of client 0, who is nobody: no session gives them out. Beyond them, what is unborn.
@@ -46,7 +47,7 @@ void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned l
   }
   static_assert(offsetof(IndexRoot, directory) == 0);
   for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
-    fabric::store_word(root + at, 0);
+    fabric::store_word(root + at, at == offsetof(IndexRoot, time_ahead_ns) ? time_ahead_ns : 0);
   fabric::store_word(root, Directory{.level = static_cast<std::uint8_t>(level)}.encode());
 }
 

@@ -83,7 +83,8 @@ class Table final {
   static constexpr std::uint64_t initial_index_bytes = row_bytes << first_level;
   // A new index of 2^level rows, whatever was there: its `root`, the directory last, and empty slots in
   // `index`, which has room for them or for more.
-  static void initialize(std::byte* root, const fabric::Mapping& index, unsigned level = first_level);
+  static void initialize(std::byte* root, const fabric::Mapping& index, unsigned level = first_level,
+                         std::uint64_t time_ahead_ns = 0);
 
   // ---- one key (reader.cc, get_far.cc, known.cc, writer.cc, put_far.cc)
   coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
@@ -296,7 +297,10 @@ class Table final {
   Result<bool> end_collect(const Reading& reading, const Collect& seen);
   coro::Task<Result<void>> collect_words(std::uint64_t key_hash, Collect* into);
   static constexpr unsigned outdated_retries_max = 64;
+  // Errors: moved, if there is a later map of the cluster than this client's.
+  coro::Task<Result<void>> check_map(std::uint64_t key_hash);
   coro::Task<std::unexpected<Error>> damaged_slot(std::uint64_t key_hash);
+  coro::Task<Result<bool>> find_out_why_absent(Collect* seen, Error error);
   coro::Task<Result<void>> identify(Key key, KeyCollect* into);
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.

@@ -117,12 +117,13 @@ Program reader() {
           go_on_if([](const Processor& here) { return here.seen[slot] == linked; }), load(item),
           store(start, 0)};
 }
-// Unlinks the item; looks whether an operation runs that began before; if none does, uses the memory again.
-Program reuser(const std::vector<Step>& before_it_looks) {
+// Unlinks the item; looks whether an operation runs that began before, or whatever else this word says; if
+// none does, uses the memory again.
+Program reuser(const std::vector<Step>& before_it_looks, Word said = start) {
   Program program{swap(slot, 0)};
   program.insert(program.end(), before_it_looks.begin(), before_it_looks.end());
-  program.push_back(load(start));
-  program.push_back(go_on_if([](const Processor& here) { return here.seen[start] == 0; }));
+  program.push_back(load(said));
+  program.push_back(go_on_if([said](const Processor& here) { return here.seen[said] == 0; }));
   program.push_back(store(item, used_again));
   return program;
 }
@@ -177,20 +178,11 @@ Program late_reader() {
   return {store(act_until, 1), load(slot),
           go_on_if([](const Processor& here) { return here.seen[slot] == linked; }), load(item)};
 }
-// The item was written after the time until which the operation could act when it began.
-Program reuser_of_late(const std::vector<Step>& before_it_looks) {
-  Program program{swap(slot, 0)};
-  program.insert(program.end(), before_it_looks.begin(), before_it_looks.end());
-  program.push_back(load(act_until));
-  program.push_back(go_on_if([](const Processor& here) { return here.seen[act_until] == 0; }));
-  program.push_back(store(item, used_again));
-  return program;
-}
-
 TEST(BarrierModel, WhoActsOnIsOverlookedWithoutABarrierAndSeenWithOne) {
-  EXPECT_TRUE(can_go_wrong(linked_item(), {late_reader(), reuser_of_late({})}, reads_what_was_used_again));
-  EXPECT_FALSE(
-      can_go_wrong(linked_item(), {late_reader(), reuser_of_late({barrier()})}, reads_what_was_used_again));
+  // The item was written after the time until which the operation could act when it began.
+  EXPECT_TRUE(can_go_wrong(linked_item(), {late_reader(), reuser({}, act_until)}, reads_what_was_used_again));
+  EXPECT_FALSE(can_go_wrong(linked_item(), {late_reader(), reuser({barrier()}, act_until)},
+                            reads_what_was_used_again));
 }
 
 }  // namespace

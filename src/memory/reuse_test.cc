@@ -40,15 +40,20 @@ void expect_back(MemoryStore& store, Process& process, ItemRef item) {
   }
 }
 
+// An item that is retired now comes back when it has rested for that long, and not before.
+void expect_rest(MemoryStore& store, Process& process, base::Nanos rest_ns) {
+  const ItemRef item = make_item(store, process, 100);
+  retire(process, item);
+  store.advance(rest_ns - 1);
+  EXPECT_NE(process.allocate(100).value(), item);
+  store.advance(1);
+  EXPECT_EQ(process.allocate(100).value(), item);
+}
+
 TEST(Reuse, ARetiredItemComesBackAfterTheExpiryAndNotBefore) {
   const auto store = make_memory(geometry);
   Process a(*store);
-  const ItemRef item = make_item(*store, a, 100);
-  retire(a, item);
-  store->advance(expiry_ns - 1);
-  EXPECT_NE(a.allocate(100).value(), item);
-  store->advance(1);
-  EXPECT_EQ(a.allocate(100).value(), item);
+  expect_rest(*store, a, expiry_ns);
 }
 
 // ---- barriers
@@ -63,11 +68,7 @@ TEST(Reuse, WhereAllTakePartInBarriersAnItemComesBackWithTheNextTick) {
   const auto store = make_memory(geometry);
   Process a(with_barriers(*store));
   const Process other(with_barriers(*store));
-  const ItemRef item = make_item(*store, a, 100);
-  retire(a, item);
-  EXPECT_NE(a.allocate(100).value(), item);
-  store->advance(1);
-  EXPECT_EQ(a.allocate(100).value(), item);
+  expect_rest(*store, a, 1);
 }
 
 // Receive: a session that takes no part in barriers, or that another host has. Expect: what is unlinked rests
@@ -97,12 +98,7 @@ TEST(Reuse, OneThatTakesNoPartInBarriersHasTheOthersWait) {
 TEST(Reuse, WithoutABarrierWhatIsUnlinkedRestsForAnExpiry) {
   const auto store = make_memory(geometry);
   Process a(with_barriers(*store, false));
-  const ItemRef item = make_item(*store, a, 100);
-  retire(a, item);
-  store->advance(expiry_ns - 1);
-  EXPECT_NE(a.allocate(100).value(), item);
-  store->advance(1);
-  EXPECT_EQ(a.allocate(100).value(), item);
+  expect_rest(*store, a, expiry_ns);
 }
 
 TEST(Reuse, ABarrierDoesNotOverruleAnOperationAGlanceOrAView) {

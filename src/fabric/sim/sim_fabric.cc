@@ -162,6 +162,7 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
+  [[nodiscard]] bool reaches(std::uint32_t node) const { return way_to(node) == Way::whole; }
   [[nodiscard]] bool has_broken_way() const {
     for (std::uint32_t node = 0; node < began_in_.size(); ++node) {
       if (way_to(node) == Way::broken) return true;
@@ -459,6 +460,10 @@ void SimStore::bring_up(std::uint32_t node) {
 std::unique_ptr<Port> SimFabric::connect() { return std::make_unique<SimPort>(*this); }
 
 bool SimFabric::has_broken_way() const { return std::ranges::any_of(ports_, &SimPort::has_broken_way); }
+
+bool SimFabric::reaches(std::uint32_t node) const {
+  return std::ranges::any_of(ports_, [node](const SimPort* port) { return port->reaches(node); });
+}
 
 void SimFabric::deliver() {
   for (SimPort* port : ports_) port->deliver();

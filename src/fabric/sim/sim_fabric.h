@@ -149,6 +149,8 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
 
   // Whether something that a port of this process could reach was taken down since.
   [[nodiscard]] bool has_broken_way() const;
+  // Whether anything that a port of this process posts to the node can happen there.
+  [[nodiscard]] bool reaches(std::uint32_t node) const;
 
   // Tells the owners of what has completed, as a poll does that does not wait.
   void deliver();

@@ -288,9 +288,10 @@ class Store {
 
   // Visits items until `visit` returns false. A key that is there throughout is visited at least once, and
   // exactly once if it was neither changed nor copied (see `replace`) meanwhile. A damaged item is left out,
-  // and counted by stats() (corrupt_items). Memory unlinked during the iteration rests until it ends. `visit`
-  // must not throw, and may use the store. Over a network it has to do so, or return, within lochd's
-  // silence_s (10 s): else the host ends the session, and the iteration fails with Errc::unavailable.
+  // and counted by stats() (corrupt_items; corrupt_slots, if the index is damaged where it names the item).
+  // Memory unlinked during the iteration rests until it ends. `visit` must not throw, and may use the store.
+  // Over a network it has to do so, or return, within lochd's silence_s (10 s): else the host ends the
+  // session, and the iteration fails with Errc::unavailable.
   Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 
   // How many items there are: exact while nobody writes.

@@ -88,5 +88,25 @@ TEST_F(StoreTest, UpdatesNeedNoMemoryOfAWholeExpiry) {
   EXPECT_TRUE(Store::destroy(url, options).has_value());
 }
 
+// Receive: a store with memory for a few items more than there are, and many updates at once. Expect: each
+// waits for what was replaced just now to have rested.
+TEST_F(StoreTest, AnUpdateOfAFullStoreWaitsForAMoment) {
+  if (!base::take_part_in_barriers()) GTEST_SKIP() << "this kernel gives no barriers (membarrier)";
+  Options options = options_;
+  options.max_bytes = std::uint64_t{8} << 20;
+  const std::string url = url_ + ".full";
+  auto store = Store::open(url, options);
+  ASSERT_TRUE(store.has_value()) << store.error().message();
+  const std::string value(10'000, 'v');
+  int items = 0;
+  while (store->put(fmt::format("key{}", items), value)) ASSERT_LT(++items, 1'000);
+  for (int i = 1; i <= 3; ++i) ASSERT_TRUE(store->remove(fmt::format("key{}", items - i)).has_value());
+  for (int i = 0; i < 200; ++i) {
+    const auto put = store->put("key0", value);
+    ASSERT_TRUE(put.has_value()) << i << ": " << put.error().message();
+  }
+  EXPECT_TRUE(Store::destroy(url, options).has_value());
+}
+
 }  // namespace
 }  // namespace loch

@@ -24,7 +24,7 @@ struct ScanArguments {
 struct Walked {
   std::uint64_t items = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t damaged = 0;  // that were left out
+  std::uint64_t damaged = 0;  // that were left out, or whose slots are damaged
 };
 
 // Writes the items to `out` until the limit, a failed write or an interrupt.
@@ -33,8 +33,11 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   Walked walked;
   std::string line;
   if (arguments.limit == 0) return walked;
-  const auto damaged_items = [&store] { return store.stats()[Counter::corrupt_items]; };
-  const std::uint64_t damaged_before = damaged_items();
+  const auto damaged = [&store] {
+    const Stats stats = store.stats();
+    return stats[Counter::corrupt_items] + stats[Counter::corrupt_slots];
+  };
+  const std::uint64_t damaged_before = damaged();
   // While the reader of the output lets us wait, another host is to hear of us: it would end the session, and
   // the walk with it (silence_s in lochd.toml).
   if (!is_of_this_host(arguments.store))
@@ -54,7 +57,7 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
   out.set_meanwhile(nullptr);
   out.flush();
   if (!result) return std::unexpected(result.error());
-  walked.damaged = damaged_items() - damaged_before;
+  walked.damaged = damaged() - damaged_before;
   return walked;
 }
 

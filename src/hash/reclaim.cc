@@ -257,10 +257,17 @@ coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room() {
   Collected collected;
   if (auto looked = co_await look_for_room(&collected); !looked)
     co_return std::unexpected(std::move(looked.error()));
-  if (collected.items_expired + collected.items_reclaimed == 0) co_return std::nullopt;
+  base::Nanos rest = 0;
+  bool has_notes = false;
+  for (const auto& node : attachment_.nodes()) {
+    rest = std::max(rest, node.session->rest_ns());
+    has_notes = has_notes || node.allocator->has_notes();
+  }
+  const bool is_a_moment = rest < attachment_.memory().geometry().expiry_ns;
+  const bool has_found = collected.items_expired + collected.items_reclaimed != 0;
+  if (!has_found && !(is_a_moment && has_notes)) co_return std::nullopt;
   // What others hold on to follows the time by a fraction of an expiry.
-  const base::Nanos expiry = attachment_.memory().geometry().expiry_ns;
-  room_.rests_until = attachment_.endpoint().now() + expiry + expiry / 2;
+  room_.rests_until = attachment_.endpoint().now() + rest + rest / 2;
   co_return room_.rests_until;
 }
 

@@ -57,7 +57,8 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect_garbage();
   // For who found no memory: a part of collect_garbage, and another one each time. When what that unlinked
-  // will have rested, so that it is worth another try; nothing if there was none.
+  // will have rested, so that it is worth another try; or, where that is a moment, what this client has
+  // unlinked before. Nothing if there was none.
   coro::Task<Result<std::optional<base::Nanos>>> make_room();
   coro::Task<Result<Report>> check();
 

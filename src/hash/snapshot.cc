@@ -60,14 +60,14 @@ coro::Task<Result<bool>> Table::read_slots(std::uint64_t key_hash, Collect* into
   const Reading reading = begin_collect(key_hash, into, directory_too);
   auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
   if (!read) [[unlikely]] {
-    if (read.error().code == Errc::corrupt && attachment_.is_of_cluster())
+    if (read.error().code == Errc::corrupt)
       co_return co_await find_out_why_absent(into, std::move(read.error()));
     co_return std::unexpected(std::move(read.error()));
   }
   co_return end_collect(reading, *into);
 }
 
-// There are no such slots: of a shard that is not here yet, or not any more.
+// There are no such slots: of a shard that is not here yet, or not any more; or the index was cut off.
 coro::Task<Result<bool>> Table::find_out_why_absent(Collect* seen, Error error) {
   seen->word = {};
   const auto now = co_await read_directory();
@@ -75,6 +75,7 @@ coro::Task<Result<bool>> Table::find_out_why_absent(Collect* seen, Error error) 
   if (*now != seen->at.directory) co_return false;
   if (auto newest = co_await check_map(seen->key_hash); !newest)
     co_return std::unexpected(std::move(newest.error()));
+  home_.count(Counter::corrupt_slots);
   co_return std::unexpected(std::move(error));
 }
 

@@ -15,6 +15,7 @@
 // One thread, of the session.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -79,6 +80,11 @@ class Allocator {
   // The same, if its memory is mapped and nothing else is to be done; else false, and nothing was. `now` was
   // read after the item was unlinked.
   bool retire_here(ItemRef item, bool moved, base::Nanos now);
+
+  // Whether it knows of anything that was unlinked, which may rest still.
+  [[nodiscard]] bool has_notes() const {
+    return std::ranges::any_of(notes_, [](const auto& notes) { return !notes.empty(); });
+  }
 
   // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
   // takes notes of items that have. Returns the number of blocks freed.

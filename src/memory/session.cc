@@ -339,7 +339,8 @@ void Session::look_at_the_others_now(base::Nanos now) {
   looked_at_ns_ = now;
   tell_time(now);
   // What was unlinked at an earlier tick was so before the barrier.
-  horizon_ns_ = now - std::min(now, barrier_with_all(now) ? 1 : geometry().expiry_ns);
+  rest_ns_ = barrier_with_all(now) ? 1 : geometry().expiry_ns;
+  horizon_ns_ = now - std::min(now, rest_ns_);
   stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();
   stuck_until_ns_ = 0;
   if (remote() && kept_since_ns_ <= horizon_ns_ && keeps_what_others_see()) {

@@ -157,6 +157,11 @@ class Session {
     look_at_the_others(now);
     return unlinked_at <= horizon_ns_ && (unlinked_at < stuck_from_ns_ || written_at > stuck_until_ns_);
   }
+  // How long what is unlinked now has to rest by R1 alone.
+  [[nodiscard]] base::Nanos rest_ns() {
+    look_at_the_others(now());
+    return rest_ns_;
+  }
 
   // A move begins to leave words that name its item, and has none left. What a session does not end, because
   // it died or gave up, stays known until the slots have been repaired.
@@ -321,6 +326,7 @@ class Session {
 
   // What look_at_the_others saw.
   base::Nanos looked_at_ns_ = 0;
+  base::Nanos rest_ns_ = 0;
   base::Nanos horizon_ns_ = 0;       // unlinked at or before: R1 holds,
   base::Nanos rested_until_ns_ = 0;  // and R2 may hold, by when the item was written
   base::Nanos stuck_from_ns_ = std::numeric_limits<base::Nanos>::max();

@@ -132,6 +132,18 @@ TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
   EXPECT_EQ(sorted_lines(ok({"dump", "s"})).size(), 2U);
 }
 
+// Receive: a store whose index was cut off. Expect: no command takes it for an empty one.
+TEST_F(AllItems, ACutOffIndexIsNoEmptyStore) {
+  ok({"load", "s"}, {.input = "a\t1\nb\t2\nc\t3\n"});
+  std::filesystem::resize_file(folder() + "/loch.s/region.1", 0);
+  const Outcome scanned = loch({"scan-all", "s"});
+  EXPECT_EQ(scanned.exit_code, 1) << scanned.out;
+  EXPECT_NE(scanned.err.find("3 damaged items left out"), std::string::npos) << scanned.err;
+  for (const char* command : {"count", "check", "dump"})
+    EXPECT_EQ(loch({command, "s"}).exit_code, 1) << command;
+  EXPECT_EQ(loch({"get", "s", "a"}).exit_code, 1);
+}
+
 TEST_F(AllItems, DumpsGoWhereALinkLeadsAndLeaveIt) {
   ok({"load", "s"}, {.input = "a\t1\n"});
   std::filesystem::create_symlink("target.tsv", file_path("link.tsv"));

@@ -11,7 +11,7 @@
 
 namespace loch::hash {
 
-// Where a key's candidates in its home row are, and what is to be read: from the first of them to the last.
+// Where a key's home row is, and what is to be read of it.
 struct Table::HomeRow {
   Locations at;
   SlotNumber first = 0;
@@ -31,11 +31,10 @@ struct Table::HomeRow {
 
 void Table::ask_for_home(Key key, HomeRow* home) {
   home->at = Locations::of(key.hash, directory(), candidates_);
-  const auto [first, last] = std::ranges::minmax(std::span(home->at.slot).first(candidates_ - 1));
-  home->first = first;
+  home->first = home->at.slot[0] / row_slots * row_slots;
   home->directory_word = home->at.directory.encode();
   home->reads = {
-      fabric::Operation::read(index_.slot(first), &home->word[0].raw, (last - first + 1) * sizeof(SlotWord)),
+      fabric::Operation::read(index_.slot(home->first), &home->word[0].raw, row_bytes),
       fabric::Operation::read(index_.directory(), &home->directory_word, sizeof home->directory_word)};
 }
 

@@ -79,7 +79,7 @@ coro::Task<void> MovingPlayer::act(Act /*what*/) {
   }
   // Hosts look at the map now and then.
   constexpr base::Nanos pause_ns = 100 * base::millisecond_ns;
-  if (waits_for_host || laden) co_await endpoint()->sleep_until(endpoint()->now() + pause_ns);
+  if (!done || waits_for_host || laden) co_await endpoint()->sleep_until(endpoint()->now() + pause_ns);
   if (scene().say)
     scene().say({}, fmt::format("client {}, moving: {}", number(), done ? "done" : done.error().message()));
   const bool is_excused = done || done.error().code == Errc::timed_out || done.error().code == Errc::moved ||

@@ -24,7 +24,7 @@ struct ScanArguments {
 struct Walked {
   std::uint64_t items = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t damaged = 0;  // that were left out, or whose slots are damaged
+  std::uint64_t damaged = 0;  // that were left out: they are, or the slots that name them
 };
 
 // Writes the items to `out` until the limit, a failed write or an interrupt.

@@ -85,7 +85,8 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
   }
 
   // Step 1 with the slots of the key's home row, where that spares a message.
-  const bool looks_at_home = has_home_share_ && home_share_.is_high() && !directory().growing;
+  const bool looks_at_home =
+      has_home_share_ && home_share_.is_high() && directory().is_open() && !directory().growing;
   if (looks_at_home) {
     const base::Nanos asked_at = newest_time();
     HomeRow home;

@@ -84,6 +84,17 @@ TEST_F(ClusterHandover, SlotsThatAreNotThereYetAreWaitedFor) {
   expect_all(Errc::moved);
 }
 
+// Receive: slots of a shard that has left, and may be again what they are by a later map only. Expect: whoever
+// comes now takes nothing from them, also who looks at a key's home row first.
+TEST_F(ClusterHandover, SlotsOfAShardThatHasLeftSayNothing) {
+  const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  fabric::store_word(store_->at(here.directory()), directory().with_stage(ShardStage::left).encode());
+  for (const bool sends_each_alone : {false, true}) {
+    Client client(*store_, {}, regions(), {.sends_each_alone = sends_each_alone});
+    for (const std::string& key : keys_) EXPECT_EQ(client.error_of_get(key), Errc::moved) << key;
+  }
+}
+
 // Receive: a shard that grows. Expect: where it comes to, the growth goes on where it was, and ends.
 TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
   begin_growth(*store_, 0);

@@ -178,6 +178,7 @@ Program late_reader() {
   return {store(act_until, 1), load(slot),
           go_on_if([](const Processor& here) { return here.seen[slot] == linked; }), load(item)};
 }
+
 TEST(BarrierModel, WhoActsOnIsOverlookedWithoutABarrierAndSeenWithOne) {
   // The item was written after the time until which the operation could act when it began.
   EXPECT_TRUE(can_go_wrong(linked_item(), {late_reader(), reuser({}, act_until)}, reads_what_was_used_again));

@@ -84,8 +84,8 @@ TEST_F(ClusterHandover, SlotsThatAreNotThereYetAreWaitedFor) {
   expect_all(Errc::moved);
 }
 
-// Receive: slots of a shard that has left, and may be again what they are by a later map only. Expect: whoever
-// comes now takes nothing from them, also who looks at a key's home row first.
+// Receive: slots of a shard that has left, and may be again what they are by a later map only. Expect:
+// whoever comes now takes nothing from them, also who looks at a key's home row first.
 TEST_F(ClusterHandover, SlotsOfAShardThatHasLeftSayNothing) {
   const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
   fabric::store_word(store_->at(here.directory()), directory().with_stage(ShardStage::left).encode());

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ struct World {
   auto operator<=>(const World&) const = default;
 
   [[nodiscard]] std::uint64_t load(const Processor& by, Word word) const {
-    for (auto kept = by.kept_back.rbegin(); kept != by.kept_back.rend(); ++kept) {
-      if (kept->first == word) return kept->second;
+    for (const auto& [kept, value] : std::views::reverse(by.kept_back)) {
+      if (kept == word) return value;
     }
     return memory[word];
   }
@@ -80,7 +81,7 @@ Step go_on_if(const std::function<bool(const Processor&)>& condition) {
 }
 
 // Runs all interleavings. Whether in any of them `is_wrong` of what processor 0 has seen at its end.
-bool can_go_wrong(World first, const std::array<Program, 2>& programs,
+bool can_go_wrong(const World& first, const std::array<Program, 2>& programs,
                   const std::function<bool(const Processor&)>& is_wrong) {
   std::set<World> known{first};
   std::vector<World> open{first};

@@ -104,7 +104,7 @@ _loch() {
     mapfile -t COMPREPLY < <(compgen -W "status add drain remove" -- "$current")
   elif [[ $command == cluster\ * ]]; then
     return
-  elif ((positionals == 0)) && [[ $command != ls && $command != doctor && $command != create ]]; then
+  elif ((positionals == 0)) && [[ $command != ls && $command != create ]]; then
     # Not by compgen -W, which expands what it is given as a command line would.
     local store
     while IFS= read -r store; do

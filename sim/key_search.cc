@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -85,7 +86,7 @@ constexpr std::size_t loose_insert = 1;
 std::uint32_t cost_of(std::size_t loose) { return loose == loose_put ? 2 : 1; }
 
 // Whether what is left over after `fewer` can do all that what is left over after `more` can.
-bool covers(const std::u32string& fewer, const std::u32string& more) {
+bool covers(std::u32string_view fewer, std::u32string_view more) {
   if (fewer[loose_put] > more[loose_put]) return false;
   if (fewer[loose_put] + fewer[loose_insert] > more[loose_put] + more[loose_insert]) return false;
   for (std::size_t i = loose_insert + 1; i < fewer.size(); ++i) {
@@ -249,15 +250,24 @@ class Preparation {
     loose_of(Kind::put, state_other, state_absent);
     loose_of(Kind::insert, state_other, state_absent);
     for (const Operation* operation : pending_) {
-      if (seen_by_.contains(operation)) continue;
-      const State written = writes(operation->kind) ? state_of(operation->written) : state_absent;
-      const State expected = expects(operation->kind) ? state_of(operation->expected) : state_absent;
-      if (expected == state_other) continue;  // see name_values
-      // Without an answer the two are alike.
-      const Kind kind = removes(operation->kind) ? Kind::remove : operation->kind;
-      loose_of(kind, written, expected).invoked_ns.push_back(operation->invoked_ns);
+      if (!expects(operation->kind)) add_loose(*operation);
+    }
+    // What expects a value needs no count: that value is there but once, and this ends it.
+    result_.loose_counted = result_.loose.size();
+    for (const Operation* operation : pending_) {
+      if (expects(operation->kind)) add_loose(*operation);
     }
     for (Loose& loose : result_.loose) std::ranges::sort(loose.invoked_ns);
+  }
+
+  void add_loose(const Operation& operation) {
+    if (seen_by_.contains(&operation)) return;
+    const State written = writes(operation.kind) ? state_of(operation.written) : state_absent;
+    const State expected = expects(operation.kind) ? state_of(operation.expected) : state_absent;
+    if (expected == state_other) return;  // see name_values
+    // Without an answer the two are alike.
+    const Kind kind = removes(operation.kind) ? Kind::remove : operation.kind;
+    loose_of(kind, written, expected).invoked_ns.push_back(operation.invoked_ns);
   }
 
   Loose& loose_of(Kind kind, State written, State expected) {
@@ -291,7 +301,7 @@ KeySearch::KeySearch(const KeyHistory& history, std::uint64_t configurations_max
 
 KeySearch::End KeySearch::run() {
   open_[0].push_back({.positions = std::u32string(history_.chains.size() + 1, 0),
-                      .loose_used = std::u32string(history_.loose.size(), 0)});
+                      .loose_used = std::u32string(history_.loose_counted, 0)});
   while (!open_.empty()) {
     const auto cheapest = open_.begin();
     if (cheapest->second.empty()) {
@@ -357,10 +367,12 @@ bool KeySearch::take_looks(Configuration& from) {
 // False if a configuration was visited from which everything could be reached that can be from this one.
 bool KeySearch::visit(Configuration& from) {
   from.positions.back() = from.state;
-  std::vector<std::u32string>& least = visited_[from.positions];
-  if (std::ranges::any_of(least, [&from](const auto& used) { return covers(used, from.loose_used); }))
-    return false;
-  least.push_back(from.loose_used);
+  std::u32string& visited = visited_[from.positions];
+  const std::size_t length = from.loose_used.size();
+  for (std::size_t at = 0; at < visited.size(); at += length) {
+    if (covers(std::u32string_view(visited).substr(at, length), from.loose_used)) return false;
+  }
+  visited += from.loose_used;
   return true;
 }
 
@@ -382,10 +394,9 @@ void KeySearch::expand_loose(const Configuration& from) {
     const State after = apply(loose, from.state);
     if (after == from.state) continue;
     // The oldest are used first, so the next one is there if any is.
-    const std::size_t used = from.loose_used[i];
+    const bool counts = i < history_.loose_counted;
+    const std::size_t used = counts ? from.loose_used[i] : 0;
     if (used == loose.invoked_ns.size() || loose.invoked_ns[used] > frontier_ns_) continue;
-    // What expects a value needs no count: that value is there but once, and this ends it.
-    const bool counts = !expects(loose.kind);
     Configuration to = from;
     if (counts) ++to.loose_used[i];
     to.state = after;

@@ -42,7 +42,8 @@ struct KeyHistory {
 
   std::vector<std::vector<Done>> chains;  // in a chain each comes before the next, and responded no later
   std::vector<Loose> loose;
-  std::vector<ValueId> named;  // the value of state_named_first + i
+  std::size_t loose_counted = 0;  // the first so many of them, of which a search counts how many it has used
+  std::vector<ValueId> named;     // the value of state_named_first + i
 
   // An operation that saw a value.
   struct Sighting {
@@ -76,7 +77,7 @@ class KeySearch {
   struct Configuration {
     std::u32string
         positions;  // of each chain, how many operations; and one place more for the state, see `visit`
-    std::u32string loose_used;  // of each kind of loose writes, how many
+    std::u32string loose_used;  // of each kind of loose writes that is counted, how many
     State state = state_absent;
   };
 
@@ -104,8 +105,9 @@ class KeySearch {
   std::uint64_t frontier_ns_ = 0;
   bool finished_ = false;
 
-  // For positions and state, the uses of loose writes with which they were visited, none covering another.
-  std::unordered_map<std::u32string, std::vector<std::u32string>> visited_;
+  // For positions and state, the uses of loose writes with which they were visited, one behind the other
+  // (there may be a thousand to look through), none covering another.
+  std::unordered_map<std::u32string, std::u32string> visited_;
   std::uint64_t configurations_ = 0;
   std::set<State> states_refused_;
 };

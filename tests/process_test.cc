@@ -62,7 +62,7 @@ TEST_F(ProcessTest, LargeValuesAreNeverTorn) {
 
 // Clients killed at any moment of their lives, the opening of the store among them, while three others go on.
 TEST_F(ProcessTest, ClientsKilledAtRandomMomentsHarmNobody) {
-  constexpr std::uint64_t kills_a_round = 200;
+  constexpr std::uint64_t kills_a_round = 500;
   const std::uint64_t rounds = (kills_wanted() + kills_a_round - 1) / kills_a_round;
   for (std::uint64_t round = 0; round < rounds && !HasFailure(); ++round) {
     // On few keys, and on keys that are in each other's way.

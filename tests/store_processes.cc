@@ -15,6 +15,7 @@
 #include "sim/crowd.h"
 #include "sim/linearizability.h"
 #include "sim/value.h"
+#include "tests/responses.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -27,6 +28,7 @@ const std::string url = "shm://test";
 // A worker with lives takes a client number for each.
 constexpr std::uint64_t clients_of_worker = 1'000'000;
 constexpr milliseconds settle_time{10'000};
+constexpr milliseconds pause_between_looks{20};
 // More than rest at a time where there is one key that is written now and then, so that all of its memory
 // comes round.
 constexpr std::uint64_t reuses_of_a_stop = 50;
@@ -133,6 +135,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   if (spec.crowded) add("key-list", crowd_list_.string());
   add("operations", spec.operations);
   add("millis", spec.millis.count());
+  if (spec.think_us != 0) add("think-us", spec.think_us);
   add("mix", spec.mix);
   add("value-bytes", spec.value_bytes);
   add("value-bytes-max", std::max(spec.value_bytes, spec.value_bytes_max));
@@ -211,11 +214,15 @@ void StoreProcesses::continue_late(Worker& worker) {
 void StoreProcesses::continue_after_reuse(Worker& worker) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(memory::Session::act_window_ns) + 2 * expiry +
                               random_time(expiry));
+  await_reuse();
+  worker.process.signal(SIGCONT);
+}
+
+void StoreProcesses::await_reuse() {
   const std::uint64_t wanted = items_reused() + reuses_of_a_stop;
   const auto deadline = Clock::now() + patience;
   while (items_reused() < wanted && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_GE(items_reused(), wanted) << "too little memory was used again meanwhile: the stop shows nothing";
-  worker.process.signal(SIGCONT);
 }
 
 std::uint64_t StoreProcesses::items_reused() {
@@ -243,19 +250,68 @@ void StoreProcesses::await_work(const Worker& worker) {
 void StoreProcesses::await_answers(const Worker& worker, const std::vector<std::string>& keys,
                                    std::uint64_t since_ns) {
   const auto deadline = Clock::now() + patience;
+  std::set<std::string> missing(keys.begin(), keys.end());
+  Responses responses(worker.history, since_ns);
   for (;;) {
-    const auto history = sim::read_history(worker.history);
-    ASSERT_TRUE(history.has_value()) << history.error().detail;
-    std::set<std::string> missing(keys.begin(), keys.end());
-    for (const sim::Operation& operation : *history) {
-      const bool counts = operation.invoked_ns > since_ns && operation.outcome != sim::Outcome::unknown;
-      if (counts) missing.erase(operation.key);
-    }
+    ASSERT_NO_FATAL_FAILURE(responses.read_on([&missing](const std::string& key, std::string_view outcome) {
+      if (outcome != name(sim::Outcome::unknown)) missing.erase(key);
+    }));
     if (missing.empty()) return;
     ASSERT_LT(Clock::now(), deadline)
         << "no answer about " << *missing.begin() << ", by " << worker.history.string() << '\n'
         << worker.process.output();
-    std::this_thread::sleep_for(milliseconds(100));
+    std::this_thread::sleep_for(pause_between_looks);
+  }
+}
+
+void StoreProcesses::await_trouble(const Worker& worker, std::uint64_t since_ns) {
+  const auto deadline = Clock::now() + patience;
+  bool is_there = false;
+  Responses responses(worker.history, since_ns);
+  for (;;) {
+    ASSERT_NO_FATAL_FAILURE(responses.read_on([&is_there](const std::string&, std::string_view outcome) {
+      is_there = is_there || outcome == name(sim::Outcome::unknown);
+    }));
+    if (is_there) return;
+    ASSERT_LT(Clock::now(), deadline) << "it notices nothing, by " << worker.history.string() << '\n'
+                                      << worker.process.output();
+    std::this_thread::sleep_for(pause_between_looks);
+  }
+}
+
+void StoreProcesses::expect_untroubled(const WorkerReport& report) {
+  EXPECT_GT(report.operations, 0U);
+  EXPECT_EQ(report.unavailable, 0U);
+  EXPECT_EQ(report.timed_out, 0U);
+}
+
+void StoreProcesses::await_clients(std::uint64_t count) {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    const Result<Info> info = store().info();
+    if (info && info->clients == count) return;
+    ASSERT_LT(Clock::now(), deadline)
+        << "not " << count << " clients: " << (info ? std::to_string(info->clients) : info.error().message());
+    std::this_thread::sleep_for(pause_between_looks);
+  }
+}
+
+void StoreProcesses::expect_some_out_of_reach(const std::vector<std::string>& keys) {
+  std::vector<Lookup> lookups(keys.size());
+  const auto deadline = Clock::now() + patience;
+  for (std::size_t there = 0; there == 0 || there == lookups.size();) {
+    ASSERT_LT(Clock::now(), deadline) << there << " of " << lookups.size() << " keys are there";
+    for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = keys[i];
+    store().multi_get(lookups);
+    there = 0;
+    for (const Lookup& each : lookups) {
+      if (each.result) {
+        ++there;
+      } else {
+        const Errc code = each.result.error().code;
+        ASSERT_TRUE(code == Errc::unavailable || code == Errc::timed_out) << each.result.error().message();
+      }
+    }
   }
 }
 

@@ -45,6 +45,7 @@ struct WorkerSpec {
   std::uint64_t value_bytes_max = 64;
   bool iterate = false;
   bool collect = false;
+  std::uint64_t think_us = 0;      // pause after each operation, so that others have the processors
   std::uint64_t operations = 0;    // 0: until it is told to end
   milliseconds millis = patience;  // ends by itself after this time
   std::uint64_t lives = 0;         // 0: one, not killed by itself
@@ -117,6 +118,17 @@ class StoreProcesses : public testing::Test {
   // Waits until a worker has had an answer about each of these keys, of a call later than `since_ns`.
   static void await_answers(const Worker& worker, const std::vector<std::string>& keys,
                             std::uint64_t since_ns);
+  // Waits until a worker that may be cut off has been told, later than `since_ns`, that nobody knows what a
+  // call of it did.
+  static void await_trouble(const Worker& worker, std::uint64_t since_ns);
+  // It was told nothing of the kind.
+  static void expect_untroubled(const WorkerReport& report);
+  // Waits until so many clients have the store open, this test among them.
+  void await_clients(std::uint64_t count);
+  // Waits until memory has been used again many times, from now on.
+  void await_reuse();
+  // Waits until some of these keys are there, and of all others nobody can say so.
+  void expect_some_out_of_reach(const std::vector<std::string>& keys);
 
   // What was written before `until_ns` may be gone since `since_ns`, for its memory was lost.
   void note_loss(std::uint64_t since_ns, std::uint64_t until_ns) {

@@ -49,6 +49,7 @@ struct Arguments {
   std::string key_list;
   WorkloadOptions workload;
   std::uint64_t millis = 0;
+  std::uint64_t think_us = 0;
   std::uint64_t timeout_ms = 1000;
   std::uint64_t expiry_ms = 1000;
   std::uint64_t lives = 0;
@@ -199,6 +200,7 @@ int run(int argc, char** argv) {
   app.add_option("--keys", arguments.keys, "how many keys; few of them are hot")->check(CLI::PositiveNumber);
   app.add_option("--operations", workload.operations_max, "end after so many; 0: no limit");
   app.add_option("--millis", arguments.millis, "end after this time; 0: no limit");
+  app.add_option("--think-us", arguments.think_us, "pause after each operation");
   app.add_option("--mix", workload.mix)->transform(CLI::CheckedTransformer(mixes));
   app.add_option("--value-bytes", workload.value_bytes_min, "length of the shortest value");
   app.add_option("--value-bytes-max", workload.value_bytes_max, "length of the longest value");
@@ -219,6 +221,7 @@ int run(int argc, char** argv) {
   workload.keys = keys_of(arguments);
   if (workload.keys.empty()) return complain(2, workload.client, "no keys");
   workload.duration_max = std::chrono::milliseconds(arguments.millis);
+  workload.think = std::chrono::microseconds(arguments.think_us);
   workload.value_bytes_max = std::max(workload.value_bytes_min, workload.value_bytes_max);
   if (workload.value_bytes_min < sim::value_bytes_min) {
     return complain(2, workload.client, fmt::format("--value-bytes: at least {}", sim::value_bytes_min));

@@ -79,6 +79,7 @@ Summary Workload::run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed) && within(summary_.operations, options_.operations_max) &&
          within(now_ns() - began_ns, duration_ns)) {
     (this->*steps_[random_.below(steps_.size())])();
+    if (options_.think.count() != 0) std::this_thread::sleep_for(options_.think);
   }
   return summary_;
 }

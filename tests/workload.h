@@ -30,9 +30,10 @@ struct WorkloadOptions {
   Mix mix = Mix::write_heavy;
   std::size_t value_bytes_min = 64;  // lengths are spread evenly from min to max
   std::size_t value_bytes_max = 64;
-  bool may_be_cut_off = false;  // from a store on another host: then nobody knows what a call did
-  bool iterate = false;         // for_each too: it visits everything in the store
-  bool collect = false;         // collect too: it looks at all of the store's memory
+  std::chrono::microseconds think{0};  // after each operation, so that others have the processor
+  bool may_be_cut_off = false;         // from a store on another host: then nobody knows what a call did
+  bool iterate = false;                // for_each too: it visits everything in the store
+  bool collect = false;                // collect too: it looks at all of the store's memory
 };
 
 // PREFIX-0, PREFIX-1 and so on.

@@ -12,14 +12,16 @@
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
 // 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64.
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use, which
-// another one has when the thread has ended. That
-// call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
+// another one has when the thread has ended. That first call, a read too, may also end with Errc::no_space,
+// if there are too many sessions, or with Errc::io.
 // Time: a call about a key ends in success or an Error when it has tried for `Options::timeout`. One that
 // looks at everything takes that long at most for each of its steps, and one for several keys for each 64 of
 // them. Nothing waits without a deadline. Over a network, each round trip may take as long, if the host stops
 // answering in the midst of a call; and for more memory, or for who is there, a call asks the host itself,
 // which has 10 s to answer. The first call of a thread also begins its session there, and one that finds it
 // broken off another: some ms more, and some seconds if no host answers or many begin at once.
+// Heap: a read for whose value this process has no memory ends with Errc::no_space. Of anything else that a
+// call does not get from the heap, the process ends, or the call throws std::bad_alloc.
 // Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the
 // parent opened, and of an Async, fail with Errc::unavailable, stats() says nothing, a View may come to show
 // other bytes, and destroying any of them, or exit(), does nothing to the store or to the parent's sessions.
@@ -210,7 +212,7 @@ struct Collected {
       0;                            // that dead clients wrote but never linked, or unlinked but never retired
   std::uint64_t items_expired = 0;  // whose time to live had passed
   std::uint64_t blocks_freed = 0;
-  std::uint64_t slots_repaired = 0;  // words of unfinished inserts and moves
+  std::uint64_t slots_repaired = 0;  // words of unfinished inserts and moves, and such as no client writes
 };
 
 // What a check of the whole store found; see Store::check.

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/planted.h"
 #include "sim/explore/explorer.h"
 #include "sim/explore/monitor.h"
@@ -12,23 +15,38 @@
 namespace loch::explore {
 namespace {
 
-void explore_all(const std::string& file) {
-  const auto lines = read_scenarios(std::string(LOCH_EXPLORE_SCENARIOS "/") + file);
-  ASSERT_TRUE(lines.has_value()) << lines.error().message();
-  ASSERT_FALSE(lines->empty());
-  for (const std::string& line : *lines) {
-    const auto scenario = parse_scenario(line);
-    ASSERT_TRUE(scenario.has_value()) << scenario.error().message();
-    const Findings found = explore(*scenario, {.seconds_max = 100});
-    EXPECT_TRUE(found.violation.empty()) << tell(*scenario, found.choices);
-    EXPECT_TRUE(found.exhaustive) << line << ": " << found.summary();
-    EXPECT_GT(found.states, 50U) << line;
-    EXPECT_GT(found.ends, 0U) << line;
-  }
+std::vector<std::string> lines_of(const char* file) {
+  auto lines = read_scenarios(std::string(LOCH_EXPLORE_SCENARIOS "/") + file);
+  LOCH_CHECK(lines.has_value() && !lines->empty());
+  return std::move(*lines);
 }
 
-TEST(Explore, SmallScenarios) { explore_all("small.txt"); }
-TEST(Explore, Growth) { explore_all("growth.txt"); }
+// A test for each line of a file, which run beside each other.
+class Scenarios : public testing::TestWithParam<std::string> {};
+
+TEST_P(Scenarios, EveryInterleaving) {
+  const auto scenario = parse_scenario(GetParam());
+  ASSERT_TRUE(scenario.has_value()) << scenario.error().message();
+  const Findings found = explore(*scenario, {.seconds_max = 100});
+  EXPECT_TRUE(found.violation.empty()) << tell(*scenario, found.choices);
+  EXPECT_TRUE(found.exhaustive) << found.summary();
+  EXPECT_GT(found.states, 50U);
+  EXPECT_GT(found.ends, 0U);
+}
+
+// Its place in the file, and its operations: "7_S01_M01".
+std::string scenario_name(const testing::TestParamInfo<std::string>& info) {
+  const std::string_view text = info.param;
+  std::string name = std::to_string(info.index);
+  const auto from = text.find('=');
+  for (const char c : text.substr(from, text.find(' ') - from)) {
+    const bool is_word = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+    name += is_word ? c : '_';
+  }
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Small, Scenarios, testing::ValuesIn(lines_of("small.txt")), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Growth, Scenarios, testing::ValuesIn(lines_of("growth.txt")), scenario_name);
 
 TEST(Explore, RunsOfTheDeepScenarios) {
   const auto lines = read_scenarios(LOCH_EXPLORE_SCENARIOS "/deep.txt");

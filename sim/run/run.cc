@@ -112,6 +112,9 @@ class World {
   }
   void mark(std::size_t index) { ready_.push_back(index); }
   [[nodiscard]] std::uint32_t number_of(const Fault& fault) const { return first_player_ + fault.player; }
+  [[nodiscard]] bool is_from_the_beginning(std::uint32_t number) const {
+    return number - first_player_ < setup_.players;
+  }
 
   const Setup& setup_;
   const Listener& listener_;
@@ -145,6 +148,7 @@ void on_point(const char* point) {
 void World::pass(const char* point) {
   outcomes_.points.insert(point);
   if (acting_ == 0) return;
+  if (is_from_the_beginning(acting_)) outcomes_.points_of_players.insert(point);
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
     const bool is_of_player = fault.kind <= Fault::Kind::partition;

@@ -22,8 +22,9 @@ struct Outcomes {
   std::uint64_t operations = 0;  // of the fabric
   std::uint64_t trace_hash = 0;
   Stats counted{};
-  std::set<std::string_view> points;  // fault points that were passed
-  std::vector<bool> begun;            // the setup's faults whose moment came
+  std::set<std::string_view> points;             // fault points that were passed
+  std::set<std::string_view> points_of_players;  // of these, by those that played from the beginning
+  std::vector<bool> begun;                       // the setup's faults whose moment came
 };
 
 // Who is told what happens, in lines.

@@ -120,7 +120,8 @@ inline constexpr std::string_view literal_paper = "literal_paper";
 
 // How many data regions each node of a cluster has.
 inline constexpr std::uint32_t regions_of_each = 3;
-// The name of the host of a cluster that was the how manieth to come; and its address, which nobody asks.
+// The name of a host of a cluster, by its number in the order of their coming; and its address, which nobody
+// asks.
 std::string name_of_host(std::uint32_t number);
 net::HostPort address_of_host(std::uint32_t number);
 // Of a cluster: its map at the beginning.

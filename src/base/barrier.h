@@ -8,9 +8,9 @@ namespace loch::base {
 // Linux 4.16), or does not let it. Any thread, any number of times.
 bool take_part_in_barriers();
 
-// At some moment between the call and the return, each thread of each process that takes part was at a place
-// of its program of which everybody sees all stores before it, and at which no load behind it had been made.
-// False if there was no such moment.
+// At some moment between the call and the return, each thread of each process that takes part was at a point
+// of its program at which everybody sees all of its earlier stores, and none of its later loads has been
+// made. False if there was no such moment.
 bool barrier_for_all();
 
 }  // namespace loch::base

@@ -95,11 +95,11 @@ template <class To>
 inline constexpr std::size_t crc_in_line_bytes_max = 512;  // beyond, in lanes
 
 // The checksum of a longer input, in four lanes: of each whole line of 64 bytes, word i goes into the CRC32C
-// of lane i mod 4, of which the first begins with `seed` and the others with 0. They go together mixed: a CRC
-// is linear, so that the same bit that differs in two lanes would take itself away. The CRC32C goes on from
-// there over what is left. What differs in one lane is seen as a CRC sees it. A CRC is a chain of
-// instructions that wait for each other: four chains take no longer than one, and no longer than memory takes
-// to come. Copies and sums up like crc32c.
+// of lane i mod 4, of which the first begins with `seed` and the others with 0. A CRC is linear, so equal
+// differences in two lanes would cancel; the lanes are therefore mixed before they are put together. The
+// CRC32C goes on from there over what is left. A difference in one lane alone is detected as by a CRC. A CRC
+// is a chain of instructions that wait for each other: four chains take no longer than one, and no longer
+// than memory takes to come. Copies and sums up like crc32c.
 std::uint32_t crc32c_in_lanes(std::uint32_t seed, const void* bytes, std::size_t length_bytes, char* to);
 std::uint32_t crc32c_in_lanes(std::uint32_t seed, const void* bytes, std::size_t length_bytes,
                               std::nullptr_t);

@@ -42,7 +42,7 @@ TEST_P(Calls, ManyAtOnceAnswerEachForItself) {
 TEST_P(Calls, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {
   std::vector<std::string> values;
   for (int i = 0; i < 64; ++i) values.push_back(fmt::format("value{}", i));
-  for (int round = 0; round < 50; ++round) {
+  for (std::size_t round = 0; round < few(50, 3); ++round) {
     std::vector<Assignment> assignments;
     for (const std::string& value : values) assignments.push_back({.key = "k", .value = value});
     store_->multi_put(assignments);

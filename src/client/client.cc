@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "client/arguments.h"
+#include "hash/heap.h"
 
 namespace loch::client {
 namespace {
@@ -21,12 +23,6 @@ Result<void> check_value(std::string_view value, const char* operation) {
     return {};
   return fail(Errc::invalid_argument, operation,
               fmt::format("a value has at most {} bytes, not {}", value_bytes_max, value.size()));
-}
-
-// What a get said, as an answer of the operation that asked for it.
-Error as_of(const char* operation, Error error) {
-  if (std::string_view(error.operation) == "get") error.operation = operation;
-  return error;
 }
 
 std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, base::Nanos now) {
@@ -122,11 +118,25 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
       session_->count(Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
     }
-    into->assign(found->view.value());
-    if (attachment_->may_act()) break;
+    if (auto copied = hash::copy_out(found->view.value(), into, "get"); !copied) co_return copied;
+    if (attachment_->may_act()) [[likely]]
+      break;
+    if (auto more = during.look_again(timeout_ns_, "get", hashed.hash); !more) co_return more;
   }
   session_->count(Counter::get_hit);
   co_return Result<void>{};
+}
+
+coro::Task<Result<hash::Found>> Client::look_up(hash::Key key, const DuringOperation* during,
+                                                const char* asks) {
+  for (;;) {
+    auto found = co_await shards_.get(key);
+    if (!found && std::string_view(found.error().operation) == "get") found.error().operation = asks;
+    if (attachment_->may_act()) [[likely]]
+      co_return found;
+    if (auto more = during->look_again(timeout_ns_, asks, key.hash); !more)
+      co_return std::unexpected(std::move(more.error()));
+  }
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
@@ -135,30 +145,22 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
-  Item item;
-  do {
-    auto found = co_await shards_.get(hashed);
-    if (!found) {
-      session_->count(Counter::get_miss);
-      co_return std::unexpected(as_of("read", std::move(found.error())));
-    }
-    item.value.assign(found->view.value());
-    item.version = {found->view.version()};
-    item.time_to_live = time_left(found->view, (*table)->newest_time());
-  } while (!attachment_->may_act());
-  session_->count(Counter::get_hit);
+  const auto found = co_await look_up(hashed, &during, "read");
+  session_->count(found ? Counter::get_hit : Counter::get_miss);
+  if (!found) co_return std::unexpected(found.error());
+  Item item{.value = {},
+            .version = {found->view.version()},
+            .time_to_live = time_left(found->view, (*table)->newest_time())};
+  if (auto copied = hash::copy_out(found->view.value(), &item.value, "read"); !copied)
+    co_return std::unexpected(std::move(copied.error()));
   co_return item;
 }
 
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
   if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*attachment_);
-  Result<hash::Found> found;
-  do {
-    found = co_await shards_.get(key_of(key));
-  } while (!attachment_->may_act());
+  auto found = co_await look_up(key_of(key), &during, "view");
   session_->count(found ? Counter::get_hit : Counter::get_miss);
-  if (!found) co_return std::unexpected(as_of("view", std::move(found.error())));
   co_return found;
 }
 
@@ -166,13 +168,10 @@ coro::Task<Result<bool>> Client::exists(std::string_view key) {
   if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*attachment_);
   session_->count(Counter::exists);
-  Result<hash::Found> found;
-  do {
-    found = co_await shards_.get(key_of(key));
-  } while (!attachment_->may_act());
+  const auto found = co_await look_up(key_of(key), &during, "exists");
   if (found) co_return true;
   if (found.error().code == Errc::not_found) co_return false;
-  co_return std::unexpected(as_of("exists", std::move(found.error())));
+  co_return std::unexpected(found.error());
 }
 
 Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,
@@ -250,11 +249,15 @@ coro::Task<Result<void>> Client::remove(std::string_view key) {
 bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
   if (!here_->parse_here(item) || hash::Table::expired(item.expires_at_ns(), asked_at)) return false;
   bool intact = false;
-  // The length that libstdc++ 12 passes may be larger than the one asked for.
-  into.resize_and_overwrite(item.value().size(), [&](char* buffer, std::size_t /*length*/) {
-    intact = item.copy_value_to(buffer);
-    return item.value().size();
-  });
+  try {
+    // The length that libstdc++ 12 passes may be larger than the one asked for.
+    into.resize_and_overwrite(item.value().size(), [&](char* buffer, std::size_t /*length*/) {
+      intact = item.copy_value_to(buffer);
+      return item.value().size();
+    });
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   return intact && attachment_->may_act();
 }
 

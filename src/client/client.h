@@ -103,6 +103,9 @@ class Client {
 
   // Errors: permission.
   [[nodiscard]] Result<void> may_change(const char* operation) const;
+  // The key's item, on which this client may act: what it gives out of it during the operation, or while a
+  // pin lasts that is as old, is what was there. Errors are of the operation that asks.
+  coro::Task<Result<hash::Found>> look_up(hash::Key key, const DuringOperation* during, const char* asks);
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
   // slots were read.
   bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);

@@ -1,4 +1,5 @@
 // A Store on another host that ends and comes back.
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <loch/async.h>
 #include <loch/loch.h>
 
+#include "base/testing/comes_true.h"
 #include "fabric/fabric.h"
 #include "fabric/host.h"
 #include "net/testing/reserved_port.h"
@@ -24,6 +26,7 @@ namespace loch {
 namespace {
 
 using namespace std::chrono_literals;
+using base::fake::comes_true;
 
 class Lent : public testing::Test {
  protected:
@@ -143,15 +146,18 @@ TEST_F(Lent, AFullStoreTakesTheMemoryOfWhatHasExpired) {
   auto far = open_far(name);
   ASSERT_TRUE(far.has_value()) << far.error().message();
   const std::string value(900, 'x');
+  using std::chrono::steady_clock;
+  const auto until = steady_clock::now() + 3s;  // longer than filling it takes
   std::size_t count = 0;
   Result<void> put{};
   for (;; ++count) {
-    put = near->put(fmt::format("old{}", count), value, {.time_to_live = 3s});
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+    put = near->put(fmt::format("old{}", count), value, {.time_to_live = std::max(left, 1ms)});
     if (!put) break;
     ASSERT_LT(count, 10'000U);
   }
   ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
-  std::this_thread::sleep_for(3s);
+  ASSERT_TRUE(comes_true([&] { return !near->exists(fmt::format("old{}", count - 1)).value_or(true); }));
   // The store's time passes, as lochd sees to: an operation here brings it on.
   const std::jthread keeper([&near](const std::stop_token& stop) {
     while (!stop.stop_requested()) {

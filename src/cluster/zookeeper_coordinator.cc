@@ -199,19 +199,25 @@ Result<void> ZooKeeperCoordinator::announce(const Present& self) {
       if (!announcer_.joinable()) announcer_ = std::thread([this] { keep_announced(); });
       return {};
     }
-    if (clock_.now() >= until)
-      return failure(Errc::exists, members_path() + "/" + self.name,
-                     "another lochd that runs says that it is this node");
+    if (clock_.now() >= until) return name_is_taken(self.name);
     signals_.changed.wait_for(lock, up_to(pause_ns, clock_.now(), until));
   }
 }
 
-bool ZooKeeperCoordinator::announce_again() {
+std::unexpected<Error> ZooKeeperCoordinator::name_is_taken(const std::string& name) const {
+  return failure(Errc::exists, members_path() + "/" + name,
+                 "another lochd that runs says that it is this node");
+}
+
+Result<bool> ZooKeeperCoordinator::announce_again() {
   const std::scoped_lock announcing(announcing_);
-  return announce_once(*self_, clock_.now() + again_ns).value_or(false);
+  auto done = announce_once(*self_, clock_.now() + again_ns);
+  if (done && !*done) return name_is_taken(self_->name);
+  return done;
 }
 
 void ZooKeeperCoordinator::keep_announced() {
+  std::string told;
   std::unique_lock lock(signals_.mutex);
   while (!stop_) {
     if (session_ != nullptr && !session_->is_over() && session_->id() == announced_in_) {
@@ -219,7 +225,10 @@ void ZooKeeperCoordinator::keep_announced() {
       continue;
     }
     lock.unlock();
-    const bool done = announce_again();
+    const auto done = announce_again();
+    const bool is_news = !done && done.error().code != Errc::unavailable && done.error().detail != told;
+    if (is_news && lost_name_) lost_name_(done.error().message());
+    if (is_news || done) told = done ? "" : done.error().detail;
     lock.lock();
     if (!done && !stop_) signals_.changed.wait_for(lock, std::chrono::nanoseconds(again_ns));
   }

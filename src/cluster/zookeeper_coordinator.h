@@ -16,6 +16,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,10 @@ class ZooKeeperCoordinator final : public Coordinator {
   // What a killed process said stands until its session has timed out, so somebody else of this name is an
   // error only after two such times.
   Result<void> announce(const Present& self) override;
+  // That ZooKeeper does not answer is no reason: all other calls say so.
+  void tell_of_lost_name(std::function<void(const std::string& why)> told) override {
+    lost_name_ = std::move(told);
+  }
   Result<std::vector<Present>> present() override;
   void wait_for_change(std::uint64_t version, base::Nanos at_most_ns) override;
 
@@ -65,7 +70,8 @@ class ZooKeeperCoordinator final : public Coordinator {
                        base::Nanos deadline);
   // Whether it says so now; false: another one does.
   Result<bool> announce_once(const Present& self, base::Nanos deadline);
-  bool announce_again();
+  Result<bool> announce_again();
+  [[nodiscard]] std::unexpected<Error> name_is_taken(const std::string& name) const;
   void keep_announced();
   [[nodiscard]] std::string map_path() const { return address_.path + "/map"; }
   [[nodiscard]] std::string members_path() const { return address_.path + "/members"; }
@@ -79,6 +85,8 @@ class ZooKeeperCoordinator final : public Coordinator {
   std::shared_ptr<Session> session_;
   std::uint64_t announced_in_ = 0;  // the session
   bool stop_ = false;
+
+  std::function<void(const std::string&)> lost_name_;
 
   std::mutex announcing_;  // one at a time
   // Under announcing_.

@@ -71,6 +71,9 @@ Result<ZooKeeperAddress> ZooKeeperAddress::parse(std::string_view text) {
   for (std::size_t begin = 0; begin <= hosts.size();) {
     const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
     auto host = net::parse_host_port(hosts.substr(begin, end - begin), default_port);
+    // Without a path it may be a password whose '@' was forgotten.
+    if (!host && slash == std::string_view::npos)
+      return wrong("what it names is no HOST:PORT,.../PATH, nor USER:PASSWORD@HOST:PORT,.../PATH");
     if (!host) return wrong(host.error().detail);
     address.hosts.push_back(std::move(*host));
     begin = end + 1;

@@ -1,4 +1,5 @@
 // A real ZooKeeper server, and what becomes of a cluster's map and of its hosts when it comes and goes.
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -6,6 +7,7 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -299,6 +301,42 @@ TEST(ZooKeeper, AHostTakesTheNameOfItsPredecessorThatWasKilled) {
   EXPECT_EQ(one->present(), std::vector{a});
   EXPECT_EQ(text_of(one->announce(a)), "fine");
   EXPECT_EQ(one->present(), std::vector{a});
+}
+
+// Receive: a host whose session expires while it is stopped, and whose name another one takes. Expect: it is
+// told once that it does not have it any more, and why.
+TEST(ZooKeeper, AHostIsToldThatItsNameIsTaken) {
+  const ZooKeeperServer server;
+  const Present a{.name = "a", .at = at(1)};
+  std::array<int, 2> told{};
+  ASSERT_EQ(::pipe(told.data()), 0);
+  const pid_t stopped = ::fork();
+  ASSERT_GE(stopped, 0);
+  if (stopped == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto theirs = open(server.url());
+    theirs->tell_of_lost_name([&](const std::string& why) {
+      if (::write(told[1], why.c_str(), why.size() + 1) < 0) ::_exit(1);
+    });
+    if (!theirs->announce(a)) ::_exit(1);
+    while (true) ::pause();
+  }
+  ::close(told[1]);
+  const auto one = open(server.url());
+  EXPECT_TRUE(comes_true([&] { return one->present() == std::vector{a}; }));
+  ::kill(stopped, SIGSTOP);
+  EXPECT_EQ(text_of(one->announce(a)), "fine") << "its session has expired";
+  ::kill(stopped, SIGCONT);
+  std::string why(1000, '\0');
+  const ssize_t length = ::read(told[0], why.data(), why.size());
+  ASSERT_GT(length, 0);
+  why.resize(static_cast<std::size_t>(length));
+  EXPECT_THAT(why, HasSubstr("/loch/members/a: another lochd that runs says that it is this node"));
+  pollfd more{.fd = told[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&more, 1, 1500), 0) << "once is enough";
+  ::kill(stopped, SIGKILL);
+  ::waitpid(stopped, nullptr, 0);
+  ::close(told[0]);
 }
 
 }  // namespace

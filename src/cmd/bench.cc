@@ -134,7 +134,9 @@ Exit run_bench(Context& context, std::vector<std::string> arguments) {
   const char* inherited = std::getenv("LOCH_DIRECTORY");
   const bool directory_told =
       context.globals.directory != (inherited && *inherited ? inherited : Globals{}.directory);
-  if (context.globals.json || directory_told || context.globals.timeout) {
+  const Globals& globals = context.globals;
+  if (globals.read_only) return context.complain(Exit::failed, "with --read-only nothing is measured");
+  if (globals.json || directory_told || globals.timeout || globals.quiet || globals.yes) {
     return context.complain(Exit::usage, "options for loch-bench go after 'bench'");
   }
   const std::string program = bench_program();

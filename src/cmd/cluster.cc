@@ -47,6 +47,11 @@ Exit refused(const Context& context, const Error& error) {
 }
 
 std::expected<std::unique_ptr<Coordinator>, Exit> open(const Context& context, const Arguments& arguments) {
+  if (context.globals.timeout) {
+    return std::unexpected(context.complain(
+        Exit::usage,
+        "--timeout is not for clusters: their coordinator is waited for up to 5 s; drain has --at-most"));
+  }
   if (arguments.coordinator.empty()) {
     return std::unexpected(context.complain(
         Exit::usage, "which cluster? Say --coordinator zookeeper://HOST:PORT/PATH, or set LOCH_COORDINATOR"));
@@ -59,6 +64,8 @@ std::expected<std::unique_ptr<Coordinator>, Exit> open(const Context& context, c
 // The same, of one whose map may change.
 std::expected<std::unique_ptr<Coordinator>, Exit> open_to_change(const Context& context,
                                                                  const Arguments& arguments) {
+  if (context.globals.read_only)
+    return std::unexpected(context.complain(Exit::failed, "with --read-only no cluster is changed"));
   auto coordinator = open(context, arguments);
   if (!coordinator || (*coordinator)->may_change()) return coordinator;
   return std::unexpected(context.complain(
@@ -161,7 +168,11 @@ void print_status_json(Context& context, const Coordinator& coordinator, const C
               {"shards_coming", shards.coming},
               {"shards_going", shards.going},
               {"regions", node.data.size()}};
-    if (coordinator.may_change()) json["present"] = is_among(present, node.name);
+    if (coordinator.may_change()) {
+      const auto found = std::ranges::find(present, node.name, &Present::name);
+      json["present"] = found != present.end();
+      if (found != present.end()) json["present_at"] = found->at.text();
+    }
     nodes.push_back(std::move(json));
   }
   Json waits = Json::array();
@@ -256,6 +267,10 @@ Exit run_add(Context& context, const Arguments& arguments) {
   if (context.globals.json) context.print_json({{"epoch", added->epoch}});
   const auto present = (*coordinator)->present();
   for (const cluster::NewNode& host : *hosts) {
+    const auto node = added->find(host.name);
+    if (arguments.regions && node && added->nodes[*node].data.size() != *arguments.regions)
+      context.note(fmt::format("node '{}' has {}, those that its place in the cluster had before", host.name,
+                               how_many(added->nodes[*node].data.size(), "region")));
     if (present && !is_among(*present, host.name))
       context.note(fmt::format("node '{}' is expected at {}: start lochd there, with node = \"{}\"",
                                host.name, host.at.text(), host.name));
@@ -264,6 +279,11 @@ Exit run_add(Context& context, const Arguments& arguments) {
 }
 
 // ---- drain
+
+// The items follow when all shards have gone.
+std::string what_is_left(std::size_t shards) {
+  return shards > 0 ? how_many(shards, "shard") + " left" : "no shards left, items move";
+}
 
 Exit wait_until_drained(Context& context, Coordinator& coordinator, const Arguments& arguments) {
   watch_for_interrupts();
@@ -285,7 +305,7 @@ Exit wait_until_drained(Context& context, Coordinator& coordinator, const Argume
         return context.complain(Exit::failed,
                                 fmt::format("node '{}' serves again: somebody has added it", arguments.name));
       const std::size_t here = shards_of(read->map, *node).here;
-      if (left != here) context.note(fmt::format("{}: {} left", arguments.name, how_many(here, "shard")));
+      if (left != here) context.note(fmt::format("{}: {}", arguments.name, what_is_left(here)));
       left = here;
       version = read->version;
     }
@@ -293,8 +313,9 @@ Exit wait_until_drained(Context& context, Coordinator& coordinator, const Argume
     if (std::chrono::steady_clock::now() >= deadline)
       return context.complain(
           Exit::failed,
-          fmt::format("node '{}' is not drained after {}, and goes on{}", arguments.name,
-                      human_duration(at_most), left ? ": " + how_many(*left, "shard") + " left" : ""));
+          fmt::format(
+              "node '{}' is not drained after {}, and goes on{}; its lochd's log says what it waits for",
+              arguments.name, human_duration(at_most), left ? ": " + what_is_left(*left) : ""));
     const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(look_at_signals).count();
     coordinator.wait_for_change(version, static_cast<base::Nanos>(nanos));
   }
@@ -399,7 +420,8 @@ void add_cluster(CLI::App& app, Context& context) {
   add_number(add, "--shards", arguments->shards,
              "Into how many parts the index is cut, 1, 2, 4 ... 32 (32 unless told); for the first hosts");
   add_footer(add,
-             "One that leaves or is drained stays instead.\n"
+             "One that leaves or is drained stays instead. One that takes the place of a node that has gone\n"
+             "has the regions of that one, whatever --regions says.\n"
              "Examples:\n"
              "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
              "  loch cluster add d=10.0.0.4 --regions 4");

@@ -22,6 +22,8 @@ void print_stderr(std::string_view text) {
   out.flush();
 }
 
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::chrono::milliseconds timeout_of(Work work) {
   switch (work) {
     case Work::point:
@@ -125,11 +127,20 @@ std::expected<Store, Exit> Context::open_or_create(
 
 Exit Context::complain_of_store(const std::string& store_name, const Error& error) const {
   const Exit exit = error.code == Errc::invalid_argument ? Exit::usage : Exit::cannot_open;
-  return complain(exit, fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(),
-                                    hint_about(store_name, error)));
+  return complain(exit,
+                  fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(),
+                              hint_about(store_name, error)),
+                  error.code);
 }
 
-Exit Context::complain(Exit exit, std::string_view text) const {
+Exit Context::complain(Exit exit, std::string_view text, std::optional<Errc> code) const {
+  if (globals.json) {
+    Json error{{"command", command}, {"exit", static_cast<int>(exit)}};
+    if (code) error["code"] = name(*code);
+    error["text"] = text;
+    print_stderr(text_of(Json{{"error", std::move(error)}}));
+    return exit;
+  }
   print_stderr(fmt::format("loch: {}{}{}", command, command.empty() ? "" : ": ", text));
   return exit;
 }
@@ -137,8 +148,8 @@ Exit Context::complain(Exit exit, std::string_view text) const {
 Exit Context::report(const Error& error) const {
   const Exit exit = exit_of(error.code);
   if (exit == Exit::not_found && globals.quiet) return exit;
-  if (exit == Exit::not_found) return complain(exit, "no such key");
-  return complain(exit, error.message());
+  if (exit == Exit::not_found) return complain(exit, "no such key", error.code);
+  return complain(exit, error.message(), error.code);
 }
 
 void Context::note(std::string_view text) const {
@@ -156,8 +167,8 @@ Exit Context::confirm(const std::function<std::string()>& question) const {
   return Exit::ok;
 }
 
-void Context::print_json(const nlohmann::ordered_json& json) {
-  out.write(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+void Context::print_json(const Json& json) {
+  out.write(text_of(json));
   out.write("\n");
 }
 

@@ -83,8 +83,9 @@ class Context {
       const std::string& store_name, Work work,
       const std::function<std::optional<Exit>()>& may_create = [] { return std::nullopt; }) const;
 
-  // "loch: put: ..." on standard error; returns `exit`.
-  Exit complain(Exit exit, std::string_view text) const;
+  // "loch: put: ..." on standard error, or under --json {"error":{...}} with the name of `code`; returns
+  // `exit`.
+  Exit complain(Exit exit, std::string_view text, std::optional<Errc> code = std::nullopt) const;
   // The same about a store that can not be opened ...
   Exit complain_of_store(const std::string& store_name, const Error& error) const;
   // ... or an Error of a call, with the exit code of its Errc. A key that is not there is no complaint under

@@ -18,6 +18,7 @@ struct CreateArguments {
 };
 
 Exit run_create(Context& context, const CreateArguments& arguments) {
+  if (context.globals.read_only) return context.complain(Exit::failed, "with --read-only no store is made");
   Options options = context.options(Work::point);
   options.candidates = arguments.candidates;
   options.max_bytes = arguments.max_bytes;
@@ -28,10 +29,11 @@ Exit run_create(Context& context, const CreateArguments& arguments) {
   options.atomics = arguments.atomics.value_or(Atomics::processor);
   const auto where = Store::create(store_url(arguments.store), options);
   if (!where) {
-    const bool bad_argument = where.error().code == Errc::invalid_argument;
+    const Errc code = where.error().code;
+    const bool is_no_folder = code == Errc::not_found || code == Errc::permission;
     return context.complain(
-        bad_argument ? Exit::usage : Exit::failed,
-        fmt::format("cannot create store '{}': {}", escaped(arguments.store), where.error().message()));
+        is_no_folder ? Exit::cannot_open : exit_of(code),
+        fmt::format("cannot create store '{}': {}", escaped(arguments.store), where.error().message()), code);
   }
   const std::string name = arguments.store.substr(arguments.store.rfind('/') + 1);
   if (context.globals.json) context.print_json(Json{{"name", name}, {"directory", *where}});

@@ -39,6 +39,7 @@ std::vector<Finding> examine(const Options& options, const std::string& store) {
                                 probe_open_files(),
                                 probe_address_space(),
                                 probe_file_size(),
+                                probe_logout(options.directory),
                                 probe_build()};
   std::ranges::move(probe_rdma(), std::back_inserter(findings));
   if (!store.empty()) std::ranges::move(probe_store(options, store), std::back_inserter(findings));

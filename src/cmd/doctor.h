@@ -40,6 +40,7 @@ Finding probe_locked_memory();
 Finding probe_open_files();
 Finding probe_address_space();
 Finding probe_file_size();
+Finding probe_logout(const std::string& directory);  // whether what is there outlives it
 Finding probe_build();
 
 // Networks (doctor_network.cc).
@@ -66,6 +67,14 @@ Finding judge_open_files(std::optional<std::uint64_t> limit);
 Finding judge_address_space(std::optional<std::uint64_t> limit_bytes,
                             const std::optional<std::string>& overcommit);
 Finding judge_file_size(std::optional<std::uint64_t> limit_bytes);
+// What systemd-logind does about a user who is nowhere logged in any more.
+struct Logout {
+  bool removes_ipc = false;     // RemoveIPC=
+  bool is_system_user = false;  // whose files it leaves alone
+  bool lingers = false;         // one who counts as logged in for ever
+};
+// `logout`: nothing where nobody removes anything.
+Finding judge_logout(const std::string& directory, const std::optional<Logout>& logout);
 Finding judge_port(const RdmaDevice& device, const RdmaDevice::Port& port);
 Finding judge_connection(const RdmaConnection& connection);
 

@@ -178,6 +178,18 @@ Finding judge_file_size(std::optional<std::uint64_t> limit_bytes) {
   return finding;
 }
 
+Finding judge_logout(const std::string& directory, const std::optional<Logout>& logout) {
+  Finding finding{.subject = "logout", .found = "stores stay"};
+  if (!logout || !logout->removes_ipc || logout->is_system_user || logout->lingers) return finding;
+  if (directory != "/dev/shm" && !directory.starts_with("/dev/shm/")) return finding;
+  finding.status = Status::warn;
+  finding.found = "systemd-logind removes this user's stores in /dev/shm when their last session ends";
+  finding.mend =
+      "loginctl enable-linger (for this user); or RemoveIPC=no in /etc/systemd/logind.conf; or a --directory "
+      "on another tmpfs";
+  return finding;
+}
+
 Finding judge_port(const RdmaDevice& device, const RdmaDevice::Port& port) {
   Finding finding{.subject = fmt::format("RDMA {}/{}", device.name, port.number)};
   const auto address = std::ranges::find_if(port.gids, [](const RdmaDevice::Gid& gid) {

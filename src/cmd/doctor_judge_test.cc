@@ -75,6 +75,20 @@ TEST(Judgement, LockedMemoryWarnsOfALimitWhereThereIsAnRdmaDevice) {
   EXPECT_TRUE(is(Status::warn, judge_locked_memory(1024 * gib, true)));
 }
 
+TEST(Judgement, LogoutWarnsWhereItTakesTheUsersStoresAlong) {
+  const Logout removes{.removes_ipc = true};
+  const Finding warned = judge_logout("/dev/shm", removes);
+  EXPECT_TRUE(is(Status::warn, warned));
+  EXPECT_TRUE(warned.mend.contains("enable-linger")) << warned.mend;
+  EXPECT_TRUE(is(Status::warn, judge_logout("/dev/shm/mine", removes)));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/dev/shmem", removes)));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/mnt/stores", removes)));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/dev/shm", std::nullopt)));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/dev/shm", Logout{.removes_ipc = false})));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/dev/shm", Logout{.removes_ipc = true, .is_system_user = true})));
+  EXPECT_TRUE(is(Status::ok, judge_logout("/dev/shm", Logout{.removes_ipc = true, .lingers = true})));
+}
+
 TEST(Judgement, OpenFilesWarnBelow256) {
   EXPECT_TRUE(is(Status::ok, judge_open_files(std::nullopt)));
   EXPECT_TRUE(is(Status::ok, judge_open_files(256)));

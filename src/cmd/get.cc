@@ -17,7 +17,7 @@ void print_item(Context& context, std::string_view key, const Item& item) {
   Json json;
   set_bytes(json, "key", key);
   set_bytes(json, "value", item.value);
-  if (item.time_to_live) json["ttl_ms"] = item.time_to_live->count();
+  if (item.time_to_live) json["ttl_ms"] = ttl_ms_left(*item.time_to_live);
   json["version"] = version_text(item.version);
   context.print_json(json);
 }

@@ -39,7 +39,7 @@ Exit inspect_key(Context& context, Store& store, const std::string& key) {
     json["key_bytes"] = key.size();
     json["value_bytes"] = item->value.size();
     json["value_is_utf8"] = is_utf8(item->value);
-    if (item->time_to_live) json["ttl_ms"] = item->time_to_live->count();
+    if (item->time_to_live) json["ttl_ms"] = ttl_ms_left(*item->time_to_live);
     json["version"] = version_text(item->version);
     context.print_json(json);
     return Exit::ok;

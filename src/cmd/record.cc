@@ -13,7 +13,7 @@
 namespace loch::cmd {
 namespace {
 
-constexpr std::size_t fields_max = 5;  // key, value, each in its other form, and ttl_ms
+constexpr std::size_t fields_max = 6;  // key, value, each in its other form, ttl_ms and version
 
 bool is_ttl(std::int64_t ttl_ms) { return ttl_ms > 0 && ttl_ms <= time_to_live_max.count(); }
 
@@ -128,7 +128,7 @@ Parsed<Record> parse_jsonl(std::string_view line) {
       auto ttl = ttl_of_json(content);
       if (!ttl) return std::unexpected(ttl.error());
       record.time_to_live = *ttl;
-    } else {
+    } else if (field != "version") {  // of `get --json`; a load gives another one
       return std::unexpected(fmt::format("unknown field \"{}\"", escaped(field)));
     }
     if (!taken) return std::unexpected(taken.error());
@@ -139,9 +139,6 @@ Parsed<Record> parse_jsonl(std::string_view line) {
   record.value = std::move(*value);
   return record;
 }
-
-// An item seen in its last millisecond still has a time to live; 0 would mean none.
-std::int64_t ttl_ms_left(std::chrono::milliseconds left) { return left.count() > 0 ? left.count() : 1; }
 
 bool ends_with_any(std::string_view path, std::initializer_list<std::string_view> endings) {
   for (const std::string_view ending : endings) {

@@ -4,7 +4,7 @@
 // there
 //             only for an item with a time to live: what is left of it, in milliseconds.
 // JSON Lines  {"key":"k","value":"v","ttl_ms":5000}; bytes that are not UTF-8 stand in "key_base64" and
-//             "value_base64" instead. "ttl_ms" may be left out or null.
+//             "value_base64" instead. "ttl_ms" may be left out or null, and "version" is passed over.
 //
 // What the one direction writes the other reads back byte for byte, whatever the bytes.
 // Threads: pure functions.
@@ -32,6 +32,12 @@ struct Record {
 // kept.
 inline constexpr std::size_t record_line_bytes_max =
     std::size_t{6} * ((std::size_t{128} << 20) + 4096) + 4096;
+
+// What is left of a time to live as it is written: an item seen in its last millisecond still has one, and 0
+// would mean none.
+inline std::int64_t ttl_ms_left(std::chrono::milliseconds left) {
+  return left.count() > 0 ? left.count() : 1;
+}
 
 // Appends one line with its newline.
 void append_record(std::string& out, Format format, std::string_view key, std::string_view value,

@@ -121,6 +121,14 @@ TEST(Jsonl, TakesWhatOthersWrite) {
   EXPECT_FALSE(record->time_to_live);
 }
 
+TEST(Jsonl, TakesWhatGetPrints) {
+  const auto record =
+      parse_record(Format::jsonl, R"({"key":"k","value":"v","ttl_ms":7,"version":"0x0000000000000001"})");
+  ASSERT_TRUE(record) << record.error();
+  EXPECT_EQ(record->time_to_live, std::chrono::milliseconds(7));
+  EXPECT_EQ(ttl_ms_left(std::chrono::milliseconds(0)), 1);
+}
+
 TEST(Jsonl, ComplaintsStayShort) {
   const auto record = parse_record(Format::jsonl, R"({"key":")" + std::string(1 << 20, 'x'));
   ASSERT_FALSE(record);

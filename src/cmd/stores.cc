@@ -53,7 +53,9 @@ Exit run_ls(Context& context, const bool& with_details) {
   const auto names = Store::list(context.options(Work::point));
   if (!names) {
     return context.complain(
-        Exit::failed, fmt::format("cannot list {}: {}", context.globals.directory, names.error().message()));
+        Exit::cannot_open,
+        fmt::format("cannot list {}: {}", context.globals.directory, names.error().message()),
+        names.error().code);
   }
   if (context.globals.json) {
     context.print_json(with_details ? long_json(context, *names) : Json(*names));

@@ -264,10 +264,9 @@ TEST_P(Conformance, WordsAreReadWholeWhileOthersWriteThem) {
   Session s(*world_);
   const Thread reader([&] {
     Session reads(*world_);
-    for (int i = 0; i < 3'000; ++i) {
+    for (std::size_t i = 0; i < few(3'000); ++i) {
       std::array<Address, batch_words_max> at;
-      for (std::size_t j = 0; j < at.size(); ++j)
-        at[j] = {small_region, (static_cast<std::uint64_t>(i) + j) % words * 8};
+      for (std::size_t j = 0; j < at.size(); ++j) at[j] = {small_region, (i + j) % words * 8};
       std::array<std::uint64_t, batch_words_max> read{};
       ASSERT_TRUE(reads.read_words(at, read.data()).has_value());
       for (const std::uint64_t word : read) ASSERT_EQ(word, pattern(word & 0xffff));
@@ -285,15 +284,20 @@ TEST_P(Conformance, WordsAreReadWholeWhileOthersWriteThem) {
 }
 
 TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
-  constexpr int each = 2'000;
+  const std::size_t each = few(2'000);
   const Address counter{small_region, 64};
+  Together all(3);
   const auto add = [&] {
+    Together::Member member(all);
     Session s(*world_);
-    for (int i = 0; i < each; ++i) ASSERT_TRUE(s.fetch_add(counter, 1).has_value());
+    member.wait();
+    for (std::size_t i = 0; i < each; ++i) ASSERT_TRUE(s.fetch_add(counter, 1).has_value());
   };
   const auto swap = [&] {
+    Together::Member member(all);
     Session s(*world_);
-    for (int done = 0; done < each;) {
+    member.wait();
+    for (std::size_t done = 0; done < each;) {
       const std::uint64_t seen = s.read_word(counter).value();
       if (s.compare_swap(counter, seen, seen + 1).value() == seen) ++done;
     }
@@ -304,7 +308,7 @@ TEST_P(Conformance, AtomicsAreAtomicAgainstEachOther) {
   threads.emplace_back(add);
   threads.clear();
   Session s(*world_);
-  EXPECT_EQ(s.read_word(counter).value(), 3U * each);
+  EXPECT_EQ(s.read_word(counter).value(), 3 * each);
 }
 
 // ---- turns
@@ -384,11 +388,15 @@ TEST_P(Conformance, ARegionComesToLifeByItsExtension) {
 }
 
 TEST_P(Conformance, AllMayExtendAtOnce) {
+  const std::uint64_t each = few(40);
+  Together all(3);
   std::deque<Thread> threads;
   for (std::uint64_t t = 0; t < 3; ++t) {
-    threads.emplace_back([this, t] {
+    threads.emplace_back([&, t] {
+      Together::Member member(all);
       Session s(*world_);
-      for (std::uint64_t i = 1; i <= 40; ++i) {
+      member.wait();
+      for (std::uint64_t i = 1; i <= each; ++i) {
         const std::uint64_t length = small_bytes + (i * 3 + t) * 4'096;
         ASSERT_TRUE(s.fabric->extend(small_region, length).has_value());
         ASSERT_GE(s.endpoint.length_bytes(small_region).value(), length) << "it never becomes shorter";
@@ -399,7 +407,7 @@ TEST_P(Conformance, AllMayExtendAtOnce) {
   }
   threads.clear();
   Session s(*world_);
-  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + std::uint64_t{122} * 4'096);
+  EXPECT_EQ(s.endpoint.length_bytes(small_region), small_bytes + (each * 3 + 2) * 4'096);
 }
 
 // ---- presence
@@ -436,21 +444,28 @@ TEST_P(Conformance, PresenceEndsWithItsHolder) {
 }
 
 TEST_P(Conformance, OneOfManyThreadsGetsANumber) {
-  for (std::uint32_t number = 1; number < 30; ++number) {
-    std::atomic<int> got{0};
+  constexpr std::size_t threads_count = 6;
+  constexpr std::size_t numbers = 10;
+  std::uint32_t first = 1;
+  for (std::size_t round = 0; round < few(30); ++round, first += numbers) {
+    std::array<std::atomic<int>, numbers> got{};
     std::vector<std::shared_ptr<Fabric>> fabrics;
-    for (int t = 0; t < 3; ++t) fabrics.push_back(world_->attach());
-    std::vector<std::unique_ptr<Port>> ports(6);
+    for (int i = 0; i < 3; ++i) fabrics.push_back(world_->attach());
+    std::vector<std::unique_ptr<Port>> ports(threads_count);
+    Together all(threads_count);
     std::deque<Thread> threads;
-    for (int t = 0; t < 6; ++t) {
+    for (std::size_t t = 0; t < threads_count; ++t) {
       threads.emplace_back([&, t] {
-        auto& port = ports[static_cast<std::size_t>(t)];
-        port = fabrics[static_cast<std::size_t>(t % 3)]->connect();
-        if (port->claim_presence(number).value()) ++got;
+        Together::Member member(all);
+        ports[t] = fabrics[t % fabrics.size()]->connect();
+        for (std::uint32_t i = 0; i < numbers; ++i) {
+          member.wait();
+          if (ports[t]->claim_presence(first + i).value()) ++got[i];
+        }
       });
     }
     threads.clear();
-    EXPECT_EQ(got, 1);
+    for (std::size_t i = 0; i < numbers; ++i) EXPECT_EQ(got[i], 1) << first + i;
   }
 }
 

@@ -87,7 +87,7 @@ class Host {
   };
 
   // Listens. Errors: invalid_argument, io, permission (addresses, key, cookie and certificates), corrupt (the
-  // cookie), unavailable (no RDMA device, no thread).
+  // cookie), unavailable (no RDMA device, no thread, no descriptor).
   static Result<std::unique_ptr<Host>> start(Options options);
   // Breaks off all sessions.
   virtual ~Host() = default;

@@ -2,6 +2,7 @@
 // session says of itself in the store, which fabrics do not.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,6 +18,9 @@ struct Readers {
   std::function<Result<std::optional<Range>>(Fabric& store, std::uint32_t client)> admit;
   // Says that it has gone.
   std::function<void(Fabric& store, std::uint32_t client)> dismiss;
+  // How many numbers of a store those may have together who know the key for reading alone, since they are to
+  // keep nobody out: half of them (memory/layout.h).
+  std::size_t numbers_max = 511;
 };
 
 }  // namespace loch::fabric

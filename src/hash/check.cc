@@ -69,6 +69,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
     }
     linked->insert(ref);
     auto found = co_await fetch_item(ref);
+    if (!found && found.error().code == Errc::no_space) co_return std::unexpected(std::move(found.error()));
     if (!found) {
       ++report->items_corrupt;
       add_finding(report, fmt::format("slot {}: the item at region {} unit {} is damaged", slot, ref.region,

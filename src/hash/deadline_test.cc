@@ -5,6 +5,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,8 @@ class Hindered {
  public:
   using Kind = fabric::Operation::Kind;
 
-  Hindered(const std::shared_ptr<fake::MemoryStore>& store, Kind kind, std::function<void()> hinder)
+  Hindered(const std::shared_ptr<fake::MemoryStore>& store, Kind kind, std::function<void()> hinder,
+           base::Nanos timeout = timeout_ns)
       : client_(*store,
                 std::make_shared<fabric::fake::PostingFabric>(
                     store, fabric::fake::PostingOptions{
@@ -38,7 +40,7 @@ class Hindered {
                                      times_.push_back(store->now());
                                      hinder();
                                    }}),
-                {.timeout_ns = timeout_ns}) {}
+                {.timeout_ns = timeout}) {}
 
   Client& client() { return client_; }
   // Between operations that came after one another: of each retry that paused, one.
@@ -55,8 +57,9 @@ class Hindered {
   Client client_;
 };
 
-void expect_timed_out(const Error& error, base::Nanos took) {
+void expect_timed_out(const Error& error, base::Nanos took, bool changes) {
   EXPECT_EQ(error.code, Errc::timed_out) << error.message();
+  EXPECT_EQ(error.detail.find("may or may not have happened") != std::string::npos, changes) << error.detail;
   EXPECT_GE(took, timeout_ns);
   EXPECT_LE(took, timeout_ns + pause_max_ns) << "no more than the pause in which the deadline came";
 }
@@ -95,7 +98,7 @@ TEST_F(Deadline, AGetThatNeverSeesTheSameWordsTwice) {
   const base::Nanos start = store_->now();
   const auto got = hindered.client().get("key");
   ASSERT_FALSE(got.has_value());
-  expect_timed_out(got.error(), store_->now() - start);
+  expect_timed_out(got.error(), store_->now() - start, false);
   expect_back_off(hindered);
 }
 
@@ -115,10 +118,31 @@ TEST_F(Deadline, AWriteThatIsAlwaysTooLate) {
       done = std::unexpected(put.error());
     }
     ASSERT_FALSE(done.has_value());
-    expect_timed_out(done.error(), store_->now() - start);
+    expect_timed_out(done.error(), store_->now() - start, true);
     expect_back_off(hindered);
     EXPECT_EQ(other_.get("key").value(), "the other's");
   }
+}
+
+// Receive: a key's home that is taken whenever a put looks for a place, and empty whenever it has one
+// elsewhere. Expect: it takes that back again and again, until its item can not be told apart any more; then
+// it says that it did not happen.
+TEST_F(Deadline, APutThatIsWithdrawnTooOften) {
+  const Locations at = fake::locations(other_, "key");
+  fake::occupy(other_, at.slot[0]);
+  const SlotWord taken = fake::slot(*store_, at.slot[0]);
+  const SlotWord empty = SlotWord::empty(other_.session().next_nonce(), first_level);
+  const auto hinder = [&] {
+    const bool has_place = fake::slot(*store_, at.slot[1]).is(SlotType::pending);
+    fake::set_slot(*store_, at.slot[0], has_place ? empty : taken);
+  };
+  Hindered hindered(store_, Hindered::Kind::read, hinder, 10 * base::second_ns);
+  const auto put = hindered.client().put("key", "value");
+  ASSERT_FALSE(put.has_value());
+  EXPECT_EQ(put.error().code, Errc::timed_out) << put.error().message();
+  EXPECT_NE(put.error().detail.find("it did not happen"), std::string::npos) << put.error().detail;
+  EXPECT_EQ(hindered.client().counted(Counter::pending_withdrawn), tag_max + 1U);
+  EXPECT_EQ(other_.get("key").error().code, Errc::not_found);
 }
 
 }  // namespace

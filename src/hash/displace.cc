@@ -55,8 +55,8 @@ coro::Task<Result<bool>> Table::carry_out(std::span<const Victim> all, int last,
     }
     // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
     if (n != last) co_return true;
-    const auto found = co_await fetch_item(from.word.item());
-    co_return found || !is_out_of_reach(found.error());
+    const auto of = co_await key_of_item(from.word.item());
+    co_return of ? of->has_value() : !is_out_of_reach(of.error());
   }
   co_return true;
 }

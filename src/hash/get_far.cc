@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "hash/heap.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -58,7 +59,8 @@ coro::Task<Result<Found>> Table::get_far(Known* what) {
     std::array<fabric::Operation, 3> operations = {slot_reading(known)};
     std::size_t count = 1;
     if (!known.has_copy()) {
-      auto read = std::make_shared_for_overwrite<std::byte[]>(known.pointer.length_bytes);
+      auto read = bytes_of_heap(known.pointer.length_bytes);
+      if (read == nullptr) co_return no_heap("get", known.pointer.length_bytes);
       known.item = read.get();
       copy = std::move(read);
       operations[count++] = item_reading(known);

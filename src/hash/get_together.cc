@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coro/scope.h"
+#include "hash/heap.h"
 #include "hash/shards.h"
 
 namespace loch::hash {
@@ -31,10 +32,7 @@ struct Shards::Getting {
     get->outcome = std::move(outcome);
     is_over = true;
   }
-  void take(const ItemView& item) {
-    get->into->assign(item.value());
-    end({});
-  }
+  void take(const ItemView& item) { end(copy_out(item.value(), get->into, "get")); }
 };
 
 // An item that a slot was seen to name, and that may be the key's.

@@ -23,10 +23,12 @@ constexpr std::size_t looked_at_once = 4096;  // by a remote session that finish
 constexpr base::Nanos finishing_max_ns = 10 * base::millisecond_ns;
 constexpr base::Nanos finish_again_after_ns = 100 * base::millisecond_ns;
 
-// A word of a slot that is split, and that says nothing of an unfinished move.
+// A word that somebody who split the slot has written.
+bool is_split(SlotWord word, Directory d) { return d.is_split(word) && !word.is_unwritten(); }
+
+// And that says nothing of an unfinished move.
 bool is_settled(SlotWord word, Directory d) {
-  return !word.is(SlotType::placed) && !word.is(SlotType::moved) && !word.is(SlotType::unborn) &&
-         d.is_split(word);
+  return !word.is(SlotType::placed) && !word.is(SlotType::moved) && is_split(word, d);
 }
 
 }  // namespace
@@ -151,7 +153,7 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
   batch = {fabric::Operation::read(index_.directory(), &directory_then, sizeof directory_then)};
   std::vector<std::size_t> births;
   for (std::size_t i = 0; i < count && attachment_.may_act(); ++i) {
-    if (!high[i].is(SlotType::unborn)) continue;
+    if (!high[i].is_unwritten()) continue;
     const SlotWord born = SlotWord::empty(home_.next_nonce(), d.level + 1U);
     batch.push_back(fabric::Operation::compare_swap(index_.slot(first_high + i), high[i].raw, born.raw));
     births.push_back(i);
@@ -166,7 +168,7 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
 
   std::vector<coro::Task<Result<bool>>> splitting;
   for (std::size_t i = 0; i < count; ++i) {
-    const bool is_born = !high[i].is(SlotType::unborn);
+    const bool is_born = !high[i].is_unwritten();
     splitting.push_back(split_slot(first + i, d, is_born ? std::optional(low[i]) : std::nullopt));
   }
   co_await coro::run_together(&endpoint_.queue(), std::span(splitting));
@@ -190,7 +192,7 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
       if (!seen) continue;
     }
     const SlotWord word = *std::exchange(seen, std::nullopt);
-    if (d.is_split(word)) co_return true;
+    if (is_split(word, d)) co_return true;
     Result<bool> done = true;
     if (word.is(SlotType::committed)) {
       done = co_await split_committed(low, word, d);
@@ -224,7 +226,7 @@ coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
   const SlotNumber high = low + d.low_slots();
   auto born = co_await read_slot(high);
   if (!born) co_return std::unexpected(std::move(born.error()));
-  if (SlotWord{*born}.is(SlotType::unborn)) {
+  if (SlotWord{*born}.is_unwritten()) {
     auto done = co_await swap_slot(high, {*born}, SlotWord::empty(home_.next_nonce(), d.level + 1U));
     if (!done) co_return done;
     if (!*done) co_return true;
@@ -233,7 +235,7 @@ coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
   auto read = co_await read_slot(low);
   if (!read) co_return std::unexpected(std::move(read.error()));
   const SlotWord word{*read};
-  if (!d.is_split(word)) {
+  if (!is_split(word, d)) {
     const auto now = co_await read_directory();
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return false;
@@ -382,7 +384,7 @@ coro::Task<Result<Table::Settled>> Table::settle_slot(SlotNumber slot, Directory
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return Settled::growth_is_over;
     if (!*split) co_return Settled::not_now;
-    if (slot >= low_slots && !d.is_split(word) && !word.is(SlotType::unborn)) {
+    if (slot >= low_slots && !is_split(word, d) && !word.is_unwritten()) {
       // Read in this very growth, as the directory says; no client writes such a word into the upper half
       // then, so it is damage, and mended.
       auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));

@@ -357,6 +357,36 @@ TEST(Growth, UnfinishedInsertsOfDamagedItemsDoNotStopIt) {
   }
 }
 
+// Receive: slots that hold what no client writes: of those that were there, and of those that come to life;
+// at each of the levels that words tell apart, since such a word may look like one of the next. Expect: the
+// growth comes to its end, and all of them are mended.
+TEST(Growth, WhatNoClientWritesDoesNotStopItAtAnyLevel) {
+  for (unsigned level = first_level; level < first_level + level_modulus; ++level) {
+    for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}}) {
+      for (const bool is_high : {false, true}) {
+        SCOPED_TRACE(fmt::format("level {} word {:x} {}", level, word, is_high ? "high" : "low"));
+        const auto store = make_store({.hash_seed = 42}, {}, level);
+        Client client(*store);
+        const std::string key = find_key(client, "key", [&](const Locations&, std::uint64_t hash) {
+          return (home_row_mix(hash) >> level & 1) != 0;  // goes up
+        });
+        ASSERT_TRUE(client.put(key, "value").has_value());
+        const Locations at = locations(client, key);
+        const SlotNumber low_slots = directory_of(*store).low_slots();
+        SlotNumber victim = at.slot[0];
+        while (at.index_of(victim) >= 0) victim = (victim + 1) % low_slots;
+        if (is_high) victim = at.slot[0] + low_slots;
+        fake::begin_growth(*store);
+        fake::set_slot(*store, victim, {word});
+        ASSERT_TRUE(client.collect().has_value());
+        EXPECT_FALSE(directory_of(*store).growing);
+        EXPECT_EQ(client.get(key).value_or("none"), "value");
+        EXPECT_EQ(client.check()->slots_corrupt, 0U);
+      }
+    }
+  }
+}
+
 // ---- its end
 
 // A client elsewhere that counts how often it reads many slots at once.

@@ -94,7 +94,15 @@ class ItemView {
     begin(bytes, ref);
     return available >= sizeof(memory::ItemHeader) && take_lengths(available);
   }
-  // The same in two steps: the first does not touch the item.
+  // The same of its header and key alone: no more may be touched, and the view is one of an empty value.
+  bool parse_head(const std::byte* bytes, std::uint64_t available, const memory::ItemRef& ref) {
+    begin(bytes, ref);
+    value_bytes_ = 0;
+    if (available < sizeof(memory::ItemHeader)) return false;
+    key_bytes_ = key_bytes();
+    return key_bytes_ != 0 && item_bytes(key_bytes_, 0) <= available;
+  }
+  // As parse, in two steps: the first does not touch the item.
   void begin(const std::byte* bytes, const memory::ItemRef& ref) {
     bytes_ = bytes;
     ref_ = ref;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "hash/heap.h"
 #include "hash/shards.h"
 
 namespace loch::hash {
@@ -86,8 +87,8 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   const std::uint64_t before_value = item_bytes(key.size(), 0);
   const std::uint64_t length = known->pointer.length_bytes - tail_bytes();
   if (length < before_value) co_return false;  // a location of another key's item
+  if (!make_as_long(into, length - before_value)) co_return false;
   const auto head = std::make_unique_for_overwrite<std::byte[]>(before_value);
-  into->resize_and_overwrite(length - before_value, [](char* /*buffer*/, std::size_t size) { return size; });
   std::array operations = {
       slot_reading(*known), fabric::Operation::read_settled(ref.address(), head.get(), before_value),
       fabric::Operation::read_settled(ref.address() + before_value, into->data(), into->size()),

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <optional>
 
+#include "fabric/testing/posting_fabric.h"
 #include "hash/table.h"
 #include "hash/testing/scenes.h"
+#include "memory/testing/test_memory.h"
 
 namespace loch::hash {
 namespace {
@@ -212,6 +214,47 @@ TEST(Move, FullSlotsWithTagsUsedUpMakeTheIndexGrow) {
   for (const std::string& filler : fillers) EXPECT_EQ(answer(a.get(filler)), "filler");
   EXPECT_EQ(a.counted(Counter::growths), 1U);
   expect_sound(a, 4);
+}
+
+// Receive: an item with a long value that a client elsewhere moves, then finds in a slot that it splits, and
+// then drops when its time is over. Expect: it reads header and key of it, and nothing of the value.
+TEST(Move, AClientElsewhereReadsNoneOfTheValue) {
+  const auto store = make_store();
+  Client near(*store);
+  const std::string key = find_key(near, "key", [](const Locations&, std::uint64_t hash) {
+    return (other_row_mix(hash) >> first_level & 1) != 0;  // goes up when the index grows
+  });
+  const std::string value(2'000'000, 'v');
+  const base::Nanos end = store->now() + 3'600 * base::second_ns;
+  ASSERT_TRUE(near.put(key, value, end).has_value());
+  const Locations at = locations(near, key);
+  const memory::ItemRef item = slot(*store, at.slot[0]).item();
+  std::uint64_t longest = 0;
+  const auto note = [&](const fabric::Operation& one) {
+    const std::uint64_t first = item.address().offset_bytes;
+    const bool is_of_item = one.at.region == item.region && one.at.offset_bytes >= first &&
+                            one.at.offset_bytes < first + value.size();
+    if (is_of_item && one.kind == fabric::Operation::Kind::read)
+      longest = std::max<std::uint64_t>(longest, one.length_bytes);
+  };
+  memory::fake::tell_time(*store);
+  Client far(*store,
+             std::make_shared<fabric::fake::PostingFabric>(
+                 store, fabric::fake::PostingOptions{.mapped = {}, .before = note}),
+             {});
+  const auto moved = far.run(far.table().move(item, far.key_of(key).hash, at.slot[0], at.slot[2]));
+  ASSERT_TRUE(moved.has_value() && *moved);
+  fake::begin_growth(*store);
+  ASSERT_TRUE(far.collect().has_value());
+  EXPECT_EQ(slot(*store, at.slot[2] + (SlotNumber{row_slots} << first_level)).item(), item);
+  EXPECT_EQ(near.get(key).value(), value);
+  store->advance(2 * 3'600 * base::second_ns);
+  memory::fake::tell_time(*store);
+  const auto collected = far.collect();
+  ASSERT_TRUE(collected.has_value()) << collected.error().message();
+  EXPECT_EQ(collected->items_expired, 1U);
+  EXPECT_GT(longest, 0U);
+  EXPECT_LE(longest, sizeof(memory::ItemHeader) + key_bytes_max);
 }
 
 // ---- pending inserts

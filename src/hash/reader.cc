@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "hash/heap.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -51,7 +52,7 @@ coro::Task<Result<Found>> Table::get_near(Key key) {
 
 // The rest of GET: what is not a plain hit. `seen`: a first collect.
 coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
-  Attempts attempts(*this, "get", key.hash);
+  Attempts attempts(*this, "get", key.hash, Attempts::Of::look);
   std::optional<Collect> before;  // the collect before `seen`, if they make a snapshot when they are equal
   for (;;) {
     Doubt doubt;
@@ -156,10 +157,31 @@ coro::Task<Result<Found>> Table::fetch_item(memory::ItemRef ref) {
     length = item_bytes(header->key_bytes, header->value_bytes) + tail_bytes();
     if (length > room_of(ref)) co_return damaged_item(ref);
   }
+  if (!here && length > one_step_bytes_max) {
+    auto copy = bytes_of_heap(length);
+    if (copy == nullptr) co_return no_heap("read", length);
+    auto reading = fabric::Operation::read_settled(ref.address(), copy.get(), length);
+    if (auto read = co_await endpoint_.perform({&reading, 1}); !read)
+      co_return std::unexpected(std::move(read.error()));
+    auto found = take_apart(ref, copy.get(), length);
+    if (found) found->copy = std::move(copy);
+    co_return found;
+  }
   auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
   auto found = take_apart(ref, bytes->data(), length);
   if (found) found->copy = std::move(*bytes).take_copy();
+  co_return found;
+}
+
+coro::Task<Result<Found>> Table::fetch_head(memory::ItemRef ref) {
+  if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
+  const std::uint64_t length = std::min(room_of(ref), item_bytes(key_bytes_max, 0));
+  auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
+  if (!bytes) co_return std::unexpected(std::move(bytes.error()));
+  Found found;
+  if (!found.view.parse_head(bytes->data(), length, ref)) co_return damaged_item(ref);
+  found.copy = std::move(*bytes).take_copy();
   co_return found;
 }
 

@@ -96,14 +96,28 @@ coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Coll
   co_return !*goes_on;
 }
 
+// A slot that was seen to hold what no client writes there is empty from now on: so its keys can be put
+// again. While the index grows that is for who splits it.
+coro::Task<Result<void>> Table::mend_slot(SlotNumber slot, SlotWord word, Collected* collected) {
+  const auto d = co_await read_directory();
+  if (!d) co_return std::unexpected(d.error());
+  if (d->growing) co_return Result<void>{};
+  const auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d->level));
+  if (!mended) co_return std::unexpected(mended.error());
+  if (*mended) ++collected->slots_repaired;
+  co_return Result<void>{};
+}
+
 // Unlinks the item that a slot was seen to have committed, if its time to live is over.
 coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup* group,
                                                 Collected* collected) {
   const SlotWord word = group->word(slot);
   auto header = co_await header_of(group, slot);
   if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) co_return Result<void>{};
-  // A damaged word may point at anything that looks like this; nothing is to be written there.
-  if (!co_await fetch_item(word.item())) co_return Result<void>{};
+  // A damaged word may point at anything that looks like this, but for its sum, which is bound to the place;
+  // nothing is to be written there.
+  const auto head = co_await fetch_head(word.item());
+  if (!head || !head->view.header_is_intact()) co_return Result<void>{};
   const auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
   if (!gone) co_return std::unexpected(gone.error());
   if (!*gone) co_return Result<void>{};
@@ -124,6 +138,10 @@ coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
         co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
+    if (word.is_unwritten() && !d.growing) {
+      if (auto mended = co_await mend_slot(slot, word, collected); !mended)
+        co_return std::unexpected(std::move(mended.error()));
+    }
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {
       if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)

@@ -65,25 +65,11 @@ coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot
 
 // None if the item is damaged so that nobody can say whose it is.
 coro::Task<Result<std::optional<Table::KeyedItem>>> Table::key_of_item(memory::ItemRef item) {
-  KeyedItem keyed;
-  auto found = co_await fetch_item(item);
-  if (found) {
-    keyed.bytes = found->view.key();
-    keyed.hash = found->view.key_hash();
-    keyed.whole = std::move(*found);
-    co_return keyed;
-  }
-  if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-  const auto header = co_await read_header(item);
-  if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(header.error());
-  if (!header) co_return std::nullopt;
-  const std::uint64_t length = item_bytes(header->key_bytes, 0);
-  if (header->key_bytes == 0 || length > room_of(item)) co_return std::nullopt;
-  auto head = co_await endpoint_.fetch_settled(item.address(), length);
+  auto head = co_await fetch_head(item);
   if (!head && head.error().code != Errc::corrupt) co_return std::unexpected(std::move(head.error()));
   if (!head) co_return std::nullopt;
-  keyed.bytes.assign(reinterpret_cast<const char*>(head->data()) + sizeof *header, header->key_bytes);
-  keyed.hash = header->key_hash;
+  KeyedItem keyed{
+      .bytes = std::string(head->view.key()), .hash = head->view.key_hash(), .head = std::move(*head)};
   if (Key::of(keyed.bytes, home_.geometry().hash_seed).hash != keyed.hash) co_return std::nullopt;
   co_return keyed;
 }
@@ -94,7 +80,7 @@ coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
   if (!*of) co_return false;
   const Key key = (*of)->key();
   KeyCollect snapshot;
-  snapshot.already_read = (*of)->view();
+  snapshot.already_read = &(*of)->head.view;
   if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
   auto equal = co_await is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
@@ -112,7 +98,7 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
 
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
-  seen.already_read = (*of)->view();
+  seen.already_read = &(*of)->head.view;
   if (auto read = co_await collect_words(key_hash, &seen); !read)
     co_return std::unexpected(std::move(read.error()));
   if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));

@@ -108,7 +108,8 @@ class Shards final : public memory::ReuseGuard {
     Result<Found> current{};
   };
   [[nodiscard]] bool is_visited_now(const Walk& walk, const Walked& x) const;
-  coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks);
+  coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks,
+                                   const memory::Attachment::Operation* during);
   coro::Task<void> find_item(Walked* walked);
   coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);

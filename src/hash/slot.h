@@ -80,6 +80,8 @@ struct SlotWord {
   [[nodiscard]] constexpr bool names_item() const {
     return type() >= SlotType::committed && type() <= SlotType::moved;
   }
+  // No client has written it. In a slot that was born it is damage, whatever its level.
+  [[nodiscard]] constexpr bool is_unwritten() const { return is(SlotType::unborn) || is(SlotType::none); }
 
   bool operator==(const SlotWord&) const = default;
 

@@ -163,7 +163,7 @@ coro::Task<Result<bool>> Table::outlived(const KeyCollect* seen) {
   // Where nothing depends on the headers, it does not matter whether the item has time left.
   if (!seen->headers_wanted) co_return false;
   for (unsigned j = 0; j < seen->at.count; ++j) {
-    if ((seen->mine >> j & 1) == 0) continue;
+    if (!seen->is_mine(j)) continue;
     const auto left = co_await time_left(seen->header[j].expires_at_ns, seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == TimeLeft::look_again) co_return true;

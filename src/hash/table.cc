@@ -59,8 +59,9 @@ coro::Task<Result<void>> Table::Attempts::again() {
   if (now >= deadline_) {
     table_.home_.count(Counter::timeouts);
     co_return fail(Errc::timed_out, operation_,
-                   fmt::format("gave up after {} tries in {} ms; it may or may not have happened", retries_,
-                               table_.options_.timeout_ns / base::millisecond_ns),
+                   fmt::format("gave up after {} tries in {} ms{}", retries_,
+                               table_.options_.timeout_ns / base::millisecond_ns,
+                               what_ == Of::change ? "; it may or may not have happened" : ""),
                    key_hash_);
   }
   // Spin while the other is likely to be done in a moment, then let it run.

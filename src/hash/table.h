@@ -189,10 +189,12 @@ class Table final {
   // Bounds the retries of an operation, and spaces them.
   class Attempts {
    public:
-    Attempts(Table& table, const char* operation, std::uint64_t key_hash)
+    enum class Of : std::uint8_t { look, change };
+    Attempts(Table& table, const char* operation, std::uint64_t key_hash, Of what)
         : table_(table),
           operation_(operation),
           key_hash_(key_hash),
+          what_(what),
           deadline_(table.endpoint_.now() + table.options_.timeout_ns) {}
     // Before each retry: backs off, exponentially. timed_out when the deadline has passed.
     coro::Task<Result<void>> again();
@@ -202,6 +204,7 @@ class Table final {
     Table& table_;
     const char* operation_;
     std::uint64_t key_hash_;
+    Of what_;
     base::Nanos deadline_;
     unsigned retries_ = 0;
   };
@@ -209,7 +212,7 @@ class Table final {
   struct KeyCollect : Collect {
     std::array<memory::ItemHeader, locations_max> header;  // of the words that are mine
     bool headers_wanted = true;  // else one whose item is known to be the key's is not read, and zero
-    const ItemView* already_read = nullptr;  // of the key, by this operation; it is not read again
+    const ItemView* already_read = nullptr;  // its head, by this operation; it is not read again
   };
 
   // An item that this operation wrote and has not linked for good.
@@ -237,6 +240,9 @@ class Table final {
   Result<Found> miss(Key key, Doubt doubt);
   // The item that lies there, whether a slot names it or not.
   coro::Task<Result<Found>> fetch_item(memory::ItemRef ref);
+  // Of that, the header and the key (ItemView::parse_head), which is all that who moves it needs. They may be
+  // damaged.
+  coro::Task<Result<Found>> fetch_head(memory::ItemRef ref);
   // What was read of it, in place or into a copy.
   static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref);
@@ -438,7 +444,7 @@ class Table final {
   fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
                          SlotWord old) const;
   // What a step comes to whose compare-swap did not do that.
-  static Result<Outcome> not_linked(NewItem* item, Result<bool> swapped);
+  static Result<Outcome> again_or_in_doubt(NewItem* item, Result<bool> swapped);
   // The rest of PUT, once the item is written.
   coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
                                                 Begun begun);
@@ -469,15 +475,15 @@ class Table final {
   coro::Task<Result<bool>> apply(const Collect* snapshot, Repair repair, SlotWord* before);
   // One step of RESOLVE for the key of `item`, whatever it is. False if there was nothing to do.
   coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
-  // An item and its key, which is copied: the item may be unlinked meanwhile. One that is damaged elsewhere
-  // than in its key and the hash of that is its key's all the same, whose operations meet it by that.
+  // An item's head and its key, which is copied: the item may be unlinked meanwhile. One that is damaged
+  // elsewhere than in its key and the hash of that is its key's all the same, whose operations meet it by
+  // that.
   struct KeyedItem {
     std::string bytes;
     std::uint64_t hash = 0;
-    std::optional<Found> whole;  // if it is not damaged
+    Found head;
 
     [[nodiscard]] Key key() const { return {.bytes = bytes, .hash = hash}; }
-    [[nodiscard]] const ItemView* view() const { return whole ? &whole->view : nullptr; }
   };
   coro::Task<Result<std::optional<KeyedItem>>> key_of_item(memory::ItemRef item);
 
@@ -539,6 +545,7 @@ class Table final {
   coro::Task<Result<SlotNumber>> drop_expired(SlotNumber first, SlotNumber count, Collected* collected);
   coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
   coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
+  coro::Task<Result<void>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
 
   // ---- table.cc

@@ -110,7 +110,7 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
     for (std::size_t first = 0; first < walked.size(); first += together) {
       const auto some_of_them = std::span(walked).subspan(first, std::min(together, walked.size() - first));
       const memory::Attachment::Operation during(attachment_);
-      if (auto looked = co_await look_up(some_of_them, &tasks); !looked) co_return looked;
+      if (auto looked = co_await look_up(some_of_them, &tasks, &during); !looked) co_return looked;
       for (const Walked& x : some_of_them) {
         if (!x.found || !x.current || !is_visited_now(*walk, x)) continue;
         const ItemView& y = x.current->view;
@@ -122,18 +122,21 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
 }
 
 // What is not there, or damaged, is so in `walked`. Errors: any other.
-coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks) {
+coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks,
+                                         const memory::Attachment::Operation* during) {
   coro::RunQueue& queue = attachment_.endpoint().queue();
   tasks->clear();
   for (Walked& each : walked) tasks->push_back(find_item(&each));
   co_await coro::run_together(&queue, std::span(*tasks));
-  do {
+  for (;;) {
     tasks->clear();
     for (Walked& each : walked) {
       if (each.found) tasks->push_back(find_current(&each));
     }
     co_await coro::run_together(&queue, std::span(*tasks));
-  } while (!attachment_.may_act());
+    if (attachment_.may_act()) break;
+    if (auto more = during->look_again(some().options_.timeout_ns, "walk"); !more) co_return more;
+  }
   for (Walked& each : walked) {
     // Damaged, which matters if a slot names it; or not written yet.
     if (!each.found && each.found.error().code != Errc::corrupt)

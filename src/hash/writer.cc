@@ -57,7 +57,7 @@ memory::ItemHeader Table::header_for(const WriteRequest& request, const memory::
   return header;
 }
 
-Result<Table::Outcome> Table::not_linked(NewItem* item, Result<bool> swapped) {
+Result<Table::Outcome> Table::again_or_in_doubt(NewItem* item, Result<bool> swapped) {
   if (swapped) return Outcome::again;
   item->in_doubt = true;
   return std::unexpected(std::move(swapped.error()));
@@ -83,7 +83,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
 coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request, KeyCollect* seen,
                                                      NewItem item, Begun begun) {
   const Key key = request->key;
-  Attempts attempts(*this, "put", key.hash);
+  Attempts attempts(*this, "put", key.hash, Attempts::Of::change);
   for (;;) {
     Result<Outcome> step = Outcome::done;
     if (item.is_pending) {
@@ -136,7 +136,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   LOCH_FAULT_POINT("put.before_update");
   link(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
   auto won = co_await swap_slot(item->slot, old, item->word);
-  if (!won || !*won) co_return not_linked(item, std::move(won));
+  if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   co_await let_go_of(old,
                      request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
   co_return Outcome::done;
@@ -183,8 +183,13 @@ coro::Task<Result<Table::Outcome>> Table::put_step_of_absent(const WriteRequest*
   if (home.is(SlotType::empty)) co_return co_await put_step4_home(seen, item);
   if (home_is_claimable(*seen)) {
     // Another key's finished move stands in the home slot.
-    if (auto done = co_await resolve_item(home.item()); !done)
-      co_return std::unexpected(std::move(done.error()));
+    auto done = co_await resolve_item(home.item());
+    if (done && !*done) {
+      // Its item is damaged, or tells of no such move: the word means nothing.
+      const SlotNumber slot = seen->at.slot[home_location(*seen)];
+      done = co_await swap_slot(slot, home, cleared_word(home, slot, seen->at.directory, home_.next_nonce()));
+    }
+    if (!done) co_return std::unexpected(std::move(done.error()));
     co_return Outcome::again;
   }
   co_return co_await put_step5_pending(key, seen, item);
@@ -220,7 +225,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   LOCH_FAULT_POINT("put.before_home");
   link(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home], empty);
   auto won = co_await swap_slot(item->slot, empty, item->word);
-  if (!won || !*won) co_return not_linked(item, std::move(won));
+  if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   LOCH_FAULT_POINT("put.after_home");
   note_insert(false);
   co_return Outcome::done;
@@ -238,7 +243,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   const SlotWord pending = item->word;
   item->seen = true;
   auto placed = co_await swap_slot(item->slot, empty, pending);
-  if (!placed || !*placed) co_return not_linked(item, std::move(placed));
+  if (!placed || !*placed) co_return again_or_in_doubt(item, std::move(placed));
   LOCH_FAULT_POINT("put.after_pending");
   home_.count(Counter::pending_inserts);
   item->is_pending = true;
@@ -306,7 +311,9 @@ coro::Task<Result<Table::Outcome>> Table::try_withdraw(NewItem* item) {
 Result<Table::Outcome> Table::has_withdrawn(NewItem* item) {
   home_.count(Counter::pending_withdrawn);
   item->is_pending = false;
-  if (item->tag == tag_max) return fail(Errc::timed_out, "put", "withdrawn too often");
+  if (item->tag == tag_max)
+    return fail(Errc::timed_out, "put",
+                "others were in the way of it too often, and each time it was withdrawn; it did not happen");
   ++item->tag;
   return Outcome::again;
 }
@@ -376,7 +383,7 @@ coro::Task<Result<void>> Table::remove(Key key) {
   if (directory().growing) [[unlikely]] {
     if (auto helped = co_await help_growth(); !helped) co_return helped;
   }
-  Attempts attempts(*this, "remove", key.hash);
+  Attempts attempts(*this, "remove", key.hash, Attempts::Of::change);
   KeyCollect seen;
   for (;;) {
     if (auto read = co_await collect(key, &seen); !read) co_return read;

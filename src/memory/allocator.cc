@@ -133,7 +133,11 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     if (auto more = co_await extend_or_sweep(1, &swept); !more)
       co_return std::unexpected(std::move(more.error()));
   }
-  co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
+  co_return others_took_it();
+}
+
+std::unexpected<Error> Allocator::others_took_it() {
+  return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
 }
 
 coro::Task<Result<ItemRef>> Allocator::carve(std::uint8_t size_class) {

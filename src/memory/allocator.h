@@ -156,6 +156,8 @@ class Allocator {
 
   // ---- allocator.cc
   coro::Task<Result<ItemRef>> allocate_class(std::uint8_t size_class);
+  // All that it found, each time.
+  static std::unexpected<Error> others_took_it();
   coro::Task<bool> claim(Note note);
   coro::Task<void> rest_again(Note note);
   // A note that needs no more than its compare-swap, of mapped memory: whether it was claimed.
@@ -213,6 +215,7 @@ class Allocator {
   enum class Swept : std::uint8_t { nothing, items, block };  // what it gained
   coro::Task<Result<Swept>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
   coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
+  coro::Task<Result<void>> settle_the_dead();
   coro::Task<Result<void>> settle_block(BlockNumber block, LeaseWord word, std::uint16_t dead);
 
   // ---- large_items.cc

@@ -122,6 +122,17 @@ void Attachment::Operation::end_others() {
   for (std::size_t i = 1; i < nodes.size(); ++i) nodes[i].session->end_operation(others_[i - 1]);
 }
 
+Result<void> Attachment::Operation::look_again(base::Nanos timeout_ns, const char* operation,
+                                               std::uint64_t key_hash) const {
+  const base::Nanos tried_for = attachment_.nodes_.front().session->now() - first_;
+  if (tried_for < timeout_ns) return {};
+  return fail(Errc::timed_out, operation,
+              fmt::format("held up again and again for {} ms, or the store's time runs away from the clock "
+                          "here; all its processes on this host are to have one clock",
+                          tried_for / base::millisecond_ns),
+              key_hash);
+}
+
 Attachment::Pin::Pin(Attachment& attachment) : attachment_(attachment) {
   attachment_.pins_.fetch_add(1, std::memory_order_relaxed);
   for (const Node& node : attachment.nodes_) starts_.push_back(node.session->pin());

@@ -87,6 +87,10 @@ class Attachment {
     Operation& operator=(const Operation&) = delete;
     // Of the first node.
     [[nodiscard]] base::Nanos start() const { return first_; }
+    // For who may not act on what it has seen (may_act), and is to look again. Errors: timed_out, if it has
+    // tried for so long.
+    [[nodiscard]] Result<void> look_again(base::Nanos timeout_ns, const char* operation,
+                                          std::uint64_t key_hash = 0) const;
 
    private:
     void begin_others();

@@ -58,6 +58,12 @@ constexpr ItemRef item_of(BlockNumber block, LeaseWord lease, std::uint32_t inde
                                                : item_in_block(block, lease.size_class, index);
 }
 
+// Whether a block that is `distance` behind the head of a large item is a part of that.
+constexpr bool is_part(LeaseWord part, std::size_t distance, LeaseWord head) {
+  return part.state == BlockState::large_part && part.client == head.client && part.block_count == distance &&
+         distance < head.block_count;
+}
+
 // The blocks that regions had when somebody looked, in their order, without those that hold descriptors.
 class BlockList {
  public:

@@ -45,7 +45,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
     if (auto more = co_await extend_or_sweep(block_total, &swept); !more)
       co_return std::unexpected(std::move(more.error()));
   }
-  co_return fail(Errc::no_space, "allocate", "other clients take all the memory that is freed; try again");
+  co_return others_took_it();
 }
 
 // All at once; says of each whether it was done.
@@ -174,7 +174,7 @@ coro::Task<Result<void>> Allocator::free_large(BlockNumber head, LeaseWord word)
   for (std::size_t i = 1; i < leases->size(); ++i) {
     const LeaseWord& part = (*leases)[i];
     // Else it was freed already by a client that died half way.
-    if (part.state == BlockState::large_part && part.client == word.client && part.block_count == i)
+    if (is_part(part, i, word))
       parts.push_back({static_cast<BlockNumber>(head + i), part, part.next(BlockState::free, 0, 0)});
   }
   if (auto done = co_await change_leases(parts); !done) co_return done;

@@ -160,19 +160,24 @@ TEST(Large, OneThatIsBeingDiscardedIsNotForgotten) {
   }
 }
 
-// Receive: a client died at each step of taking or freeing a run. Expect: its blocks are free after a sweep.
+// Receive: a client died at each step of taking or freeing a run; and another one after it, as it took some
+// of the same blocks. Expect: all of them are free after a sweep.
 TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < 5; ++step) {
     SCOPED_TRACE(step);
     const auto store = make_memory(geometry);
     Process a(*store);
     Process dead(*store);
+    Process next(*store);
     const ItemRef item = dead.allocate(3 * block_bytes).value();
     const BlockNumber head = block_of(item);
-    const auto set = [&](BlockNumber block, BlockState state, std::uint8_t count) {
+    const auto set_as = [&](Process& who, BlockNumber block, BlockState state, std::uint8_t count) {
       const LeaseWord now = a.lease_of(block);
       fabric::store_word(store->at(lease_address(block)),
-                         now.next(state, large_class, dead.session->client(), count).encode());
+                         now.next(state, large_class, who.session->client(), count).encode());
+    };
+    const auto set = [&](BlockNumber block, BlockState state, std::uint8_t count) {
+      set_as(dead, block, state, count);
     };
     if (step == 0) set(head, BlockState::leased, 0);  // while taking: the head is not one yet
     if (step == 1) {                                  // while taking: half of them
@@ -181,7 +186,12 @@ TEST(Large, WhatTheDeadLeftOfARunIsFreed) {
     }
     if (step == 2) set(head + 1, BlockState::free, 0);  // while freeing: a part is free, the head claimed
     // step 3: the item was claimed and never written
+    if (step == 4) {  // while freeing: all parts are free; then while taking these, before they had a head
+      set_as(next, head + 1, BlockState::leased, 0);
+      set_as(next, head + 2, BlockState::large_part, 1);
+    }
     store->kill(dead.session->client());
+    store->kill(next.session->client());
     store->advance(10 * expiry_ns);
     ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());
     ASSERT_TRUE(a.run(a.allocator->sweep_all()).has_value());

@@ -177,6 +177,34 @@ TEST(Reuse, WhoeverWasStoppedLooksAgainBeforeItActs) {
   stuck.session->end_operation(began);
 }
 
+// Receive: a latest time that is ahead of a session's clock, by some seconds and by all there is. Expect: it
+// may act when it has looked again, and what it sees is held; but a glance would count from that time, and
+// gives nothing out.
+TEST(Reuse, ALatestTimeAheadOfTheClockHoldsNobodyUp) {
+  for (const bool by_all : {false, true}) {
+    SCOPED_TRACE(by_all);
+    const auto store = make_memory(geometry);
+    Process a(*store);
+    Process other(*store);
+    const ItemRef item = make_item(*store, a, 100);
+    const base::Nanos ahead = by_all ? ~base::Nanos{0} : store->now() + 10 * base::second_ns;
+    fabric::store_word(store->at({control_region, latest_offset}), ahead);
+    Session& reader = *other.session;
+    const base::Nanos began = reader.begin_operation();
+    EXPECT_FALSE(reader.may_act());
+    EXPECT_TRUE(reader.may_act());
+    store->advance(base::millisecond_ns);
+    retire(a, item);
+    store->advance(2 * expiry_ns);
+    EXPECT_EQ(tries_until(a, item, 100, 20), 0);
+    reader.end_operation(began);
+    ASSERT_TRUE(reader.begin_glance());
+    EXPECT_FALSE(reader.end_glance(true));
+    store->advance(base::millisecond_ns);
+    EXPECT_NE(tries_until(a, item, 100, 20), 0);
+  }
+}
+
 // A short read, which counts from the time that others told.
 TEST(Reuse, AGlanceHoldsTheMemoryToo) {
   const auto store = make_memory(geometry);

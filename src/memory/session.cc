@@ -21,6 +21,9 @@ constexpr std::uint64_t client_bits = 12;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
+// No later than `for_ever`: what is added to may be damaged.
+constexpr base::Nanos later(base::Nanos time, base::Nanos by) { return time + std::min(by, for_ever - time); }
+
 // Whether R2 (session.h, "Reuse") is kept.
 bool keeps_what_others_see() { return !base::planted(base::Planted::reuse_beneath_others); }
 
@@ -37,7 +40,7 @@ Session::Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::En
       latest_(&control_.word(latest_offset)),
       random_(0) {
   if (!remote()) return;
-  act_until_ns_ = extend_after_ns_ = for_ever;
+  act_until_ns_ = glance_until_ns_ = extend_after_ns_ = for_ever;
   refresh_every_ns_ = std::min(geometry().expiry_ns / 4, refresh_every_max_ns);
 }
 
@@ -120,7 +123,7 @@ coro::Task<Result<void>> Session::begin() {
       // as this session's.
       {&entry_->opened_at_ns, *time},
       {&entry_->process, static_cast<std::uint64_t>(::getpid())},
-      {&entry_->act_until_ns, remote() ? for_ever : act_until_ns_ + write_lead_max_ns},
+      {&entry_->act_until_ns, remote() ? for_ever : later(act_until_ns_, write_lead_max_ns)},
       {&entry_->takes_part, !remote() && memory_->fabric().takes_part_in_barriers() ? 1 : 0},
       // Whether a remote session has some is known when it ends.
       {&entry_->unfinished_moves, remote() ? 1 : 0},
@@ -228,13 +231,15 @@ coro::Task<Result<void>> Session::reserve_nonces() {
   co_return Result<void>{};
 }
 
-// From what is read after this on, the session may act for another while.
+// From what is read after this on, the session may act for another while. Also if the latest time is ahead of
+// the clock here: the later the limit, the more the others keep.
 void Session::extend_act_until() {
   const base::Nanos time = now();
-  act_until_ns_ = time + act_window_ns;
+  act_until_ns_ = later(std::max(time, latest()), act_window_ns);
+  glance_until_ns_ = time + act_window_ns;
   extend_after_ns_ = time + act_window_ns / 2;
   // Needs no fence either, by R1.
-  shared(entry_->act_until_ns).store(act_until_ns_ + write_lead_max_ns, std::memory_order_release);
+  shared(entry_->act_until_ns).store(later(act_until_ns_, write_lead_max_ns), std::memory_order_release);
   stores_come_first();
 }
 

@@ -109,7 +109,7 @@ class Session {
   // still act; else nothing may be given out.
   bool end_glance(bool found) {
     ClientEntry* const entry = entry_;
-    const bool succeeds = found && latest() <= act_until_ns_;
+    const bool succeeds = found && latest() <= glance_until_ns_;
     shared(entry->op_start_ns).store(0, std::memory_order_release);
     if (succeeds) [[likely]]
       count_in(*entry, Counter::get_hit, 1);
@@ -307,6 +307,9 @@ class Session {
   std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;
   base::Nanos act_until_ns_ = 0;
+  // Of a glance, by the clock alone: if the latest time is ahead of that (it was damaged, or somebody has
+  // another clock), a glance would count from a time that is yet to come, and hold back nothing.
+  base::Nanos glance_until_ns_ = 0;
   base::Nanos extend_after_ns_ = 0;
   std::uint16_t client_ = 0;
   bool took_over_ = false;

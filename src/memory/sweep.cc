@@ -120,25 +120,30 @@ coro::Task<std::size_t> Allocator::claim_first(std::vector<Note>* notes) {
   co_return got;
 }
 
+// Of all sessions whose numbers nobody has taken since.
+coro::Task<Result<void>> Allocator::settle_the_dead() {
+  for (std::uint16_t last = 0;;) {
+    const auto dead = co_await session_.take_dead(last);
+    if (!dead) co_return std::unexpected(dead.error());
+    if (*dead == 0) co_return Result<void>{};
+    last = *dead;
+    session_.count(Counter::sessions_reaped);
+    if (auto settled = co_await settle_blocks(last); !settled) {
+      session_.leave_dead(last);
+      co_return settled;
+    }
+    LOCH_FAULT_POINT("settle.before_bury");
+    if (auto buried = co_await session_.bury(last); !buried) co_return buried;
+  }
+}
+
 coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   std::uint64_t freed = 0;
   if (session_.remote()) {
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
-  for (std::uint16_t last = 0;;) {
-    const auto dead = co_await session_.take_dead(last);
-    if (!dead) co_return std::unexpected(dead.error());
-    if (*dead == 0) break;
-    last = *dead;
-    session_.count(Counter::sessions_reaped);
-    if (auto settled = co_await settle_blocks(last); !settled) {
-      session_.leave_dead(last);
-      co_return std::unexpected(std::move(settled.error()));
-    }
-    LOCH_FAULT_POINT("settle.before_bury");
-    if (auto buried = co_await session_.bury(last); !buried)
-      co_return std::unexpected(std::move(buried.error()));
-  }
+  if (auto settled = co_await settle_the_dead(); !settled)
+    co_return std::unexpected(std::move(settled.error()));
   const auto list = blocks();
   if (!list) co_return std::unexpected(list.error());
   for (const BlockNumber block : *list) {
@@ -165,14 +170,19 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
 coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {
   const auto list = blocks();
   if (!list) co_return std::unexpected(list.error());
-  BlockNumber covered_until = 0;  // by a large item's head
+  BlockNumber head = 0;  // of the last large item there was
+  LeaseWord of_head;
   DescriptorGroup group;
   for (const BlockNumber block : *list) {
     if (auto read = co_await read_descriptors(&*list, block, &group); !read) co_return read;
     const LeaseWord word = group.lease(block);
-    if (word.state == BlockState::large_head) covered_until = block + word.block_count;
+    if (word.state == BlockState::large_head) {
+      head = block;
+      of_head = word;
+    }
     if (word.client != dead) continue;
-    if (word.state == BlockState::large_part && block >= covered_until) {
+    // Else it is freed with its head. One may stand there that lost its parts to others (free_large).
+    if (word.state == BlockState::large_part && !is_part(word, block - head, of_head)) {
       if (auto freed = co_await free_block(block, word); !freed)
         co_return std::unexpected(std::move(freed.error()));
     }

@@ -6,13 +6,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file_descriptor.h"
-#include "net/socket.h"
 
 namespace loch::net {
 namespace {
@@ -97,20 +95,8 @@ Result<Secret> own_cookie(const std::string& directory) {
   return read_cookie(directory, self);
 }
 
-bool is_loopback_peer(int socket) {
-  SocketAddress peer{.storage = {}, .length = sizeof peer.storage};
-  if (::getpeername(socket, peer.get(), &peer.length) != 0) return false;
-  constexpr std::uint32_t first_byte_shift = 24;
-  constexpr std::uint32_t loopback_net = 127;
-  if (peer.storage.ss_family == AF_INET) {
-    sockaddr_in address{};
-    std::memcpy(&address, &peer.storage, sizeof address);
-    return ntohl(address.sin_addr.s_addr) >> first_byte_shift == loopback_net;
-  }
-  if (peer.storage.ss_family != AF_INET6) return false;
-  sockaddr_in6 address{};
-  std::memcpy(&address, &peer.storage, sizeof address);
-  return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+Secret cookie_key(const Secret& cookie, std::string_view server_address) {
+  return digest(cookie, {"loch cookie at", server_address});
 }
 
 }  // namespace loch::net

@@ -11,6 +11,23 @@ namespace {
 
 constexpr std::size_t length_bytes = sizeof(std::uint32_t);
 
+constexpr std::size_t error_bytes_max = 1'024;
+
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }
+
+// All that is not printable by its escape; quotes as they are.
+std::string printable(std::string_view text) {
+  const std::string quoted = fmt::format("{:?}", text);
+  const std::string_view inside = std::string_view(quoted).substr(1, quoted.size() - 2);
+  std::string plain;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    if (plain.size() >= error_bytes_max && begins_character(inside[i])) return plain + "...";
+    if (inside[i] == '\\' && (inside[i + 1] == '"' || inside[i + 1] == '\\')) ++i;
+    plain += inside[i];
+  }
+  return plain;
+}
+
 std::unexpected<Error> timed_out(const char* step) {
   return fail(Errc::timed_out, step, "the other end did not answer in time");
 }
@@ -131,7 +148,7 @@ std::optional<Error> error_of(const Message& message, const char* operation) {
       code >= static_cast<std::uint64_t>(Errc::not_found) && code <= static_cast<std::uint64_t>(Errc::io);
   return Error{.code = is_known ? static_cast<Errc>(code) : Errc::io,
                .operation = operation,
-               .detail = text_of(*found, "detail")};
+               .detail = printable(text_of(*found, "detail"))};
 }
 
 }  // namespace loch::net

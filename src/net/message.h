@@ -63,7 +63,8 @@ bool flag_of(const Message& message, const char* field);
 
 // An error as a message, and back.
 Message error_message(const Error& error);
-// What `message` says went wrong; nothing if it says nothing. `operation` is of the one who asked.
+// What `message` says went wrong; nothing if it says nothing. `operation` is of the one who asked. It is for
+// terminals and logs: what they would act on is spelt out (\x1b), and of a long text the beginning is there.
 std::optional<Error> error_of(const Message& message, const char* operation);
 
 }  // namespace loch::net

@@ -58,6 +58,13 @@ bool same(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+Result<void> check_private(const std::string& path, unsigned mode) {
+  if ((mode & (S_IROTH | S_IWOTH | S_IWGRP)) == 0) return {};
+  return fail(Errc::permission, "key",
+              fmt::format("{} may be read or changed by others (mode {:o}); chmod it to 600 or 640", path,
+                          mode & 0777U));
+}
+
 Result<Secret> read_key_file(const std::string& path) {
   const base::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat stat{};
@@ -67,11 +74,8 @@ Result<Secret> read_key_file(const std::string& path) {
   }
   if (S_ISDIR(stat.st_mode))
     return fail(Errc::invalid_argument, "key", fmt::format("{} is a folder; a key is in a file", path));
-  if ((stat.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0) {
-    return fail(Errc::permission, "key",
-                fmt::format("{} may be read or changed by others (mode {:o}); chmod it to 600 or 640", path,
-                            stat.st_mode & 0777U));
-  }
+  if (auto sound = check_private(path, stat.st_mode); !sound)
+    return std::unexpected(std::move(sound.error()));
   constexpr std::size_t bytes_max = 4'096;
   std::string text(bytes_max, '\0');
   const ssize_t got = ::read(file.get(), text.data(), text.size());

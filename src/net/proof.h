@@ -25,6 +25,9 @@ std::string proof(const Secret& secret, std::initializer_list<std::string_view> 
 // In a time that does not depend on where they differ.
 bool same(std::string_view a, std::string_view b);
 
+// Errors: permission, if others than the file's owner and group may read it, or others than its owner change
+// it.
+Result<void> check_private(const std::string& path, unsigned mode);
 // The secret of a key file: what is in it, but for white space at its end. 16 bytes and more; nobody but
 // its owner and its group may read it. Errors: not_found, permission, invalid_argument, io.
 Result<Secret> read_key_file(const std::string& path);

@@ -86,6 +86,31 @@ int error_of_binding(SocketAddress& address) {
   return socket.is_open() && ::bind(socket.get(), address.get(), address.length) == 0 ? 0 : errno;
 }
 
+// What its bytes are, by its family.
+template <class Address>
+Address as(const SocketAddress& address) {
+  Address result{};
+  static_assert(sizeof result <= sizeof address.storage);
+  std::memcpy(&result, &address.storage, sizeof result);
+  return result;
+}
+
+std::optional<SocketAddress> address_by(decltype(&::getpeername) get_address, int socket) {
+  SocketAddress address{.storage = {}, .length = sizeof address.storage};
+  if (get_address(socket, address.get(), &address.length) != 0) return std::nullopt;
+  if (address.storage.ss_family != AF_INET6) return address;
+  const auto inside = as<sockaddr_in6>(address);
+  if (!IN6_IS_ADDR_V4MAPPED(&inside.sin6_addr)) return address;
+  constexpr std::size_t before_bytes = 12;
+  sockaddr_in plain{};
+  plain.sin_family = AF_INET;
+  plain.sin_port = inside.sin6_port;
+  std::memcpy(&plain.sin_addr, inside.sin6_addr.s6_addr + before_bytes, sizeof plain.sin_addr);
+  address = {.storage = {}, .length = sizeof plain};
+  std::memcpy(&address.storage, &plain, sizeof plain);
+  return address;
+}
+
 // The address that connections are to come from.
 Result<SocketAddress> look_up_source(const std::string& source, base::Nanos deadline) {
   auto address = look_up({.host = source, .port = "0"}, deadline);
@@ -227,13 +252,8 @@ Result<Listener> listen(const HostPort& at) {
       error = errno;
       continue;
     }
-    sockaddr_storage bound{};
-    socklen_t length = sizeof bound;
-    ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
-    const std::uint16_t port = bound.ss_family == AF_INET6
-                                   ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                   : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-    return Listener{.socket = std::move(socket), .port = ntohs(port)};
+    const std::uint16_t port = own_address(socket.get()).value_or(each).port();
+    return Listener{.socket = std::move(socket), .port = port};
   }
   return fail(error == EACCES ? Errc::permission : Errc::io, "listen",
               fmt::format("{}: {}", at.text(), std::strerror(error)));
@@ -245,17 +265,35 @@ FileDescriptor accept(const Listener& listener) {
   return socket;
 }
 
-std::string peer_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
+std::string SocketAddress::text() const {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host.data(), host.size(),
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&storage), length, host.data(), host.size(),
                     port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "somebody who is gone";
+    return "an unknown address";
   }
   return HostPort{.host = host.data(), .port = port.data()}.text();
+}
+
+std::uint16_t SocketAddress::port() const {
+  return ntohs(storage.ss_family == AF_INET6 ? as<sockaddr_in6>(*this).sin6_port
+                                             : as<sockaddr_in>(*this).sin_port);
+}
+
+bool SocketAddress::is_loopback() const {
+  constexpr unsigned first_byte_shift = 24;
+  if (storage.ss_family == AF_INET)
+    return ntohl(as<sockaddr_in>(*this).sin_addr.s_addr) >> first_byte_shift == IN_LOOPBACKNET;
+  const auto address = as<sockaddr_in6>(*this);
+  return storage.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+}
+
+std::optional<SocketAddress> peer_address(int socket) { return address_by(&::getpeername, socket); }
+std::optional<SocketAddress> own_address(int socket) { return address_by(&::getsockname, socket); }
+
+std::string peer_of(int socket) {
+  const auto address = peer_address(socket);
+  return address ? address->text() : "somebody who is gone";
 }
 
 }  // namespace loch::net

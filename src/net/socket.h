@@ -53,7 +53,15 @@ struct SocketAddress {
   socklen_t length = 0;
 
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] std::string text() const;  // "192.0.2.7:40312"
+  [[nodiscard]] std::uint16_t port() const;
+  // Whether it is one that only this host reaches.
+  [[nodiscard]] bool is_loopback() const;
 };
+// Those of a connection's other end and of its own; none of one that is gone. What is of IPv4 is told as
+// that, also of a socket for both (not as ::ffff:192.0.2.7), so that both ends name each address alike.
+std::optional<SocketAddress> peer_address(int socket);
+std::optional<SocketAddress> own_address(int socket);
 // The addresses of `at`, one at least; to bind to, if it is empty or "*". Errors: invalid_argument (the name
 // leads nowhere), unavailable (it can not be looked up now, or not in time).
 Result<std::vector<SocketAddress>> look_up_all(const HostPort& at, base::Nanos deadline);

@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 #include <vector>
 
 namespace loch::net {
@@ -102,8 +103,7 @@ TEST(Connect, EndsWithItsDeadline) {
   ASSERT_EQ(::bind(full.get(), at.get(), at.length), 0);
   ASSERT_EQ(::listen(full.get(), 0), 0);
   ASSERT_EQ(::getsockname(full.get(), at.get(), &at.length), 0);
-  const HostPort to{.host = "127.0.0.1",
-                    .port = std::to_string(ntohs(reinterpret_cast<sockaddr_in*>(at.get())->sin_port))};
+  const HostPort to{.host = "127.0.0.1", .port = std::to_string(at.port())};
   std::vector<base::FileDescriptor> waiting;
   for (;;) {
     const base::Nanos began = base::Clock().now();
@@ -117,6 +117,47 @@ TEST(Connect, EndsWithItsDeadline) {
     EXPECT_THAT(socket.error().message(), HasSubstr(to.text() + ": Connection timed out"));
     EXPECT_GE(base::Clock().now(), began + soon_ns);
     return;
+  }
+}
+
+TEST(Address, OfThisHostAloneAreItsLoopbackAddresses) {
+  for (const std::string host : {"127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"}) {
+    const auto listener = listen({.host = host, .port = "0"});
+    if (!listener && host.starts_with("::")) continue;  // no IPv6
+    ASSERT_TRUE(listener.has_value()) << host;
+    const auto socket =
+        connect({.host = host, .port = std::to_string(listener->port)}, "", in(base::second_ns));
+    ASSERT_TRUE(socket.has_value()) << host;
+    EXPECT_TRUE(peer_address(socket->get()).value().is_loopback()) << host;
+  }
+  EXPECT_FALSE(peer_address(-1).has_value());
+  EXPECT_FALSE(own_address(-1).has_value());
+  // A socket of UDP has a peer that nobody asks.
+  const base::FileDescriptor elsewhere(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress address = look_up({.host = "192.0.2.7", .port = "9"}, in(base::second_ns)).value();
+  if (::connect(elsewhere.get(), address.get(), address.length) != 0)
+    GTEST_SKIP() << "this host has no route to others";
+  EXPECT_FALSE(peer_address(elsewhere.get()).value().is_loopback());
+  EXPECT_EQ(peer_of(elsewhere.get()), "192.0.2.7:9");
+}
+
+// Given: who listens at both, IPv4 and IPv6. Receive: a connection over each. Expect: both ends have the same
+// name for where it went.
+TEST(Address, IsNamedAlikeByBothEnds) {
+  const auto listener = listen({.host = "::", .port = "0"});
+  if (!listener) GTEST_SKIP() << "there is no IPv6";
+  for (const std::string host : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
+    const HostPort at{.host = host, .port = std::to_string(listener->port)};
+    const auto socket = connect(at, "", in(base::second_ns));
+    if (!socket && host == "::1") continue;  // no such address
+    ASSERT_TRUE(socket.has_value()) << socket.error().message();
+    ASSERT_TRUE(wait_for(listener->socket.get(), POLLIN, in(base::second_ns)));
+    const base::FileDescriptor accepted = accept(*listener);
+    const std::string plain = (host == "::1" ? "[::1]:" : "127.0.0.1:") + at.port;
+    EXPECT_EQ(peer_address(socket->get()).value().text(), plain);
+    EXPECT_EQ(own_address(accepted.get()).value().text(), plain);
+    EXPECT_EQ(own_address(socket->get()).value().text(), peer_of(accepted.get()));
+    EXPECT_EQ(std::to_string(own_address(accepted.get()).value().port()), at.port);
   }
 }
 

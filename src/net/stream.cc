@@ -11,8 +11,10 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/check.h"
+#include "net/proof.h"
 
 namespace loch::net {
 namespace {
@@ -291,6 +293,11 @@ Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
   if (!files.certificate.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1)
       return unusable("certificate", files.certificate);
+    struct stat stat{};
+    if (::stat(files.key.c_str(), &stat) == 0) {
+      if (auto sound = check_private(files.key, stat.st_mode); !sound)
+        return std::unexpected(std::move(sound.error()));
+    }
     if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1)
       return unusable("key", files.key);
   }

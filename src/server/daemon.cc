@@ -6,12 +6,14 @@
 
 #include <loch/loch.h>
 
+#include "server/differences.h"
+
 namespace loch::server {
 
 using Level = fabric::Host::Level;
 
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
-  std::unique_ptr<Daemon> daemon(new Daemon(std::move(config)));
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), options.log));
   const Config& own = daemon->config_;
   if (auto made = daemon->make_stores(own); !made) return std::unexpected(std::move(made.error()));
   if (auto joined = daemon->join(options); !joined) return std::unexpected(std::move(joined.error()));
@@ -25,7 +27,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
       daemon->rebalancer_ = std::make_unique<Rebalancer>(others, *member, host, options.bytes_together);
   }
   if (own.metrics) {
-    auto started = Metrics::start(*own.metrics, host, *daemon->keeper_);
+    auto started = Metrics::start(*own.metrics, host, *daemon->keeper_, daemon->member_.get());
     if (!started) return std::unexpected(std::move(started.error()));
     daemon->metrics_ = std::move(*started);
   }
@@ -47,7 +49,9 @@ Result<void> Daemon::make_stores(const Config& config) const {
     options.huge_pages = config_.huge_pages;
     options.atomics = wanted.atomics;
     const auto made = Store::create("shm://" + wanted.name, options);
-    if (!made && made.error().code != Errc::exists) return std::unexpected(made.error());
+    if (made) continue;
+    if (made.error().code != Errc::exists) return std::unexpected(made.error());
+    warn_of_differences(wanted, here(), memory::RegionMap::of_one_host(), log_);
   }
   return {};
 }

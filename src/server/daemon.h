@@ -43,7 +43,8 @@ class Daemon {
   [[nodiscard]] fabric::Host& host() { return *host_; }
 
  private:
-  explicit Daemon(Config config) : config_(std::move(config)) {}
+  using Log = std::function<void(fabric::Host::Level, const std::string&)>;
+  Daemon(Config config, Log log) : config_(std::move(config)), log_(std::move(log)) {}
   [[nodiscard]] fabric::Access here() const;
   Result<void> make_stores(const Config& config) const;
   Result<void> join(Options& options);
@@ -51,6 +52,7 @@ class Daemon {
 
   // Each uses what stands before it.
   const Config config_;
+  const Log log_;
   std::unique_ptr<Member> member_;  // null: of no cluster
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<fabric::Host> host_;

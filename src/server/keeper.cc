@@ -73,16 +73,19 @@ fabric::Readers Keeper::readers() {
           .dismiss = [this](auto& store, auto client) { dismiss_reader(store, client); }};
 }
 
-std::map<std::string, Stats> Keeper::totals() {
-  std::map<std::string, Stats> totals;
+std::map<std::string, Keeper::Seen> Keeper::seen() {
+  std::map<std::string, Seen> seen;
   const std::scoped_lock lock(mutex_);
   for (const auto& [name, weak] : kept_) {
-    if (const auto kept = weak.lock()) totals[name] = kept->control.totals();
+    if (const auto kept = weak.lock())
+      seen[name] = {.totals = kept->control.totals(),
+                    .usage = memory::usage_of(kept->endpoint),
+                    .bytes_max = kept->bytes_max};
   }
-  return totals;
+  return seen;
 }
 
-std::uint64_t Keeper::count() { return totals().size(); }
+std::uint64_t Keeper::count() { return seen().size(); }
 
 void Keeper::tick() {
   for (const auto& [name, weak] : kept_) {

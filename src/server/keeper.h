@@ -24,6 +24,7 @@
 #include "fabric/endpoint.h"
 #include "fabric/readers.h"
 #include "memory/control.h"
+#include "memory/usage.h"
 
 namespace loch::server {
 
@@ -51,8 +52,13 @@ class Keeper {
   void dismiss_reader(fabric::Fabric& store, std::uint32_t client);
   [[nodiscard]] fabric::Readers readers();
 
-  // What all clients of the stores that are open have counted since the stores were made.
-  std::map<std::string, Stats> totals();
+  struct Seen {
+    Stats totals;  // what all its clients have counted since it was made
+    memory::Usage usage;
+    std::uint64_t bytes_max = 0;  // 0: no limit
+  };
+  // Of the stores that are open.
+  std::map<std::string, Seen> seen();
   [[nodiscard]] std::uint64_t count();
 
  private:

@@ -35,6 +35,9 @@ struct Arguments {
   std::string key_file;
 };
 
+// For CLI11. An unset variable of a script is not to stand for the default.
+std::string complaint_about_path(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
+
 // The file, and what the command line says instead.
 Result<Config> configuration(const Arguments& arguments) {
   std::string path = arguments.config_path;
@@ -78,7 +81,9 @@ void write_to_log(fabric::Host::Level level, const std::string& text) {
   }
 }
 
+// Why lochd ends: said at any level of the log.
 Exit complain(const Error& error, Exit exit) {
+  spdlog::set_level(spdlog::level::info);
   spdlog::error(error.message());
   return exit;
 }
@@ -96,6 +101,12 @@ class Signals {
   int wait() const {
     int signal = 0;
     return sigwait(&set_, &signal) == 0 ? signal : SIGTERM;
+  }
+  // Whether it was told to end, and nobody has waited for that yet.
+  static bool is_told_to_end() {
+    sigset_t pending{};
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
   }
 
  private:
@@ -135,12 +146,15 @@ void say_what_is_lent(const Config& config, const std::vector<std::uint16_t>& po
   }
 }
 
-Exit check_files(const Config& config) {
-  const auto files = net::Credentials::of_server(
+// Whether the files that the configuration names are as they have to be; ZooKeeper is not asked.
+Result<void> check_files(const Config& config) {
+  if (config.cluster) {
+    if (auto listed = Member::check_list(*config.cluster); !listed) return listed;
+  }
+  auto files = net::Credentials::of_server(
       {.key = config.key_file, .other = config.other_key_file, .read = config.read_key_file}, config.tls);
-  if (!files) return complain(files.error(), usage);
-  fmt::print("the configuration is sound\n");
-  return ok;
+  if (!files) return std::unexpected(std::move(files.error()));
+  return {};
 }
 
 Exit run(const Arguments& arguments) {
@@ -148,11 +162,11 @@ Exit run(const Arguments& arguments) {
   start_log();
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
-  if (config->cluster) {
-    if (const auto listed = Member::check_list(*config->cluster); !listed)
-      return complain(listed.error(), usage);
+  if (const auto sound = check_files(*config); !sound) return complain(sound.error(), usage);
+  if (arguments.check_only) {
+    fmt::print("the configuration is sound\n");
+    return ok;
   }
-  if (arguments.check_only) return check_files(*config);
   spdlog::set_level(spdlog::level::from_str(config->log_level));
   if (config->verbs && !config->tls.certificate.empty()) {
     spdlog::warn(
@@ -162,6 +176,7 @@ Exit run(const Arguments& arguments) {
   // Whoever may write to one of the stores is not to end the service of all.
   if (const auto survives = survive_truncation(); !survives) return complain(survives.error(), failed);
   const auto daemon = Daemon::start(*config, {.log = write_to_log});
+  if (!daemon && Signals::is_told_to_end()) return ok;
   if (!daemon) return complain(daemon.error(), failed);
   say_what_is_lent(*config, (*daemon)->host().ports());
   sd_notify(0, "READY=1");
@@ -181,12 +196,17 @@ int main(int argc, char** argv) {
   app.add_option("-c,--config", arguments.config_path,
                  "the configuration; unless told, " + std::string(loch::server::usual_config) +
                      " if it is there, else the defaults")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(loch::server::complaint_about_path);
   app.add_flag("--check-config", arguments.check_only, "say whether the configuration is sound, and end");
   app.add_option("-l,--listen", arguments.listen, "where to listen, instead of what the configuration says")
       ->type_name("HOST[:PORT]");
-  app.add_option("-d,--directory", arguments.directory, "where the stores are")->type_name("DIR");
-  app.add_option("-k,--key-file", arguments.key_file, "the key that clients have to know")->type_name("FILE");
+  app.add_option("-d,--directory", arguments.directory, "where the stores are")
+      ->type_name("DIR")
+      ->check(loch::server::complaint_about_path);
+  app.add_option("-k,--key-file", arguments.key_file, "the key that clients have to know")
+      ->type_name("FILE")
+      ->check(loch::server::complaint_about_path);
   app.footer(
       "Without key_file, tls.authority and open_to_all: lets in its own user and root, from this host.\n"
       "Signals: SIGHUP reads the configuration again, SIGTERM and SIGINT end.\n"

@@ -8,11 +8,13 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "cluster/changes.h"
+#include "fabric/map_message.h"
 #include "hash/handover.h"
 #include "hash/part.h"
 #include "hash/table.h"
 #include "memory/store_memory.h"
 #include "net/credentials.h"
+#include "server/differences.h"
 
 namespace loch::server {
 namespace {
@@ -79,6 +81,9 @@ Result<std::unique_ptr<Member>> Member::join(Options options,
   std::unique_ptr<Member> member(new Member(std::move(options), std::move(coordinator)));
   const Config::Cluster& own = member->options_.cluster;
   cluster::Coordinator& asked = *member->coordinator_;
+  asked.tell_of_lost_name([&logs = *member](const std::string& why) {
+    logs.log(fabric::Host::Level::warning, why + "; tries again, and goes on as that node meanwhile");
+  });
   if (auto said = asked.announce({.name = own.node, .at = member->options_.at}); !said)
     return std::unexpected(std::move(said.error()));
   auto map = map_of(asked, own);
@@ -107,9 +112,26 @@ Result<void> Member::adopt(const cluster::Versioned& map) {
       if (auto tended = tend_part(store, map.map, *node); !tended) return tended;
     }
   }
-  const std::scoped_lock lock(mutex_);
-  state_ = {.map = map, .node = node, .drained = cluster::drained_nodes(map.map, state_.drained)};
+  const State before = now();
+  {
+    const std::scoped_lock lock(mutex_);
+    state_ = {.map = map, .node = node, .drained = cluster::drained_nodes(map.map, state_.drained)};
+  }
+  log_change(before);
   return {};
+}
+
+void Member::log_change(const State& before) const {
+  const State state = now();
+  if (!state.node) return;
+  const bool is_new_state = !before.node || before.self().state != state.self().state;
+  if (before.map.map.epoch == state.map.map.epoch && !is_new_state) return;
+  const auto& shards = state.map.map.shards;
+  const auto here =
+      std::ranges::count_if(shards, [&](const auto& each) { return each.home.node == *state.node; });
+  log(fabric::Host::Level::info,
+      fmt::format("goes by epoch {} of the cluster: '{}' {}, with {} of {} shards", state.map.map.epoch,
+                  options_.cluster.node, fabric::cluster::name_of(state.self().state), here, shards.size()));
 }
 
 Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {
@@ -132,7 +154,10 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
       hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i]);
   };
   const auto created = fabric::create("shm://" + store.name, options_.here, plan);
-  if (!created && created.error().code != Errc::exists) return std::unexpected(created.error());
+  if (created) return {};
+  if (created.error().code != Errc::exists) return std::unexpected(created.error());
+  const RegionMap here{.nodes = {{.control = mine.control, .data = {}}}, .shards = {}};
+  if (now().map.version == 0) warn_of_differences(store, options_.here, here, options_.log);
   return {};
 }
 

@@ -76,6 +76,8 @@ class Member {
   Member(Options options, std::unique_ptr<cluster::Coordinator> coordinator)
       : options_(std::move(options)), coordinator_(std::move(coordinator)) {}
   [[nodiscard]] bool is_of_cluster(const std::string& store) const;
+  // What the map says of this host now, if that is not what it said before.
+  void log_change(const State& before) const;
   // Makes this host's part of a store, unless it is there.
   Result<void> make_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
   // Has it say and be what the map says.

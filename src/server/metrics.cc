@@ -1,5 +1,6 @@
 #include "server/metrics.h"
 
+#include <algorithm>
 #include <exception>
 #include <fmt/format.h>
 #include <prometheus/collectable.h>
@@ -18,7 +19,8 @@ using Labels = std::vector<prometheus::ClientMetric::Label>;
 
 class Collected final : public prometheus::Collectable {
  public:
-  Collected(const fabric::Host& host, Keeper& keeper) : host_(host), keeper_(keeper) {}
+  Collected(const fabric::Host& host, Keeper& keeper, const Member* member)
+      : host_(host), keeper_(keeper), member_(member) {}
 
   std::vector<MetricFamily> Collect() const override {
     const fabric::Host::Counts counts = host_.counts();
@@ -53,13 +55,37 @@ class Collected final : public prometheus::Collectable {
     put(bytes, {{"way", "in"}}, counts.bytes_in);
     put(bytes, {{"way", "out"}}, counts.bytes_out);
     put(add("lochd_sends_total", "System calls that sent answers.", MetricType::Counter), {}, counts.sends);
+    put(add("lochd_build_info", "Always 1; which lochd this is.", MetricType::Gauge),
+        {{"version", LOCH_VERSION}}, 1);
+    if (member_ != nullptr) {
+      const Member::State state = member_->now();
+      const auto& shards = state.map.map.shards;
+      const auto is_here = [&](const auto& shard) { return shard.home.node == state.node; };
+      put(add("lochd_cluster_epoch", "Of the map that this host goes by; 0: of none.", MetricType::Gauge), {},
+          state.map.map.epoch);
+      put(add("lochd_cluster_shards", "Parts of the index that are at home on this host.", MetricType::Gauge),
+          {}, static_cast<std::uint64_t>(std::ranges::count_if(shards, is_here)));
+    }
+    const auto stores = keeper_.seen();
+    MetricFamily& used =
+        add("loch_store_bytes",
+            "Memory of a store on this host: of its index, of blocks in use, and of free ones.",
+            MetricType::Gauge);
+    for (const auto& [store, seen] : stores) {
+      put(used, {{"store", store}, {"part", "index"}}, seen.usage.index_bytes);
+      put(used, {{"store", store}, {"part", "used"}}, seen.usage.data_bytes - seen.usage.data_free_bytes);
+      put(used, {{"store", store}, {"part", "free"}}, seen.usage.data_free_bytes);
+    }
+    MetricFamily& most = add("loch_store_max_bytes", "What a store may grow to; 0: what its directory gives.",
+                             MetricType::Gauge);
+    for (const auto& [store, seen] : stores) put(most, {{"store", store}}, seen.bytes_max);
     MetricFamily& events =
         add("loch_events_total", "What all clients of a store have counted, local and remote ones.",
             MetricType::Counter);
-    for (const auto& [store, totals] : keeper_.totals()) {
+    for (const auto& [store, seen] : stores) {
       for (std::size_t i = 0; i < counter_count; ++i) {
         put(events, {{"store", store}, {"event", std::string(name(static_cast<Counter>(i)))}},
-            totals.values[i]);
+            seen.totals.values[i]);
       }
     }
     return all;
@@ -68,12 +94,18 @@ class Collected final : public prometheus::Collectable {
  private:
   const fabric::Host& host_;
   Keeper& keeper_;
+  const Member* member_;  // null: of no cluster
 };
+
+// One that connects and asks for nothing holds up no other, and is let go soon.
+std::vector<std::string> served_at(const net::HostPort& at) {
+  return {"listening_ports", at.text(), "num_threads", "4", "request_timeout_ms", "2000"};
+}
 
 class Served final : public Metrics {
  public:
-  Served(const net::HostPort& at, const fabric::Host& host, Keeper& keeper)
-      : collected_(std::make_shared<Collected>(host, keeper)), exposer_(at.text(), 1) {
+  Served(const net::HostPort& at, const fabric::Host& host, Keeper& keeper, const Member* member)
+      : collected_(std::make_shared<Collected>(host, keeper, member)), exposer_(served_at(at)) {
     exposer_.RegisterCollectable(collected_);
   }
 
@@ -94,10 +126,10 @@ Error explained(const net::HostPort& at, const std::exception& error) {
 }  // namespace
 
 Result<std::unique_ptr<Metrics>> Metrics::start(const net::HostPort& at, const fabric::Host& host,
-                                                Keeper& keeper) {
+                                                Keeper& keeper, const Member* member) {
   // The library says by an exception that it can not listen there.
   try {
-    return std::make_unique<Served>(at, host, keeper);
+    return std::make_unique<Served>(at, host, keeper, member);
   } catch (const std::exception& error) {
     return std::unexpected(explained(at, error));
   }

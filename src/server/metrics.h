@@ -1,5 +1,6 @@
-// Metrics: what lochd tells Prometheus of itself, and of what the clients of its stores have counted: their
-// one-sided operations pass it by, so they publish their counters in the stores.
+// Metrics: what lochd tells Prometheus of itself, and of the stores that clients on other hosts have open:
+// what memory they take, and what all their clients have counted. Operations of those pass lochd by, so they
+// publish their counters in the stores.
 #pragma once
 
 #include <memory>
@@ -8,14 +9,16 @@
 
 #include "fabric/host.h"
 #include "server/keeper.h"
+#include "server/member.h"
 
 namespace loch::server {
 
 class Metrics {
  public:
-  // Answers at http://`at`/metrics. `host` and `keeper` outlive it. Errors: io, invalid_argument.
+  // Answers at http://`at`/metrics. `host`, `keeper` and `member` (null: of no cluster) outlive it. Errors:
+  // io, invalid_argument.
   static Result<std::unique_ptr<Metrics>> start(const net::HostPort& at, const fabric::Host& host,
-                                                Keeper& keeper);
+                                                Keeper& keeper, const Member* member);
   virtual ~Metrics() = default;
 };
 

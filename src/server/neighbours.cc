@@ -40,6 +40,9 @@ void Neighbours::run(const std::stop_token& stop) {
       const std::string trouble = looked ? "" : looked.error().message();
       if (!trouble.empty() && trouble != watch.told)
         member_.log(fabric::Host::Level::warning, fmt::format("{}: {}; tries again", watch.store, trouble));
+      if (trouble.empty() && !watch.told.empty())
+        member_.log(fabric::Host::Level::info,
+                    fmt::format("{}: the other hosts are looked after again", watch.store));
       watch.told = trouble;
     }
     std::unique_lock lock(mutex_);

@@ -60,6 +60,7 @@ void Rebalancer::run(std::stop_token stop) {
     const std::string trouble = done ? "" : done.error().message();
     if (!trouble.empty() && trouble != told_)
       member_.log(Level::warning, fmt::format("{}; tries again", trouble));
+    if (trouble.empty() && !told_.empty()) member_.log(Level::info, "the cluster goes on");
     told_ = trouble;
     // Nothing that is there already is waited for: a map that can not be gone by is tried again after a
     // while.
@@ -329,13 +330,13 @@ Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
   const auto told = change_map(
       [&](const ClusterMap& map, std::uint32_t node) { return cluster::with_moves_done(map, node, shards); });
   if (!told) return told;
+  member_.log(Level::info, fmt::format("gave away {} of its shards", shards.size()));
   // Their new homes do it as well, when they learn of it.
   for (Way& way : all) {
     for (const Move& move : moves) {
       if (auto opened = way.attachment->endpoint().run(move.on(way).open()); !opened) return opened;
     }
   }
-  member_.log(Level::info, fmt::format("gave away {} of its shards", shards.size()));
   return {};
 }
 
@@ -345,9 +346,7 @@ Result<void> Rebalancer::give_away_items() {
   auto all = ways();
   if (!all) return std::unexpected(std::move(all.error()));
   for (Way& way : *all) {
-    const auto emptied = empty(way);
-    if (!emptied) return std::unexpected(emptied.error());
-    if (!*emptied) return {};  // goes on with the next look
+    if (auto emptied = empty(way); !emptied) return emptied;
   }
   const Member::State state = member_.now();
   const auto drained = cluster::drained(state.map.map, state.self().name);
@@ -357,23 +356,31 @@ Result<void> Rebalancer::give_away_items() {
   return follow_map();
 }
 
-// Whether nothing of the store is left here. The part takes no new items (Member::tend_part).
-Result<bool> Rebalancer::empty(Way& way) {
+// Until nothing of the store is left here. The part takes no new items (Member::tend_part). Errors: why
+// something is left, which the next look goes on with.
+Result<void> Rebalancer::empty(Way& way) {
   const std::uint32_t node = *member_.now().node;
-  if (way.attachment->node(node) == nullptr) return false;
+  const auto not_yet = [&](Errc code, const char* why) {
+    return fail(code, "cluster",
+                fmt::format("the items of {} can not go to other hosts yet: {}", way.store, why));
+  };
+  if (way.attachment->node(node) == nullptr)
+    return not_yet(Errc::unavailable, "this host does not reach its own part");
   fabric::Endpoint& endpoint = way.attachment->endpoint();
   host_.end_idle(way.store, idle_ns);
   const auto since = endpoint.run(way.attachment->node(node)->session->control().read_time());
   if (!since) return std::unexpected(since.error());
   const auto calm = await(calm_within_ns, [&] { return endpoint.run(way.shards->is_quiet(node, *since)); });
-  if (!calm || !*calm) return calm;
+  if (!calm) return std::unexpected(calm.error());
+  if (!*calm) return not_yet(Errc::timed_out, "operations that began before take long");
   if (auto fresh = endpoint.run(way.attachment->refresh()); !fresh)
     return std::unexpected(std::move(fresh.error()));
   const auto emptied = endpoint.run(way.shards->evacuate(node, [this] { return goes_on(); }));
   if (!emptied) return std::unexpected(emptied.error());
   if (emptied->copied != 0)
     member_.log(Level::info, fmt::format("{}: {} items are on other hosts now", way.store, emptied->copied));
-  return emptied->left == 0;
+  if (emptied->left != 0) return not_yet(Errc::unavailable, "some could not be copied");
+  return {};
 }
 
 // Whether what takes long is wanted still: lochd is not to end, and the map is the one that it began with.

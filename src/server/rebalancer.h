@@ -80,7 +80,7 @@ class Rebalancer {
   Result<void> clear(Ways& all, const Moves& moves);
   Result<void> arrive(Ways& all, const Moves& moves);
   Result<void> give_away_items();
-  Result<bool> empty(Way& way);
+  Result<void> empty(Way& way);
   bool goes_on();
   Result<void> check_settled(Way& way);
   Result<Ways> ways();

@@ -61,6 +61,8 @@ TEST_F(ClusterCommand, BadCommandLinesAreUsageAndSayWhatIsWrong) {
       {{"cluster", "add", "a=h:x", "--coordinator", "file:/x"}, "h:x"},
       {{"cluster", "add", "a=h", "--regions", "0", "--coordinator", "file:/x"}, "--regions"},
       {{"cluster", "drain", "a", "--at-most", "1m", "--coordinator", "file:/x"}, "--wait"},
+      {{"cluster", "status", "--timeout", "1s", "--coordinator", "file:/x"}, "--at-most"},
+      {{"cluster", "status", "--coordinator", "zookeeper://user:secret"}, "USER:PASSWORD@"},
   };
   for (const auto& [arguments, said] : cases) {
     const Outcome outcome = run(arguments, {.variables = {"LOCH_COORDINATOR="}});
@@ -105,12 +107,19 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
                                                 {"address", "10.0.0.4:7457"},
                                                 {"state", "serves"},
                                                 {"present", true},
+                                                {"present_at", "10.0.0.4:7457"},
                                                 {"shards", 0},
                                                 {"shards_coming", 0},
                                                 {"shards_going", 0},
                                                 {"regions", 4}}));
   EXPECT_TRUE(status["waiting"].empty());
 
+  for (const Arguments& what : {Arguments{"add", "e=10.0.0.5"}, Arguments{"drain", "b"},
+                                Arguments{"remove", "b", "--lost", "--yes"}}) {
+    Arguments read_only = what;
+    read_only.emplace_back("--read-only");
+    EXPECT_THAT(said(read_only, 1), HasSubstr("--read-only")) << what.front();
+  }
   EXPECT_THAT(said({"drain", "x"}, 4), HasSubstr("no node 'x'"));
   EXPECT_THAT(said({"drain", "b", "--wait", "--at-most", "300ms"}, 1),
               AllOf(HasSubstr("b: 3 shards left"), HasSubstr("not drained after")));
@@ -143,7 +152,7 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   said({"remove", "c", "--lost", "--yes"}, 4);
   EXPECT_THAT(said({"drain", "a"}, 0), "");
   EXPECT_THAT(said({"drain", "d"}, 1), HasSubstr("only one that serves"));
-  said({"add", "a=10.0.0.1"}, 0);
+  EXPECT_THAT(said({"add", "a=10.0.0.1", "--regions", "7"}, 0), HasSubstr("'a' has 2 regions"));
   Running stays({"cluster", "drain", "a", "--wait", "--coordinator", server.url()}, true);
   ASSERT_TRUE(stays.await("left")) << stays.output();
   stays.send_signal(SIGINT);

@@ -439,6 +439,11 @@ TEST_F(Lochd, ReadsItsConfigurationAgain) {
   lochd_->send_signal(SIGHUP);
   ASSERT_TRUE(lochd_->await("read the configuration again")) << lochd_->output();
   ok({"put", url("second"), "a", "1"});
+  write_file("lochd.toml", "[[store]]\nname = \"second\"\nmax_mib = 64\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await(
+      "store 'second' was made with max_bytes 0, and stays so; the configuration says 67108864"))
+      << lochd_->output();
   write_file("lochd.toml", "[[store]\n");
   lochd_->send_signal(SIGHUP);
   ASSERT_TRUE(lochd_->await("goes on with what was before")) << lochd_->output();
@@ -467,6 +472,17 @@ TEST_F(Lochd, TellsPrometheus) {
   EXPECT_THAT(before, HasSubstr("lochd_fenced_total 0"));
   EXPECT_THAT(before, HasSubstr("lochd_operations_total{kind=\"read\"}"));
   EXPECT_THAT(before, HasSubstr("loch_events_total{store=\"sessions\",event=\"put_insert\"} 1"));
+  EXPECT_THAT(before, HasSubstr("loch_store_bytes{store=\"sessions\",part=\"used\"} 1048576"));
+  EXPECT_THAT(before, HasSubstr("loch_store_max_bytes{store=\"sessions\"} 0"));
+  EXPECT_THAT(before, HasSubstr("lochd_build_info{version="));
+  // Receive: one that connects and asks for nothing. Expect: others are told meanwhile, sooner than
+  // Prometheus gives up.
+  Running silent({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + port.at().port + " && echo connected && sleep 1000"},
+                 true, "/bin/bash");
+  ASSERT_TRUE(silent.await("connected")) << silent.output();
+  const auto asked = std::chrono::steady_clock::now();
+  EXPECT_THAT(told(), HasSubstr("lochd_clients 1"));
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(10));
   watch.send_signal(SIGKILL);
   watch.wait();
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -522,7 +538,12 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   ::chmod(key.c_str(), 0600);
   EXPECT_EQ(lochd({"--config", listens, "--key-file", key, "--check-config"}).exit_code, 0);
   EXPECT_EQ(lochd({"--bogus"}).exit_code, 2);
-  EXPECT_EQ(lochd({"--key-file", "/no/such/key", "--directory", folder()}).exit_code, 1);
+  EXPECT_EQ(lochd({"--key-file", "/no/such/key", "--directory", folder()}).exit_code, 2) << "it stays so";
+  for (const char* option : {"--key-file", "--config", "--directory"}) {
+    const Outcome empty = lochd({option, "", "--check-config"});
+    EXPECT_EQ(empty.exit_code, 2) << option;
+    EXPECT_THAT(empty.err, HasSubstr("the name is empty")) << option;
+  }
   const Outcome no_key = lochd({"--key-file", "/no/such/key", "--check-config"});
   EXPECT_EQ(no_key.exit_code, 2);
   EXPECT_THAT(no_key.err, HasSubstr("/no/such/key"));
@@ -530,6 +551,10 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   const Outcome taken = lochd({"--listen", "127.0.0.1:" + port_, "--directory", folder()});
   EXPECT_EQ(taken.exit_code, 1);
   EXPECT_THAT(taken.err, HasSubstr("Address already in use"));
+  const std::string silent = write_file("silent.toml", "[log]\nlevel = \"critical\"\n");
+  EXPECT_THAT(lochd({"--config", silent, "--listen", "127.0.0.1:" + port_, "--directory", folder()}).err,
+              HasSubstr("Address already in use"))
+      << "why it ends is said at any level";
   const std::string tells = write_file("tells.toml", "[metrics]\nlisten = \"127.0.0.1:" + port_ + "\"\n");
   const Outcome told = lochd({"--config", tells, "--listen", "127.0.0.1:0", "--directory", folder()});
   EXPECT_EQ(told.exit_code, 1);

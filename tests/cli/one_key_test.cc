@@ -187,6 +187,23 @@ TEST_F(OneKey, JsonNamesWhatIsNotUtf8) {
   EXPECT_EQ(json({"get", "s", "k"})["value"], "h\xc3\xa9");
 }
 
+TEST_F(OneKey, JsonNamesWhatIsWrong) {
+  ok({"put", "s", "k", "v"});
+  const auto error_of = [](const Outcome& outcome) { return nlohmann::json::parse(outcome.err)["error"]; };
+  const auto exists = error_of(loch({"--json", "put", "--if-absent", "s", "k", "w"}));
+  EXPECT_EQ(exists["command"], "put");
+  EXPECT_EQ(exists["exit"], 1);
+  EXPECT_EQ(exists["code"], "exists");
+  EXPECT_EQ(error_of(loch({"--json", "get", "s", "x"}))["code"], "not_found");
+  EXPECT_EQ(error_of(loch({"--json", "get", "none", "x"}))["exit"], 3);
+}
+
+TEST_F(OneKey, GetPrintsWhatLoadTakes) {
+  ok({"put", "s", "k", "v"});
+  ok({"load", "--format", "jsonl", "t"}, {.input = ok({"get", "--json", "s", "k"})});
+  EXPECT_EQ(ok({"get", "t", "k"}), "v");
+}
+
 TEST_F(OneKey, RemoveThenNotFound) {
   ok({"put", "s", "k", "v"});
   EXPECT_EQ(ok({"remove", "s", "k"}), "");

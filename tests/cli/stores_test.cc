@@ -127,9 +127,13 @@ TEST_F(Stores, LsListsThem) {
 
 TEST_F(Stores, AMissingDirectoryIsAClearError) {
   const std::string missing = folder() + "/missing";
-  const Outcome list = run({"--directory", missing, "ls"});
-  EXPECT_EQ(list.exit_code, 1);
-  EXPECT_NE(list.err.find(missing), std::string::npos) << list.err;
+  for (const char* command : {"ls", "create"}) {
+    Arguments arguments{"--directory", missing, command};
+    if (command == std::string_view("create")) arguments.emplace_back("s");
+    const Outcome refused = run(arguments);
+    EXPECT_EQ(refused.exit_code, 3) << command;
+    EXPECT_NE(refused.err.find(missing), std::string::npos) << refused.err;
+  }
   const Outcome put = run({"--directory", missing, "put", "s", "k", "v"});
   EXPECT_EQ(put.exit_code, 3);
   EXPECT_NE(put.err.find(missing), std::string::npos) << put.err;

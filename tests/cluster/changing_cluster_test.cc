@@ -234,7 +234,7 @@ TEST_F(ChangingCluster, AHostIsCutOffWhileItIsDrained) {
   for_a_while(milliseconds(120));
   must(hosts().cut_off(a));
   for_a_while(beyond_all_patience);
-  expect_some_out_of_reach();
+  expect_some_quiet_out_of_reach();
   EXPECT_FALSE(is_drained(map(), a));
   must(hosts().join_again(a));
   await_drained(a);

@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* key_prefix = "hot";
 constexpr std::uint64_t keys = 6;
+constexpr std::uint64_t think_us = 2'000;
 
 }  // namespace
 
@@ -86,7 +87,14 @@ WorkerSpec ClusterProcesses::spec() const {
           .may_be_cut_off = true,
           .timeout = worker_timeout,
           .key_prefix = key_prefix,
-          .keys = keys};
+          .keys = keys,
+          .think_us = think_us};
+}
+
+WorkerSpec ClusterProcesses::busy_spec() const {
+  WorkerSpec busy = spec();
+  busy.think_us = 0;
+  return busy;
 }
 
 Worker ClusterProcesses::start_on(Host host, const WorkerSpec& spec) {
@@ -123,6 +131,13 @@ void ClusterProcesses::await_answers_on(const std::vector<Placed>& crew, std::in
   }
 }
 
+void ClusterProcesses::await_trouble_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts,
+                                        std::uint64_t since_ns) {
+  for (const Placed& each : crew) {
+    if (std::ranges::find(hosts, each.host) != hosts.end()) await_trouble(each.worker, since_ns);
+  }
+}
+
 void ClusterProcesses::await_recovery(const std::vector<Placed>& crew) {
   const std::uint64_t since_ns = now_ns();
   const auto deadline = Clock::now() + patience;
@@ -145,33 +160,19 @@ std::uint64_t ClusterProcesses::quiet_keys_left() {
   return left;
 }
 
-void ClusterProcesses::expect_some_out_of_reach() {
-  const std::vector<std::string> quiet = numbered_keys("fill", quiet_keys);
-  std::vector<Lookup> lookups(quiet.size());
-  const auto deadline = Clock::now() + patience;
-  for (std::size_t there = 0; there == 0 || there == lookups.size();) {
-    ASSERT_LT(Clock::now(), deadline) << there << " of " << lookups.size() << " keys are there";
-    for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = quiet[i];
-    store().multi_get(lookups);
-    there = 0;
-    for (const Lookup& each : lookups) {
-      if (each.result) {
-        ++there;
-      } else {
-        const Errc code = each.result.error().code;
-        ASSERT_TRUE(code == Errc::unavailable || code == Errc::timed_out) << each.result.error().message();
-      }
-    }
-  }
+void ClusterProcesses::expect_some_quiet_out_of_reach() {
+  expect_some_out_of_reach(numbered_keys("fill", quiet_keys));
 }
 
-void ClusterProcesses::finish_all(std::vector<Placed>& crew, milliseconds at_most) {
+std::map<Host, WorkerReport> ClusterProcesses::finish_all(std::vector<Placed>& crew, milliseconds at_most) {
+  std::map<Host, WorkerReport> reports;
   for (Placed& each : crew) {
-    const WorkerReport report = finish(each.worker, true);
+    const WorkerReport& report = reports[each.host] = finish(each.worker, true);
     EXPECT_LE(milliseconds(report.longest_us / 1'000), at_most)
         << "an operation went on after its deadline, on host " << bench::Hosts::name(each.host);
   }
   crew.clear();
+  return reports;
 }
 
 void ClusterProcesses::expect_in_order() {

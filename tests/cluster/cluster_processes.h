@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,8 +53,10 @@ class ClusterProcesses : public StoreProcesses {
   // Of a host whose lochd is not running.
   void lose_memory(Host host);
 
-  // One that may be cut off.
+  // One that may be cut off, and lets others have the processors now and then.
   [[nodiscard]] WorkerSpec spec() const;
+  // The same for one that is killed or stopped, which is to be in the midst of something then.
+  [[nodiscard]] WorkerSpec busy_spec() const;
   Worker start_on(Host host, const WorkerSpec& spec);
   // One on each host of the cluster and on one that has no lochd, each at work with another mix, and putting
   // its items elsewhere.
@@ -74,13 +77,16 @@ class ClusterProcesses : public StoreProcesses {
 
   // Waits until those of the crew on these hosts have answers about all keys, from now on.
   static void await_answers_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts);
-  // Some of the quiet keys are there; of the others nobody can say so now.
-  void expect_some_out_of_reach();
+  // Waits until those have noticed that something was wrong, since then.
+  static void await_trouble_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts,
+                               std::uint64_t since_ns);
+  // Waits until some of the quiet keys are there, and of the others nobody can say so.
+  void expect_some_quiet_out_of_reach();
   // Waits until all of the store is there again, and all of the crew have answers about all keys.
   void await_recovery(const std::vector<Placed>& crew);
   // They end well, and none of their operations took longer than it may. Those that were stopped meanwhile
   // are finished apart.
-  void finish_all(std::vector<Placed>& crew, milliseconds at_most = worker_time_max);
+  std::map<Host, WorkerReport> finish_all(std::vector<Placed>& crew, milliseconds at_most = worker_time_max);
   // Once all workers have ended: everything is right, and the memory comes back.
   void expect_in_order();
 

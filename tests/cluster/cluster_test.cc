@@ -12,13 +12,13 @@ namespace {
 
 using Cluster = ClusterProcesses;
 
-// Receive: a lochd is killed, and started again; then another. Expect: all goes on as before, since the
-// memory is the host's.
+// Receive: a lochd is killed, and started again; then another. Expect: its keys are out of reach meanwhile,
+// and all goes on as before, since the memory is the host's.
 TEST_F(Cluster, ALochdIsKilledAndComesBack) {
   auto crew = start_crew();
   for (const Host host : {b, a}) {
     kill_lochd(host);
-    for_a_while(milliseconds(1'500));
+    expect_some_quiet_out_of_reach();
     start_lochd(host);
     await_recovery(crew);
   }
@@ -33,7 +33,7 @@ TEST_F(Cluster, ALochdIsStoppedAndGoesOn) {
   auto crew = start_crew();
   stop_lochd(a);
   for_a_while(beyond_silence);
-  expect_some_out_of_reach();
+  expect_some_quiet_out_of_reach();
   continue_lochd(a);
   await_recovery(crew);
   EXPECT_EQ(quiet_keys_left(), quiet_keys);
@@ -45,7 +45,7 @@ TEST_F(Cluster, KilledClientsLoseNothing) {
   auto crew = start_crew();
   std::vector<Worker> dying;
   for (const Host host : {a, c, d}) {
-    WorkerSpec killed = spec();
+    WorkerSpec killed = busy_spec();
     killed.lives = 8;
     killed.life_us = 1'000'000;
     killed.placement = "spread";
@@ -58,19 +58,21 @@ TEST_F(Cluster, KilledClientsLoseNothing) {
 }
 
 // Receive: clients are stopped for so long that all hosts take them for dead, and the memory that they saw is
-// used again; then they go on. Expect: they find out, and nobody is misled.
+// used again; then they go on. Expect: they find out, and go on as others; and nobody is misled.
 TEST_F(Cluster, StoppedClientsFindOutThatTheyWereTakenForDead) {
   auto crew = start_crew();
+  const std::size_t others = crew.size() + 1;  // and this test
   std::vector<Placed> stopped;
-  for (const Host host : {b, d}) stopped.push_back({.host = host, .worker = start_on(host, spec())});
-  for (const Placed& each : stopped) {
-    await_work(each.worker);
-    each.worker.process.signal(SIGSTOP);
-  }
-  for_a_while(beyond_silence);
+  for (const Host host : {b, d}) stopped.push_back({.host = host, .worker = start_on(host, busy_spec())});
+  for (const Placed& each : stopped) await_work(each.worker);
+  await_clients(others + stopped.size());
+  for (const Placed& each : stopped) each.worker.process.signal(SIGSTOP);
+  await_clients(others);
+  await_reuse();
   for (const Placed& each : crew) await_work(each.worker);
   for (const Placed& each : stopped) each.worker.process.signal(SIGCONT);
   await_recovery(stopped);
+  await_clients(others + stopped.size());
   for (Placed& each : stopped) finish(each.worker, true);  // its longest operation is the stop
   finish_all(crew);
   expect_in_order();
@@ -83,7 +85,7 @@ TEST_F(Cluster, AHostIsCutOffAndJoinedAgain) {
   for (const milliseconds time : {milliseconds(700), 2 * silence}) {
     must(hosts().cut_off(b));
     for_a_while(time);
-    if (time > silence) expect_some_out_of_reach();
+    if (time > silence) expect_some_quiet_out_of_reach();
     must(hosts().join_again(b));
     await_recovery(crew);
   }
@@ -100,31 +102,37 @@ TEST_F(Cluster, AClientIsCutFromOneHost) {
     Host to;
   };
   for (const auto [from, to] : {Way{.from = d, .to = b}, Way{.from = c, .to = d}}) {
+    const std::uint64_t cut_at_ns = now_ns();
     must(hosts().lose(from, to));
     for_a_while(beyond_silence);
+    await_trouble_on(crew, {d}, cut_at_ns);
     await_answers_on(crew, {a, b, c});
     must(hosts().deliver(from, to));
     await_recovery(crew);
   }
-  finish_all(crew);
+  const auto reports = finish_all(crew);
+  for (const Host host : {a, b, c}) expect_untroubled(reports.at(host));
   expect_in_order();
 }
 
 // Receive: two hosts of the cluster do not reach each other, and a client is killed meanwhile, which one of
-// them can not tell the other. Expect: both go on with the clients that reach them.
+// them can not tell the other. Expect: both go on with the clients that reach them, which notice nothing.
 TEST_F(Cluster, TwoHostsAreCutFromEachOther) {
   auto crew = start_crew();
-  const Worker killed = start_on(d, spec());
+  const Worker killed = start_on(d, busy_spec());
   await_work(killed);
+  const std::uint64_t cut_at_ns = now_ns();
   must(hosts().lose(a, b));
   must(hosts().lose(b, a));
   killed.process.signal(SIGKILL);
   for_a_while(beyond_silence);
+  await_trouble_on(crew, {a, b}, cut_at_ns);
   await_answers_on(crew, {c, d});
   must(hosts().deliver(a, b));
   must(hosts().deliver(b, a));
   await_recovery(crew);
-  finish_all(crew);
+  const auto reports = finish_all(crew);
+  for (const Host host : {c, d}) expect_untroubled(reports.at(host));
   expect_in_order();
 }
 
@@ -135,7 +143,7 @@ TEST_F(Cluster, AHostComesBackWithoutItsMemory) {
   const std::uint64_t lost_at_ns = now_ns();
   kill_lochd(b);
   lose_memory(b);
-  for_a_while(milliseconds(1'000));
+  expect_some_quiet_out_of_reach();
   start_lochd(b);
   await_recovery(crew);
   note_loss(lost_at_ns, now_ns());

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <signal.h>
-#include <thread>
 
 #include "bench/cluster_files.h"
 #include "tests/lochd_process.h"
@@ -20,9 +19,6 @@ namespace {
 
 constexpr std::size_t nodes = 3;
 std::string address_of(std::size_t node) { return fmt::format("10.0.0.{}", node + 1); }
-
-// For others to go on meanwhile, where a processor is emulated.
-constexpr milliseconds a_while{3'000};
 
 class VerbsCluster : public StoreProcesses {
  protected:
@@ -55,7 +51,8 @@ class VerbsCluster : public StoreProcesses {
             .source_address = address_of(node),
             .may_be_cut_off = true,
             .placement = placement,
-            .keys = 6};
+            .keys = 6,
+            .think_us = think_us};
   }
   std::vector<Worker> start_crew() {
     std::vector<Worker> crew;
@@ -70,6 +67,9 @@ class VerbsCluster : public StoreProcesses {
     const std::uint64_t since_ns = now_ns();
     for (const Worker& each : crew) await_answers(each, numbered_keys("hot", 6), since_ns);
   }
+  // Keys that are written before anything else, and by nobody later.
+  static constexpr std::uint64_t quiet_keys = 30;
+  void expect_some_quiet_out_of_reach() { expect_some_out_of_reach(numbered_keys("fill", quiet_keys)); }
   void finish_in_order(std::vector<Worker> crew) {
     finish_all(crew, true);
     expect_linearizable();
@@ -89,6 +89,7 @@ TEST_F(VerbsCluster, ClientsOfAllNodesAreOne) {
 TEST_F(VerbsCluster, KilledClientsLoseNothing) {
   std::vector<Worker> crew = start_crew();
   WorkerSpec killed = worker(2, "spread");
+  killed.think_us = 0;
   killed.lives = 4;
   killed.life_us = 2'000'000;
   Worker dying = start(killed);
@@ -100,10 +101,11 @@ TEST_F(VerbsCluster, KilledClientsLoseNothing) {
 // Receive: a lochd is killed, and started again. Expect: its keys are unavailable meanwhile, and all is as
 // before when it is back, since the memory is the host's.
 TEST_F(VerbsCluster, ALochdIsKilledAndComesBack) {
+  fill(quiet_keys);
   std::vector<Worker> crew = start_crew();
   lochds_[2]->signal(SIGKILL);
   ASSERT_TRUE(lochds_[2]->wait(patience));
-  std::this_thread::sleep_for(a_while / 2);
+  expect_some_quiet_out_of_reach();
   start_lochd(2);
   await_all(crew);
   finish_in_order(std::move(crew));
@@ -111,11 +113,13 @@ TEST_F(VerbsCluster, ALochdIsKilledAndComesBack) {
 
 // Receive: a node is cut off, and joined again. Expect: likewise.
 TEST_F(VerbsCluster, ANodeIsCutOffAndJoinedAgain) {
+  fill(quiet_keys);
   std::vector<Worker> crew = start_crew();
+  const std::uint64_t cut_off_at_ns = now_ns();
   cut_off(3);
-  std::this_thread::sleep_for(a_while);
+  expect_some_quiet_out_of_reach();
+  await_trouble(crew[2], cut_off_at_ns);
   join_again(3);
-  std::this_thread::sleep_for(a_while);
   await_all(crew);
   finish_in_order(std::move(crew));
 }

@@ -1,5 +1,6 @@
 // The hash store over verbs: lochd on one node, clients on others and on its own, with a network that loses
 // packets and cables that are cut. For the nodes of nodes.sh.
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include "tests/lochd_process.h"
 #include "tests/store_processes.h"
 #include "tests/vm/nodes.h"
+#include "tests/workload.h"
 
 namespace loch::tests {
 namespace {
@@ -17,6 +19,8 @@ constexpr const char* host = "10.0.0.1";
 constexpr const char* far = "10.0.0.2";
 constexpr const char* farther = "10.0.0.3";
 constexpr const char* url = "verbs://10.0.0.1/test";
+// After so long a host takes a client that says nothing for dead.
+constexpr int silence_s = 3;
 
 class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Atomics> {
  protected:
@@ -34,23 +38,26 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
 
   void start_lochd() {
     const std::filesystem::path config = folder() / "lochd.toml";
-    std::ofstream(config) << fmt::format("listen = [\"{}\"]\nopen_to_all = true\nverbs = true\n", host);
+    std::ofstream(config) << fmt::format(
+        "listen = [\"{}\"]\nopen_to_all = true\nverbs = true\nsilence_s = {}\n", host, silence_s);
     lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
   }
 
-  static WorkerSpec worker(const char* source) { return {.url = url, .source_address = source, .keys = 3}; }
+  static constexpr std::uint64_t keys = 3;
+  static WorkerSpec worker(const char* source) {
+    return {.url = url, .source_address = source, .keys = keys, .think_us = think_us};
+  }
+  // It has answers about all keys, from now on.
+  static void await_all(const Worker& worker) { await_answers(worker, numbered_keys("hot", keys), now_ns()); }
 
   std::unique_ptr<Process> lochd_;
 };
-
-// For others to go on meanwhile, also where a processor is emulated.
-constexpr milliseconds a_while{3'000};
 
 TEST_P(VerbsStore, ClientsOfAllNodesAreOne) {
   std::vector<Worker> workers;
   for (const char* source : {far, farther, host}) workers.push_back(start(worker(source)));
   // With a processor's atomics, this node's own clients share the store in its memory.
-  if (GetParam() == Atomics::processor) workers.push_back(start({.keys = 3}));
+  if (GetParam() == Atomics::processor) workers.push_back(start({.keys = keys, .think_us = think_us}));
   WorkerSpec large = worker(far);
   large.key_prefix = "large";
   large.value_bytes = 64;
@@ -84,6 +91,7 @@ TEST_P(VerbsStore, AReaderReadsAndChangesNothing) {
 
 TEST_P(VerbsStore, KilledClientsLoseNothing) {
   WorkerSpec killed = worker(farther);
+  killed.think_us = 0;
   killed.lives = 8;
   killed.life_us = 1'500'000;
   Worker dying = start(killed);
@@ -95,28 +103,34 @@ TEST_P(VerbsStore, KilledClientsLoseNothing) {
 }
 
 TEST_P(VerbsStore, GoesOnWhilePacketsAreLost) {
-  for (const int node : {1, 2, 3}) lose(node, 1);
+  constexpr std::array nodes = {1, 2, 3};
+  for (const int node : nodes) lose(node, 1);
+  const std::uint64_t lost_before = lost(nodes);
   std::vector<Worker> workers;
   for (const char* source : {far, farther}) workers.push_back(start(worker(source)));
   for (const Worker& each : workers) await_work(each);
   finish_all(workers, true);
-  for (const int node : {1, 2, 3}) lose(node, 0);
+  EXPECT_GT(lost(nodes), lost_before);
+  for (const int node : nodes) lose(node, 0);
   expect_linearizable();
   expect_accounted_for();
 }
 
-// Receive: a client's cable is cut for longer than the host waits for it. Expect: the others go on, it is
-// told that the store is out of reach, and goes on when it is not.
+// Receive: a client's cable is cut, until the host takes it for dead. Expect: the others go on, it is told
+// that the store is out of reach, and goes on when it is not.
 TEST_P(VerbsStore, ACutCableHoldsUpNobodyElse) {
   WorkerSpec cut = worker(farther);
   cut.may_be_cut_off = true;
   Worker far_away = start(cut);
   Worker other = start(worker(far));
   await_work(far_away);
+  await_work(other);
+  await_clients(3);
   cut_off(3);
-  std::this_thread::sleep_for(a_while);
+  await_clients(2);
+  await_all(other);
   join_again(3);
-  std::this_thread::sleep_for(2 * a_while);
+  await_all(far_away);
   // An operation that waits for the agent may well outlive the cut; it is not asked for again before that.
   EXPECT_GT(finish(far_away, true).longest_us, 300'000U) << "it was not cut off";
   finish(other);
@@ -131,11 +145,12 @@ TEST_P(VerbsStore, LochdIsKilledAndComesBack) {
   spec.may_be_cut_off = true;
   Worker client = start(spec);
   await_work(client);
+  const std::uint64_t killed_at_ns = now_ns();
   lochd_->signal(SIGKILL);
   ASSERT_TRUE(lochd_->wait(patience));
-  std::this_thread::sleep_for(a_while / 4);
+  await_trouble(client, killed_at_ns);
   start_lochd();
-  std::this_thread::sleep_for(a_while);
+  await_all(client);
   const WorkerReport report = finish(client, true);
   EXPECT_GT(report.timed_out + report.unavailable, 0U) << "it did not notice";
   expect_linearizable();

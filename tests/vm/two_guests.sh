@@ -12,17 +12,23 @@ device() { # device ADDRESS: of the guest's only cable
   rdma link add d0 type rxe netdev eth0
   sleep 0.5
 }
+sent() { cat /sys/class/infiniband/d0/ports/1/hw_counters/sent_pkts; } # packets, by that device
 
 if [[ ${3:-} == host ]]; then
   device 10.0.0.1
   "$loch" create --atomics device test
+  "$loch" create finished
   printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.toml
-  "$lochd" --config /run/lochd.toml &
-  # Until the other guest is done.
+  "$lochd" --config /run/lochd.toml >/run/lochd.log 2>&1 &
+  lochd_id=$!
+  tail -f /run/lochd.log &
+  # Until the other guest is done: it opens a store that nobody needs, of which the log tells. To ask for it would take
+  # a connection each time.
   for _ in $(seq 400); do
-    if [[ $("$loch" get "$store" finished 2>/dev/null) == yes ]]; then
-      kill %1
-      wait %1
+    if [[ $(</run/lochd.log) == *": opened finished"* ]]; then
+      [[ $("$loch" get "$store" finished) == yes ]]
+      kill "$lochd_id"
+      wait "$lochd_id"
       exit
     fi
     sleep 0.5
@@ -36,21 +42,34 @@ if [[ ${3:-} == client ]]; then
     if "$loch" exists "$store" nothing >/dev/null 2>&1 || [[ $? == 4 ]]; then break; fi
     sleep 0.5
   done
-  "$loch" doctor "$store" | grep -E '^(FAIL|....  (RDMA|store))'
+  "$loch" doctor "$store" >/run/doctor
+  grep -E '^(FAIL|....  (RDMA|store))' /run/doctor
   # Whether both ends agree: they do; then this end's packets are smaller; then they do again.
-  "$loch" doctor "$store" | grep -E '^OK    connection .*: d0/1 here with d0/1 there'
+  grep -E '^OK    connection .*: d0/1 here with d0/1 there' /run/doctor
   ip link set eth0 mtu 800
   "$loch" doctor "$store" | grep -E '^WARN  connection .*the MTU is 512 here and 1024 there'
   ip link set eth0 mtu 1500
-  for i in $(seq 1000); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/run/items
+  # More than a batch of loads.
+  for i in $(seq 300); do printf 'key-%d\tvalue-%d\n' "$i" "$i"; done | sort >/run/items
   "$loch" --quiet load "$store" /run/items
   "$loch" --quiet load "$store" /run/items # again: updates
   "$loch" --quiet dump "$store" | sort | cmp - /run/items
   "$loch" check "$store"
-  # One that is killed in the midst of it.
-  timeout -s KILL 1 sh -c "while :; do '$loch' --quiet load '$store' /run/items; done" || true
+  # One that is killed in the midst of it: it has the items many times over, and has sent some.
+  for _ in $(seq 30); do cat /run/items; done >/run/again
+  before=$(sent)
+  "$loch" --quiet load "$store" /run/again &
+  for _ in $(seq 300); do
+    if (($(sent) > before + 500)); then break; fi
+    sleep 0.1
+  done
+  kill -KILL $!
+  killed=0
+  wait $! || killed=$?
+  [[ $killed == 137 ]]
   "$loch" --quiet dump "$store" | sort | cmp - /run/items
   "$loch" put "$store" finished yes
+  "$loch" put tcp://10.0.0.1/finished by client
   exit
 fi
 

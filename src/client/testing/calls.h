@@ -2,6 +2,7 @@
 // (calls_*test.cc). A test binary instantiates them with the ways that it has.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -77,7 +78,12 @@ class Calls : public testing::TestWithParam<Way> {
     store->emplace(std::move(*opened));
   }
 
-  static std::size_t few(std::size_t many) { return many / GetParam().times_fewer; }
+  static std::size_t few(std::size_t many, std::size_t least = 0) {
+    return std::max(many / GetParam().times_fewer, least);
+  }
+  // From one to the next where a test goes through all lengths. Odd, so that those that it comes to end
+  // anywhere in a word.
+  static std::size_t length_step() { return GetParam().times_fewer < 10 ? 1 : 11; }
 
   std::unique_ptr<World> world_;
   std::optional<Store> store_;

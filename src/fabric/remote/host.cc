@@ -16,7 +16,6 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/check.h"
 #include "fabric/remote/protocol.h"
 #include "fabric/remote/requests.h"
 #include "fabric/remote/seldom.h"
@@ -57,14 +56,26 @@ Result<std::shared_ptr<net::ClientCredentials>> neighbour_credentials_of(const H
   return net::ClientCredentials::open(options.key_file, options.tls);
 }
 
+// What a host takes for itself, where the kernel has no more.
+std::unexpected<Error> exhausted(std::error_code code) {
+  const bool is_threads = code == std::errc::resource_unavailable_try_again;
+  return fail(
+      Errc::unavailable, "listen",
+      fmt::format("no {} for it: {}; raise {} of the unit", is_threads ? "thread" : "descriptor",
+                  code.message(), is_threads ? "`ulimit -u`, or TasksMax" : "`ulimit -n`, or LimitNOFILE"));
+}
+
 // A connection that speaks messages: a client that greets, or a link.
 struct Peer {
   enum class Stage : std::uint8_t { tls, greets, proves, is_linked, is_refused };
 
   Peer(std::unique_ptr<net::Stream> stream, base::Nanos until)
-      : name(net::peer_of(stream->socket())), messages(std::move(stream)), deadline(until) {}
+      : name(net::peer_of(stream->socket())), messages(std::move(stream)), deadline(until) {
+    if (const auto here = net::own_address(messages.stream().socket())) came_to = here->text();
+  }
 
   std::string name;
+  std::string came_to{};  // the address of this host
   net::Messages messages;
   Stage stage = Stage::tls;
   base::Nanos deadline;  // until it is linked, or has taken its refusal
@@ -89,7 +100,7 @@ class HostThread final : public Host {
         lender_(std::move(lender)),
         woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         sessions_(options_, lender_.get(), [this] { wake(); }, std::move(neighbour_credentials)) {
-    LOCH_CHECK(woken_.is_open());
+    if (!woken_.is_open()) throw std::system_error(errno, std::generic_category());
     thread_ = std::thread([this] { run(); });
   }
   ~HostThread() override {
@@ -159,6 +170,10 @@ class HostThread final : public Host {
   void accept_all(const net::Listener& listener);
   // Whether there is room for one more; a stranger may have to make it.
   bool make_room();
+  // Whether there is room for one more of those who know the key for reading alone. They have a part of the
+  // connections, so that they keep nobody out either.
+  [[nodiscard]] bool has_room_to_read() const;
+  Message refuse_to_read(Peer& peer);
   // False if TLS has to wait.
   bool establish(Peer& peer);
   // False if the peer is done with.
@@ -194,6 +209,8 @@ class HostThread final : public Host {
   std::set<Id> strangers_;  // those of them that have not proved that they know a key, the oldest first
   Id next_id_ = 1;          // of peers and of sessions
   base::Nanos accepts_from_ns_ = 0;
+  remote::Seldom refusals_{10};
+  remote::Seldom refused_pairs_{10};
   remote::Seldom full_;
   remote::Seldom crowded_;
   remote::Seldom late_;
@@ -264,7 +281,7 @@ void HostThread::serve_lender() {
   if (lender_ == nullptr) return;
   const verbs::Lender::Served served = lender_->serve();
   for (const std::string& why : served.refusals)
-    log(Level::warning, fmt::format("a queue pair was refused: {}", why));
+    warn_seldom(refused_pairs_, fmt::format("a queue pair was refused: {}", why));
   for (const auto& [session, foreseen] : served.foreseen) {
     if (auto* store = sessions_.store_of(session); store != nullptr)
       requests_.extend_soon(*store, foreseen.region, foreseen.length_bytes);
@@ -315,6 +332,21 @@ bool HostThread::make_room() {
               fmt::format("{}: refused: it had not greeted yet, and others came", peers_.at(oldest).name));
   end_peer(oldest);
   return true;
+}
+
+bool HostThread::has_room_to_read() const {
+  const auto is_one = [](const auto& peer) {
+    return peer.second.store != nullptr && peer.second.store->by_read_key;
+  };
+  const auto links = static_cast<std::size_t>(std::ranges::count_if(peers_, is_one));
+  return links + sessions_.size_by_read_key() < options_.connections_max / 2;
+}
+
+Message HostThread::refuse_to_read(Peer& peer) {
+  return refuse(peer, Errc::unavailable,
+                fmt::format("clients that know the key for reading alone have half of the {} connections "
+                            "already; raise connections_max there",
+                            options_.connections_max));
 }
 
 bool HostThread::establish(Peer& peer) {
@@ -383,7 +415,7 @@ HostThread::Outcome HostThread::take(Id id, Peer& peer, const Message& said) {
 
 Message HostThread::refuse(Peer& peer, Errc code, const std::string& why) {
   refused_.fetch_add(1);
-  log(Level::warning, fmt::format("{}: refused: {}", peer.name, why));
+  warn_seldom(refusals_, fmt::format("{}: refused: {}", peer.name, why));
   return refusal(code, why);
 }
 
@@ -407,8 +439,8 @@ std::string HostThread::why_unknown() const {
   if (!has_cookie(options_)) return "the client has a key, and this host has none";
   return fmt::format(
       "this lochd has no key_file, and lets in its own user ({}) and root alone, by {}, which clients "
-      "without a key look for in their --directory; others need a key_file (there, and here by --key-file), "
-      "or its open_to_all",
+      "without a key look for in their --directory, and use at its own addresses alone, not at one that "
+      "leads on to it; others need a key_file (there, and here by --key-file), or its open_to_all",
       ::geteuid(), net::cookie_path(options_.cookie_directory, ::geteuid()));
 }
 
@@ -422,7 +454,8 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   const net::Credentials all = credentials();
   const bool is_reader = all.read_key && knows(*all.read_key);
   const bool has_other = !is_reader && all.other_key && knows(*all.other_key);
-  const net::Secret& key = is_reader ? *all.read_key : has_other ? *all.other_key : all.key;
+  const net::Secret own = has_cookie(options_) ? net::cookie_key(all.key, peer.came_to) : all.key;
+  const net::Secret& key = is_reader ? *all.read_key : has_other ? *all.other_key : own;
   if (!is_reader && !has_other && !knows(key)) return refuse(peer, Errc::permission, why_unknown());
   const auto complain = [&](const Error& error) {
     log(Level::info, fmt::format("{}: {}", peer.name, error.message()));
@@ -435,10 +468,12 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   if (!of) return complain(of.error());
   auto fabric = options_.open_store(store);
   if (!fabric) return complain(fabric.error());
+  if (is_reader && !has_room_to_read()) return refuse_to_read(peer);
   const bool reads_only = is_reader || asks_to_read;
   if (reads_only && !options_.readers.admit) return refusal(Errc::unavailable, "nobody can only read here");
   peer.store = std::make_shared<remote::OpenedStore>(remote::OpenedStore{.name = store,
                                                                          .reads_only = reads_only,
+                                                                         .by_read_key = is_reader,
                                                                          .fabric = *fabric,
                                                                          .way = (*fabric)->connect(),
                                                                          .cluster = std::move(*of)});
@@ -493,6 +528,7 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
                   session.empty() ? "a session of a cluster says what its hosts know it by"
                                   : "the store is of no cluster");
   }
+  if (store->by_read_key && !has_room_to_read()) return refuse_to_read(peer);
   if (session.size() > remote::session_name_bytes_max) {
     return refuse(
         peer, Errc::invalid_argument,
@@ -551,9 +587,7 @@ Result<std::unique_ptr<Host>> Host::start(Options options) {
     return std::make_unique<HostThread>(std::move(options), std::move(*credentials), std::move(*neighbour),
                                         std::move(listeners), std::move(lender));
   } catch (const std::system_error& error) {
-    return fail(
-        Errc::unavailable, "listen",
-        fmt::format("no thread for it: {}; raise `ulimit -u`, or TasksMax of the unit", error.what()));
+    return exhausted(error.code());
   }
 }
 

@@ -30,7 +30,8 @@ const char* step_of_greeting(const Error& error) {
 
 Link::Link(Target target)
     : target_(std::move(target)),
-      credentials_(target_.credentials != nullptr ? target_.credentials->now() : net::Credentials{}) {}
+      credentials_(target_.credentials != nullptr ? target_.credentials->now() : net::Credentials{}),
+      at_(target_.host) {}
 
 // The same, with the host and the step.
 Error Link::explained(Error error, const char* step) const {
@@ -40,12 +41,14 @@ Error Link::explained(Error error, const char* step) const {
 }
 
 Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
-  auto socket = net::connect(target_.host, target_.source, deadline);
+  auto socket = net::connect(at_, target_.source, deadline);
   if (!socket) {
     socket.error().operation = "open";
     return std::unexpected(std::move(socket.error()));
   }
+  const auto host = net::peer_address(socket->get());
   Greeting greeting;
+  if (host) greeting.at = host->text();
   greeting.messages = std::make_unique<net::Messages>(
       credentials_.tls ? credentials_.tls->connect(std::move(*socket), target_.host.host)
                        : std::make_unique<net::Stream>(std::move(*socket)));
@@ -62,7 +65,7 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
                 fmt::format("{}: it speaks protocol {}, this program {}", target_.text(), version.value_or(0),
                             protocol_version));
   }
-  if (net::is_loopback_peer(greeting.messages->stream().socket())) {
+  if (host && host->is_loopback()) {
     const auto user = net::number_of(*answer, "cookie");
     if (user && *user <= std::numeric_limits<uid_t>::max()) greeting.cookie_of = static_cast<uid_t>(*user);
   }
@@ -73,7 +76,7 @@ Result<net::Secret> Link::key_for(const Greeting& greeting) const {
   const std::string directory = target_.credentials != nullptr ? target_.credentials->cookie_directory() : "";
   if (!greeting.cookie_of || directory.empty()) return credentials_.key;
   auto cookie = net::read_cookie(directory, *greeting.cookie_of);
-  if (cookie) return cookie;
+  if (cookie) return net::cookie_key(*cookie, greeting.at);
   const char* elsewhere =
       cookie.error().code == Errc::not_found ? " (is that the directory of its stores?)" : "";
   return fail(
@@ -114,6 +117,9 @@ Result<std::shared_ptr<Link>> Link::open(const Target& target, base::Nanos withi
   link->node_ = net::number_of(*answer, "node").value_or(0);
   link->id_ = net::text_of(*answer, "link");
   link->secret_ = net::digest(*key, {"link", theirs, mine});
+  // Nobody else is to be shown what a session says, or to answer it: of what is joined to a link no host
+  // proves anything.
+  link->at_ = net::parse_host_port(greeting->at, default_port).value_or(target.host);
   link->messages_ = std::move(greeting->messages);
   return link;
 }

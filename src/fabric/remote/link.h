@@ -35,8 +35,8 @@ class Link {
   // not_found (no such store there), those of the store.
   static Result<std::shared_ptr<Link>> open(const Target& target, base::Nanos within_ns = greeting_max_ns);
 
-  // A data connection; `port` is what the host calls it. Errors: as open; unavailable if the host has ended
-  // the link, too, and then it is not alive.
+  // A data connection, to the address that the link has; `port` is what the host calls it. Errors: as open;
+  // unavailable if the host has ended the link, too, and then it is not alive.
   struct Joined {
     std::unique_ptr<net::Stream> stream;
     std::uint64_t port = 0;
@@ -69,6 +69,7 @@ class Link {
     std::unique_ptr<net::Messages> messages;
     std::string mine;  // the nonces
     std::string theirs;
+    std::string at;                    // the host's end of the connection
     std::optional<uid_t> cookie_of{};  // whose cookie the host, which is this one, asks for
   };
   Result<Greeting> greet(base::Nanos deadline) const;
@@ -79,6 +80,7 @@ class Link {
 
   const Target target_;
   const net::Credentials credentials_;  // as they were when it began
+  net::HostPort at_;                    // once it is open: of the addresses of its host, the one that it has
   Atomics atomics_ = Atomics::processor;
   bool read_only_ = false;
   net::Message cluster_;

@@ -9,7 +9,9 @@
 //            "device_atomics": false}
 //
 // where access is what stands beside it, "read" or "change". A client that asks to change the store may be
-// told that it may only read: by its key, since a host may have another one for those.
+// told that it may only read: by its key, since a host may have another one for those. The key is that of a
+// key file, or none. A host whose key is a cookie says whose, {"cookie": user}, and who came to it at a
+// loopback address goes by the key that the cookie has there (net/cookie.h).
 //
 // of a store of a cluster, the last also has {"cluster": its map (map_message.h), "node": which node
 // of it this host is}.
@@ -58,7 +60,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 11;
+inline constexpr std::uint64_t protocol_version = 12;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.

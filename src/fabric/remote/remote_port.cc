@@ -7,8 +7,9 @@
 namespace loch::fabric::remote {
 namespace {
 
-// Sleeps until one of them has something to do.
-void wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
+// Sleeps until one of them has something to do; whether one is over by then.
+bool wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
+  const auto over_before = std::ranges::count_if(ports, &RemotePort::is_severed);
   std::vector<pollfd> waits;
   std::vector<std::size_t> counts;
   for (RemotePort* port : ports) {
@@ -23,6 +24,7 @@ void wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
     ports[i]->awoken(std::span(waits).subspan(from, counts[i]));
     from += counts[i];
   }
+  return std::ranges::count_if(ports, &RemotePort::is_severed) != over_before;
 }
 
 }  // namespace
@@ -47,8 +49,9 @@ void poll_all(std::span<RemotePort* const> ports, Wakefulness& wakefulness, base
     const bool are_idle = std::ranges::all_of(ports, [](const RemotePort* port) { return port->is_idle(); });
     const bool sleeps = wakefulness.is_over(passed, now);
     if (are_idle || sleeps) {
-      wait_for_any(ports, wait_ns - passed);
+      const bool is_over = wait_for_any(ports, wait_ns - passed);
       has_slept = has_slept || (sleeps && !are_idle);
+      if (is_over) break;
     } else {
       wakefulness.yield();
     }

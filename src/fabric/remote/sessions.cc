@@ -73,12 +73,35 @@ bool Sessions::has(Id link, Id id) const {
   return found != sessions_.end() && found->second.link == link;
 }
 
+std::size_t Sessions::size_by_read_key() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(sessions_, [](const auto& each) { return each.second.store->by_read_key; }));
+}
+
+// Of which each has one at most.
+std::size_t Sessions::numbers_by_read_key(const std::string& store) const {
+  const auto has_one = [&store](const auto& each) {
+    const Session& session = each.second;
+    return session.reads_only && session.store->by_read_key && session.store->name == store &&
+           !session.clients.empty();
+  };
+  return static_cast<std::size_t>(std::ranges::count_if(sessions_, has_one) +
+                                  std::ranges::count_if(condemned_, has_one));
+}
+
 Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
   Session& session = sessions_.at(id);
   OpenedStore& store = *session.store;
   // One, since it has one range to write to.
   if (session.reads_only && !session.clients.empty())
     return fail(Errc::permission, "host", "a session that only reads has one client number");
+  const std::size_t numbers_max = options_.readers.numbers_max;
+  if (store.by_read_key && numbers_by_read_key(store.name) >= numbers_max) {
+    return fail(Errc::no_space, "host",
+                fmt::format("{} clients that know the key for reading alone have {} open, the most there can "
+                            "be; close some",
+                            numbers_max, store.name));
+  }
   auto claimed = store.way->claim_presence(client);
   if (!claimed || !*claimed) return claimed;
   if (session.reads_only) {

@@ -28,6 +28,7 @@ namespace loch::fabric::remote {
 struct OpenedStore {
   std::string name;
   bool reads_only = false;
+  bool by_read_key = false;  // who opened it knows the key for reading alone
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Port> way;  // for presence
   std::optional<Host::Options::Cluster> cluster;
@@ -52,6 +53,7 @@ class Sessions {
              std::unique_ptr<net::Stream> stream);
   [[nodiscard]] bool has(Id link, Id id) const;
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
+  [[nodiscard]] std::size_t size_by_read_key() const;
   // Of which store it is; null if there is no such session.
   [[nodiscard]] OpenedStore* store_of(Id id) const {
     const auto found = sessions_.find(id);
@@ -59,7 +61,7 @@ class Sessions {
   }
 
   // Whether it has the number now. `reached`: the nodes of its cluster that it has a way to. Errors: those of
-  // the fabric, permission.
+  // the fabric, permission, no_space (those who may only read have all that they may).
   Result<bool> claim(Id id, std::uint32_t client, NodeSet reached);
   void release(Id id, std::uint32_t client);
 
@@ -104,6 +106,7 @@ class Sessions {
   // Ends those of which `is_meant(id, session)` is true; how many there were.
   template <class IsMeant>
   std::size_t end_where(IsMeant is_meant, End how);
+  [[nodiscard]] std::size_t numbers_by_read_key(const std::string& store) const;
   void let_go(const Session& session, std::uint32_t client);
   void condemn(Session session);
   void pardon(Fencer::Id condemned);

@@ -73,18 +73,9 @@ TEST(Wakefulness, IsOverForLongerIfThatHappensAgainSoon) {
   EXPECT_EQ(sleeps_for(wakefulness, at), Wakefulness::shortest_asleep_ns);
 }
 
-// A port that waits for one answer, which has come when it has slept.
-class OneAnswer final : public RemotePort {
+// What no port here is asked for.
+class FakePort : public RemotePort {
  public:
-  bool progress() override {
-    ++looks;
-    return has_slept;
-  }
-  [[nodiscard]] bool is_idle() const override { return idle; }
-  bool await(std::vector<pollfd>& /*waits*/) override {
-    has_slept = true;
-    return false;
-  }
   [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override {}
   void tell_reached(NodeSet /*nodes*/) override {}
@@ -95,12 +86,47 @@ class OneAnswer final : public RemotePort {
   void release_presence(std::uint32_t /*client*/) override {}
   [[nodiscard]] bool present(std::uint32_t /*client*/) override { return false; }
 
+ protected:
+  std::optional<Error> severed_;
+};
+
+// A port that waits for one answer, which has come when it has slept.
+class OneAnswer final : public FakePort {
+ public:
+  bool progress() override {
+    ++looks;
+    found = has_slept;
+    return found;
+  }
+  [[nodiscard]] bool is_idle() const override { return idle; }
+  bool await(std::vector<pollfd>& /*waits*/) override {
+    has_slept = true;
+    return false;
+  }
+
   int looks = 0;
   bool has_slept = false;
+  bool found = false;
   bool idle = false;
+};
+
+// A port that finds out that it is over when it is about to sleep, or has slept.
+class EndsInItsSleep final : public FakePort {
+ public:
+  explicit EndsInItsSleep(bool before) : before_(before) {}
+  bool progress() override { return false; }
+  [[nodiscard]] bool is_idle() const override { return severed_.has_value(); }
+  bool await(std::vector<pollfd>& /*waits*/) override {
+    ++sleeps;
+    if (before_) severed_ = Error{};
+    return false;
+  }
+  void awoken(std::span<const pollfd> /*waits*/) override { severed_ = Error{}; }
+
+  int sleeps = 0;
 
  private:
-  const std::optional<Error> severed_;
+  const bool before_;
 };
 
 // One look before it sleeps, and one that finds the answer.
@@ -126,6 +152,31 @@ TEST(PollAll, LooksAtNoPortThatWaitsForNothing) {
   poll_all(ports, wakefulness, base::second_ns);
   EXPECT_EQ(port.looks, 1);
   EXPECT_EQ(other.looks, 0);
+}
+
+// Receive: a port that is over before it sleeps, or after, and then waits for nothing any more. Expect: those
+// who waited by it are let go on at once, and not when the time is over.
+TEST(PollAll, EndsWhenAPortIsOverInItsSleep) {
+  for (const bool before : {true, false}) {
+    Wakefulness wakefulness;
+    EndsInItsSleep port(before);
+    RemotePort* const ports[] = {&port};
+    poll_all(ports, wakefulness, base::second_ns);
+    EXPECT_EQ(port.sleeps, 1) << before;
+    EXPECT_TRUE(port.is_severed());
+  }
+}
+
+// Receive: one that was over before. Expect: it ends no wait for the others.
+TEST(PollAll, WaitsBesideAPortThatIsOver) {
+  Wakefulness wakefulness;
+  EndsInItsSleep over(true);
+  std::vector<pollfd> waits;
+  over.await(waits);
+  OneAnswer port;
+  RemotePort* const ports[] = {&over, &port};
+  poll_all(ports, wakefulness, base::second_ns);
+  EXPECT_TRUE(port.found);
 }
 
 }  // namespace

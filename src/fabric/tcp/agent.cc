@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <system_error>
 #include <tuple>
 #include <unistd.h>
 #include <utility>
 
-#include "base/check.h"
 #include "fabric/remote/wait.h"
 #include "fabric/tcp/wire.h"
 
@@ -56,9 +57,10 @@ Agent::Agent(Options options)
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       woken_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       in_(std::make_unique_for_overwrite<std::uint64_t[]>(in_bytes_max / word_bytes)) {
-  LOCH_CHECK(epoll_.is_open() && woken_.is_open());
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  LOCH_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, woken_.get(), &event) == 0);
+  if (!epoll_.is_open() || !woken_.is_open() ||
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, woken_.get(), &event) != 0)
+    throw std::system_error(errno, std::generic_category());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -149,10 +151,15 @@ void Agent::take_commands() {
       connection->regions = std::make_shared<Endpoint>(connection->memory, connection->memory->connect());
       memory = connection->regions;
     }
-    watch(*connection, EPOLLIN);
+    const Id id = connection->id;
+    const bool is_watched = watch(*connection, EPOLLIN);
+    connections_[id] = std::move(connection);
+    if (!is_watched) {
+      lose(id);
+      continue;
+    }
     // What it sent before it was taken on may be with the stream already.
-    unfinished_.push_back(connection->id);
-    connections_[connection->id] = std::move(connection);
+    unfinished_.push_back(id);
   }
   for (const auto& [id, range] : ranges) {
     if (const auto found = connections_.find(id); found != connections_.end())
@@ -170,12 +177,13 @@ void Agent::take_commands() {
   done_.notify_all();
 }
 
-void Agent::watch(Connection& connection, std::uint32_t events) const {
-  if (connection.watched == events) return;
+bool Agent::watch(Connection& connection, std::uint32_t events) const {
+  if (connection.watched == events) return true;
   epoll_event event{.events = events, .data = {.ptr = &connection}};
   const int change = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  LOCH_CHECK(::epoll_ctl(epoll_.get(), change, connection.stream->socket(), &event) == 0);
+  if (::epoll_ctl(epoll_.get(), change, connection.stream->socket(), &event) != 0) return false;
   connection.watched = events;
+  return true;
 }
 
 // Says that what is not answered does not happen. What has come since is taken and dropped: a socket that is
@@ -196,6 +204,11 @@ void Agent::drop(Id id) {
   connections_.erase(id);
   const std::scoped_lock lock(mutex_);
   known_.erase(id);  // which closes its socket
+}
+
+void Agent::lose(Id id) {
+  drop(id);
+  if (options_.gone) options_.gone(id);
 }
 
 void Agent::run() {
@@ -237,10 +250,7 @@ void Agent::run() {
       has_worked = has_worked || after != After::had_nothing;
       if (after == After::goes_on && std::ranges::find(unfinished_, id) == unfinished_.end())
         unfinished_.push_back(id);
-      if (after == After::is_gone) {
-        drop(id);
-        if (options_.gone) options_.gone(id);
-      }
+      if (after == After::is_gone) lose(id);
     }
     if (has_worked) {
       last_work_ns = remote::precise_now();
@@ -265,7 +275,7 @@ Agent::After Agent::serve(Connection& connection) {
     if (!send_kept(connection)) return After::is_gone;
     if (!connection.kept.empty())
       return connection.kept_sent == sent_before ? After::had_nothing : After::waits;
-    watch(connection, EPOLLIN);
+    if (!watch(connection, EPOLLIN)) return After::is_gone;
     const After after = answer_all(connection, left);
     if (after != After::goes_on) return after;
   }
@@ -468,8 +478,7 @@ bool Agent::send(Connection& connection) {
   }
   if (answers_.is_empty()) return true;
   connection.kept = answers_.take_rest();
-  watch(connection, EPOLLOUT);
-  return is_intact(connection);
+  return watch(connection, EPOLLOUT) && is_intact(connection);
 }
 
 bool Agent::send_kept(Connection& connection) {

@@ -32,7 +32,8 @@ class Agent {
   using Id = std::uint64_t;
 
   struct Options {
-    // Told by the agent's thread when a connection was closed by its other end; remove is not needed then.
+    // Told by the agent's thread when a connection was closed by its other end, or could not be taken on;
+    // remove is not needed then.
     std::function<void(Id)> gone;
   };
   struct Counts {
@@ -45,6 +46,7 @@ class Agent {
     std::uint64_t sends = 0;  // calls of the kernel that sent answers
   };
 
+  // Throws std::system_error where the kernel has no thread or descriptor left.
   explicit Agent(Options options);
   ~Agent();
   Agent(const Agent&) = delete;
@@ -75,7 +77,8 @@ class Agent {
   void take_commands();
   void wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t command);
   void wake() const;
-  void watch(Connection& connection, std::uint32_t events) const;
+  // False if the kernel can not watch one more.
+  [[nodiscard]] bool watch(Connection& connection, std::uint32_t events) const;
   After serve(Connection& connection);
   // Whether what a READ is of goes out from where it lies.
   static bool is_gathered(const Connection& connection, const OperationHead& head);
@@ -92,6 +95,7 @@ class Agent {
   void answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words);
   void take_leave(Connection& connection);
   void drop(Id id);
+  void lose(Id id);
 
   const Options options_;
   base::FileDescriptor epoll_;

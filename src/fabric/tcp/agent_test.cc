@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,7 +13,9 @@
 #include <sys/socket.h>
 #include <thread>
 #include <time.h>
+#include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/random.h"
 #include "base/testing/comes_true.h"
 #include "fabric/endpoint.h"
@@ -92,6 +95,24 @@ class AgentTest : public testing::Test {
   std::unique_ptr<net::Stream> stream_;
   std::shared_ptr<remote::RemoteFabric> fabric_;
 };
+
+// Receive: a connection that the kernel does not watch, as there are too many, or as this one is none.
+// Expect: it is given up, which is told, and others are served.
+TEST(AgentWithoutRoom, GivesUpAConnectionThatCanNotBeWatched) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
+  std::atomic<Agent::Id> gone = 0;
+  Agent agent({.gone = [&gone](Agent::Id id) { gone = id; }});
+  base::FileDescriptor unwatchable(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  agent.add(7, std::make_unique<net::Stream>(std::move(unwatchable)), store->attach());
+  EXPECT_TRUE(base::fake::comes_true([&] { return gone == 7; }));
+  EXPECT_EQ(agent.last_heard(7), 0U);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  net::Stream stream{base::FileDescriptor(ends[0])};
+  agent.add(8, std::make_unique<net::Stream>(base::FileDescriptor(ends[1])), store->attach());
+  send_all(stream, operation(Operation::Kind::read, 0, 8, 0));
+  EXPECT_EQ(receive(stream, sizeof(AnswerHead) + 8).size(), sizeof(AnswerHead) + 8);
+}
 
 TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   using enum Operation::Kind;

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
+#include <cstddef>
 #include <cstring>
 #include <expected>
 #include <fmt/format.h>
@@ -59,6 +61,7 @@ class World {
 struct Backend {
   const char* name;
   std::function<std::unique_ptr<World>(const Plan& plan)> make;
+  std::size_t times_fewer = 1;  // where it is slow: so many fewer operations, where a test does many
 };
 // For lists of tests, which would show the bytes of it.
 inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
@@ -200,6 +203,30 @@ class Thread {
   std::jthread thread_;
 };
 
+// For threads of a test that are to do something at the same time. One that has ended, be it by an error, is
+// not waited for.
+class Together {
+ public:
+  explicit Together(std::ptrdiff_t threads) : barrier_(threads) {}
+
+  // One of the threads.
+  class Member {
+   public:
+    explicit Member(Together& all) : barrier_(all.barrier_) {}
+    ~Member() { barrier_.arrive_and_drop(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    // Until all the others have come so far.
+    void wait() { barrier_.arrive_and_wait(); }
+
+   private:
+    std::barrier<>& barrier_;
+  };
+
+ private:
+  std::barrier<> barrier_;
+};
+
 class Conformance : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
@@ -213,6 +240,8 @@ class Conformance : public testing::TestWithParam<Backend> {
                     }};
     world_ = GetParam().make(plan);
   }
+
+  static std::size_t few(std::size_t many) { return many / GetParam().times_fewer; }
 
   std::unique_ptr<World> world_;
 };

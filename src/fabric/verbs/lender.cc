@@ -117,7 +117,10 @@ void Lender::take_messages(SessionId id, const Session& session, Served* served)
 }
 
 void Lender::serve_events(Served* served) {
-  while (Event event = next_event(*events_)) {
+  constexpr int at_once_max = 64;  // the others wait with the kernel
+  for (int i = 0; i < at_once_max; ++i) {
+    Event event = next_event(*events_);
+    if (event == nullptr) return;
     rdma_cm_id* id = event->id;
     switch (event->event) {
       case RDMA_CM_EVENT_CONNECT_REQUEST: {

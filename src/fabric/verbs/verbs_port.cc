@@ -13,7 +13,7 @@
 namespace loch::fabric::verbs {
 namespace {
 
-constexpr std::size_t piece_bytes_max = 65'536;
+using tcp::piece_bytes_max;
 
 ibv_wr_opcode opcode_of(Operation::Kind kind) {
   switch (kind) {
@@ -73,7 +73,7 @@ Result<void> VerbsPort::open_queue_pair(const std::string& source, base::Nanos d
   const auto offer = link_->ask({{"do", "queue_pair"}, {"port", id_}}, deadline);
   if (!offer) return std::unexpected(offer.error());
   device_changes_ = net::flag_of(*offer, "device_changes");
-  // Of several addresses that the host's name may have, that of which is known that the host has it.
+  // The host's name may have several addresses; the data connection has found the host at this one.
   const auto peer = net::parse_host_port(agent_.peer(), default_port);
   if (!peer) return std::unexpected(peer.error());
   auto pair = QueuePair::connect(*peer, source, net::text_of(*offer, "token"), deadline);
@@ -130,7 +130,8 @@ bool VerbsPort::progress() {
     const bool has_ended = flights_.settle();
     // A look at a connection on which nothing is under way would cost more than one at the device.
     const bool has_agent_ended = !agent_.is_idle() && agent_.progress();
-    if (has_agent_ended || has_ended || check()) return true;
+    const bool is_over = check();
+    if (has_agent_ended || has_ended || is_over) return true;
     if (!has_come) return false;
   }
 }

@@ -42,7 +42,10 @@ class VerbsPort final : public remote::RemotePort {
   [[nodiscard]] bool is_idle() const override { return severed_ || (flights_.empty() && agent_.is_idle()); }
   bool await(std::vector<pollfd>& waits) override;
   void awoken(std::span<const pollfd> waits) override;
-  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
+  // By the end of either way: over the other nothing can be asked any more, and what was may be under way.
+  [[nodiscard]] const std::optional<Error>& severed() const override {
+    return severed_ ? severed_ : agent_.severed();
+  }
   void abandon() override { agent_.abandon(); }
   void tell_reached(NodeSet nodes) override { agent_.tell_reached(nodes); }
   void give_sign(RegionId region) override { agent_.give_sign(region); }

@@ -1,5 +1,5 @@
-// For tests: takes connections on a free port of this host, and gives each to a function, one after the
-// other.
+// For tests: takes connections on a free port of a loopback address, and gives each to a function, one after
+// the other.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,16 @@ class Acceptor {
  public:
   using Take = std::function<void(base::FileDescriptor)>;
   // `take` is called in a thread of this, until this goes.
-  explicit Acceptor(Take take)
+  explicit Acceptor(Take take, std::string host = "127.0.0.1")
       : take_(std::move(take)),
-        listener_(listen({.host = "127.0.0.1", .port = "0"}).value()),
+        host_(std::move(host)),
+        listener_(listen({.host = host_, .port = "0"}).value()),
         thread_([this](const std::stop_token& stop) { run(stop); }) {}
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
   ~Acceptor() = default;
 
-  [[nodiscard]] HostPort at() const { return {.host = "127.0.0.1", .port = std::to_string(listener_.port)}; }
+  [[nodiscard]] HostPort at() const { return {.host = host_, .port = std::to_string(listener_.port)}; }
 
  private:
   void run(const std::stop_token& stop) {
@@ -38,6 +39,7 @@ class Acceptor {
   }
 
   const Take take_;
+  const std::string host_;
   const Listener listener_;
   std::jthread thread_;
 };

@@ -7,6 +7,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 #include <utility>
 
 #include "base/check.h"
@@ -59,8 +60,10 @@ void write(const Identity& identity, const std::string& path_without_end) {
     return std::unique_ptr<std::FILE, int (*)(std::FILE*)>(std::fopen(path.c_str(), "w"), &std::fclose);
   };
   LOCH_CHECK(PEM_write_X509(open(path_without_end + ".pem").get(), identity.certificate.get()) == 1);
+  const auto before = ::umask(077);
   LOCH_CHECK(PEM_write_PrivateKey(open(path_without_end + ".key").get(), identity.key.get(), nullptr, nullptr,
                                   0, nullptr, nullptr) == 1);
+  ::umask(before);
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#include "server/differences.h"
+
+#include <fmt/format.h>
+
+#include "memory/store_memory.h"
+
+namespace loch::server {
+
+void warn_of_differences(const Config::Store& wanted, const fabric::Access& here,
+                         const memory::RegionMap& map,
+                         const std::function<void(fabric::Host::Level, const std::string&)>& log) {
+  const auto fabric = fabric::attach("shm://" + wanted.name, here);
+  if (!fabric || !log) return;
+  const auto memory = memory::StoreMemory::attach(*fabric, map);
+  if (!memory) return;
+  const memory::Geometry& has = (*memory)->geometry();
+  const auto warn = [&](const char* what, const auto& is, const auto& said) {
+    log(fabric::Host::Level::warning,
+        fmt::format("store '{}' was made with {} {}, and stays so; the configuration says {}", wanted.name,
+                    what, is, said));
+  };
+  const std::uint64_t expiry_ms = has.expiry_ns / base::millisecond_ns;
+  if (wanted.candidates && *wanted.candidates != has.candidates)
+    warn("candidates", has.candidates, *wanted.candidates);
+  if (wanted.max_bytes && *wanted.max_bytes != has.max_bytes)
+    warn("max_bytes", has.max_bytes, *wanted.max_bytes);
+  if (wanted.expiry && static_cast<std::uint64_t>(wanted.expiry->count()) != expiry_ms)
+    warn("expiry_ms", expiry_ms, wanted.expiry->count());
+  const auto name_of = [](Atomics atomics) { return atomics == Atomics::device ? "device" : "processor"; };
+  if (wanted.atomics != (*fabric)->atomics())
+    warn("atomics", name_of((*fabric)->atomics()), name_of(wanted.atomics));
+}
+
+}  // namespace loch::server

@@ -1,0 +1,19 @@
+// Where a store that was made before differs from what the configuration says of it by now.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fabric/host.h"
+#include "memory/region_map.h"
+#include "server/config.h"
+
+namespace loch::server {
+
+// Warns of them, since a store stays as it was made. `map` is of the host's own part, which may be all. One
+// that can not be opened is left to who opens it.
+void warn_of_differences(const Config::Store& wanted, const fabric::Access& here,
+                         const memory::RegionMap& map,
+                         const std::function<void(fabric::Host::Level, const std::string&)>& log);
+
+}  // namespace loch::server

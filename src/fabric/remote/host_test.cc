@@ -371,7 +371,7 @@ TEST(HostWithoutRoom, SaysThatItHasNoDescriptors) {
     try {
       throw std::system_error(EMFILE, std::generic_category());
     } catch (const std::system_error& known) {
-      std::ignore = known.code().message();
+      std::ignore = fmt::format("{}", known.code().message());
     }
     const rlim_t first = static_cast<rlim_t>(base::FileDescriptor(::dup(STDIN_FILENO)).get());
     constexpr rlim_t more_max = 64;

@@ -209,6 +209,7 @@ int main_of(int argc, char** argv) {
     // A fixed set, so that it is found.
     if (!seed && app.count("--from") + app.count("--seeds") + app.count("--minutes") == 0) {
       options.seeds = tooth->seeds;
+      options.first = tooth->from;
       return Campaign(options).run();
     }
   }

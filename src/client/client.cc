@@ -199,28 +199,32 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
                                               PutOptions options, hash::Condition condition,
                                               std::uint64_t version, const char* operation) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
-  const base::Nanos deadline = endpoint.now() + timeout_ns_;
-  auto written = co_await try_put(key, value, options, condition, version, operation);
+  const base::Nanos began = endpoint.now();
+  auto written = co_await try_put(key, value, options, condition, version, operation, 0);
   if (written || written.error().code != Errc::no_space) [[likely]]
     co_return written;
   const auto room = co_await make_room();
-  if (!room || !*room || **room > deadline) co_return written;
+  if (!room || !*room || **room > began + timeout_ns_) co_return written;
   co_await endpoint.sleep_until(**room);
   // An operation holds on to what was unlinked since the time that its session knew when it began.
   co_await refresh_if_due();
-  co_return co_await try_put(key, value, options, condition, version, operation);
+  // A time to live counts from the call on, however long that has waited; a remote session's from when it
+  // knows the time.
+  const base::Nanos waited = is_remote() ? 0 : endpoint.now() - began;
+  co_return co_await try_put(key, value, options, condition, version, operation, waited);
 }
 
 coro::Task<Result<std::uint64_t>> Client::try_put(std::string_view key, std::string_view value,
                                                   PutOptions options, hash::Condition condition,
-                                                  std::uint64_t version, const char* operation) {
+                                                  std::uint64_t version, const char* operation,
+                                                  base::Nanos waited_ns) {
   if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
   if (auto known = co_await know_time(*table, options); !known)
     co_return std::unexpected(std::move(known.error()));
-  auto request = request_of(key, value, options, operation, (*table)->newest_time());
+  auto request = request_of(key, value, options, operation, (*table)->newest_time() - waited_ns);
   if (!request) co_return std::unexpected(std::move(request.error()));
   request->condition = condition;
   request->version = version;

@@ -136,11 +136,11 @@ class Client {
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
-  // Without a wait for memory.
+  // Without a wait for memory. `waited_ns`: how long the call that it is of has waited before.
   coro::Task<Result<void>> try_put_one(Assignment* assignment);
   coro::Task<Result<std::uint64_t>> try_put(std::string_view key, std::string_view value, PutOptions options,
                                             hash::Condition condition, std::uint64_t version,
-                                            const char* operation);
+                                            const char* operation, base::Nanos waited_ns);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, hash_seed_);
   }

@@ -50,7 +50,7 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
 
 coro::Task<Result<void>> Client::try_put_one(Assignment* assignment) {
   auto written = co_await try_put(assignment->key, assignment->value, assignment->options,
-                                  hash::Condition::none, 0, "put");
+                                  hash::Condition::none, 0, "put", 0);
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }

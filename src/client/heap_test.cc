@@ -1,57 +1,25 @@
 // Receive: values for which this process has no heap memory, of a store on its own host and on another one.
 // Expect: an error for the call, and all as ever when there is memory again.
-//
-// A program of its own, since it replaces operator new (as base/testing/allocations.cc does).
 #include <array>
-#include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <gtest/gtest.h>
-#include <new>
 #include <string>
 
 #include <loch/loch.h>
 
+#include "base/testing/allocations.h"
 #include "client/testing/far.h"
 #include "client/testing/store_test.h"
 
+namespace loch {
 namespace {
 
 constexpr std::size_t value_bytes = std::size_t{8} << 20;
-std::atomic<std::size_t> longest{~std::size_t{0}};  // what can be had in one piece
-
-void* allocate(std::size_t bytes) noexcept {
-  return bytes > longest.load(std::memory_order_relaxed) ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
-}
-void* allocate_or_throw(std::size_t bytes) {
-  void* const memory = allocate(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
 
 // While it lives, there is none for a value.
 struct NoMemory {
-  NoMemory() { longest = value_bytes / 2; }
-  ~NoMemory() { longest = ~std::size_t{0}; }
-  NoMemory(const NoMemory&) = delete;
-  NoMemory& operator=(const NoMemory&) = delete;
+  base::fake::NoLongerThan less{value_bytes / 2};
 };
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate_or_throw(bytes); }
-void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept { return allocate(bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept { return allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t& /*tag*/) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t& /*tag*/) noexcept { std::free(memory); }
-
-namespace loch {
-namespace {
 
 void expect_no_space(const char* call, const auto& answer) {
   ASSERT_FALSE(answer.has_value()) << call;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -89,6 +90,24 @@ TEST_F(TlsTest, ACertificateNeedsItsKey) {
   const auto made = TlsContext::client(files);
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().detail, HasSubstr("there is no certificate (tls.certificate"));
+}
+
+// Receive: a certificate's key that others may read, or change. Expect: it is refused at either end, by name.
+TEST_F(TlsTest, AKeyThatOthersReadIsRefused) {
+  const TlsFiles files{.certificate = certificates_.file("host.pem"),
+                       .key = certificates_.file("host.key"),
+                       .authority = certificates_.file("authority.pem")};
+  for (const mode_t mode : {0644, 0602, 0660}) {
+    ASSERT_EQ(::chmod(files.key.c_str(), mode), 0);
+    for (const auto& made : {TlsContext::server(files), TlsContext::client(files)}) {
+      ASSERT_FALSE(made.has_value()) << mode;
+      EXPECT_EQ(made.error().code, Errc::permission);
+      EXPECT_THAT(made.error().detail,
+                  testing::AllOf(HasSubstr(files.key), HasSubstr("chmod it to 600 or 640")));
+    }
+  }
+  ASSERT_EQ(::chmod(files.key.c_str(), 0640), 0);
+  EXPECT_TRUE(TlsContext::server(files).has_value());
 }
 
 }  // namespace

@@ -5,24 +5,34 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace loch::base::fake {
 namespace {
 
+constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
 std::atomic<std::uint64_t> count{0};
+std::atomic<std::size_t> longest{any_length};
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
   count.fetch_add(1, std::memory_order_relaxed);
+  if (bytes > longest.load(std::memory_order_relaxed)) return nullptr;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  if (memory == nullptr) std::abort();
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  void* memory = allocate_or_null(bytes, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 }  // namespace
 
 std::uint64_t allocations() { return count.load(std::memory_order_relaxed); }
+
+NoLongerThan::NoLongerThan(std::size_t bytes) { longest = bytes; }
+NoLongerThan::~NoLongerThan() { longest = any_length; }
 
 }  // namespace loch::base::fake
 
@@ -32,14 +42,15 @@ std::size_t value_of(std::align_val_t alignment) { return static_cast<std::size_
 }  // namespace
 
 using loch::base::fake::allocate;
+using loch::base::fake::allocate_or_null;
 
 void* operator new(std::size_t bytes) { return allocate(bytes, usual); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, usual); }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return allocate(bytes, usual);
+  return allocate_or_null(bytes, usual);
 }
 void* operator new[](std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  return allocate(bytes, usual);
+  return allocate_or_null(bytes, usual);
 }
 void* operator new(std::size_t bytes, std::align_val_t at) { return allocate(bytes, value_of(at)); }
 void* operator new[](std::size_t bytes, std::align_val_t at) { return allocate(bytes, value_of(at)); }

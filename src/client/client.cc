@@ -100,10 +100,10 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
     co_return std::unexpected(table.error());
   }
   const DuringOperation during(*attachment_);
-  hash::Known known = (*table)->known(hashed);
+  hash::Known known = (*table)->known().of(hashed);
   // What it knows does not count before it has refreshed.
   if (reads_long(known) && !attachment_->refresh_due()) {
-    const bool found = co_await (*table)->read_value(&known, into);
+    const bool found = co_await (*table)->known().read_value(&known, into);
     known.was_asked = true;
     if (!attachment_->may_act()) {
       known = {.key = hashed};
@@ -150,7 +150,7 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
   if (!found) co_return std::unexpected(found.error());
   Item item{.value = {},
             .version = {found->view.version()},
-            .time_to_live = time_left(found->view, (*table)->newest_time())};
+            .time_to_live = time_left(found->view, (*table)->slots().newest_time())};
   if (auto copied = hash::copy_out(found->view.value(), &item.value, "read"); !copied)
     co_return std::unexpected(std::move(copied.error()));
   co_return item;
@@ -191,7 +191,7 @@ Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_
 // A time to live counts from now, and a remote session has to ask when that is.
 coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions options) {
   if (options.time_to_live.count() == 0) co_return Result<void>{};
-  if (auto now = co_await table->read_time(); !now) co_return std::unexpected(std::move(now.error()));
+  if (auto now = co_await table->slots().read_time(); !now) co_return std::unexpected(std::move(now.error()));
   co_return Result<void>{};
 }
 
@@ -224,7 +224,7 @@ coro::Task<Result<std::uint64_t>> Client::try_put(std::string_view key, std::str
   if (!table) co_return std::unexpected(table.error());
   if (auto known = co_await know_time(*table, options); !known)
     co_return std::unexpected(std::move(known.error()));
-  auto request = request_of(key, value, options, operation, (*table)->newest_time() - waited_ns);
+  auto request = request_of(key, value, options, operation, (*table)->slots().newest_time() - waited_ns);
   if (!request) co_return std::unexpected(std::move(request.error()));
   request->condition = condition;
   request->version = version;
@@ -251,7 +251,7 @@ coro::Task<Result<void>> Client::remove(std::string_view key) {
 }
 
 bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
-  if (!here_->parse_here(item) || hash::Table::expired(item.expires_at_ns(), asked_at)) return false;
+  if (!here_->parse_here(item) || hash::has_expired(item.expires_at_ns(), asked_at)) return false;
   bool intact = false;
   try {
     // The length that libstdc++ 12 passes may be larger than the one asked for.
@@ -282,7 +282,7 @@ bool Client::get_here(std::string_view key, std::string& into) {
 coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)>* visit) {
   const hash::Shards::Visit visit_item = [this, visit](const hash::ItemView& view) {
     const auto table = shards_.table_of(view.key_hash());
-    const base::Nanos now = table ? (*table)->newest_time() : session_->control().newest_time();
+    const base::Nanos now = table ? (*table)->slots().newest_time() : session_->control().newest_time();
     return (*visit)(Entry{.key = view.key(),
                           .value = view.value(),
                           .version = {view.version()},

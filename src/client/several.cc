@@ -278,7 +278,7 @@ coro::Task<void> Client::try_put_group(std::span<Assignment> group) {
   plain.reserve(group.size());
   const auto keys = keys_to_put(group, hash_seed_);
   const LastPuts last(std::span(keys).first(group.size()));
-  for (std::size_t i = 0; i < group.size() && may_be_together; ++i) only->fetch_known(keys[i]);
+  for (std::size_t i = 0; i < group.size() && may_be_together; ++i) only->known().fetch(keys[i]);
   coro::Scope scope(attachment_->endpoint().queue());
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!last.is_last(i)) continue;

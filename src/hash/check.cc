@@ -38,14 +38,14 @@ bool may_be_linked(const memory::Session& session, ItemState state) {
 
 // Which items the index names; counts what it finds on the way.
 coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* report) {
-  const auto read_now = co_await read_directory();
+  const auto read_now = co_await slots_.read_directory();
   if (!read_now) co_return std::unexpected(read_now.error());
   const Directory d = *read_now;
   const SlotNumber slots = d.slots();
-  SlotGroup group;
+  SlotGroup group(slots_, items_);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (!group.has(slot)) {
-      if (auto read = co_await read_group(slot, slots, &group); !read) co_return read;
+      if (auto read = co_await group.read(slot, slots); !read) co_return read;
     }
     const SlotWord word = group.word(slot);
     if (word.is(SlotType::unborn) && d.growing) continue;
@@ -68,7 +68,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
                                       static_cast<unsigned>(word.type())));
     }
     linked->insert(ref);
-    auto found = co_await fetch_item(ref);
+    auto found = co_await items_.fetch(ref);
     if (!found && found.error().code == Errc::no_space) co_return std::unexpected(std::move(found.error()));
     if (!found) {
       ++report->items_corrupt;
@@ -84,7 +84,8 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
 coro::Task<Result<Report>> Shards::check() {
   if (auto reached = all_reached("check"); !reached) co_return std::unexpected(std::move(reached.error()));
   Report report;
-  if (auto fresh = co_await some().keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (auto fresh = co_await some().slots().keep_fresh(); !fresh)
+    co_return std::unexpected(std::move(fresh.error()));
   memory::ItemSet linked;
   for (const auto& table : tables_) {
     if (auto marked = co_await table->mark_linked(&linked, &report); !marked)

@@ -21,23 +21,25 @@ using memory::ItemRef;
 coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
-    if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+    if (auto fresh = co_await slots_.keep_fresh(); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
     KeyCollect seen;
-    if (auto read = co_await collect(key, &seen); !read) co_return std::unexpected(std::move(read.error()));
+    if (auto read = co_await snapshots_.collect(key, &seen); !read)
+      co_return std::unexpected(std::move(read.error()));
     const int named = location_naming(seen, item);
     const auto j = static_cast<unsigned>(named);
     if (named >= 0 && seen.word[j].is(SlotType::committed)) {
-      auto found = co_await fetch_item(item);
+      auto found = co_await items_.fetch(item);
       if (!found) co_return std::unexpected(std::move(found.error()));
-      auto copied = co_await put_copy(seen.at.slot[j], seen.word[j], &found->view);
+      auto copied = co_await item_writer_.put_copy(seen.at.slot[j], seen.word[j], &found->view);
       if (!copied || *copied) co_return copied;
     }
-    auto equal = co_await is_snapshot(key, &seen);
+    auto equal = co_await snapshots_.is_snapshot(key, &seen);
     if (!equal) co_return equal;
     if (!*equal) continue;
     if (named < 0) co_return true;
     // A move or an insert is half way: it is brought on.
-    auto resolved = co_await resolve_step(key, &seen);
+    auto resolved = co_await resolver_.resolve_step(key, &seen);
     if (!resolved) co_return resolved;
     if (!*resolved) co_return false;
   }
@@ -47,21 +49,21 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
 // Clears what moves have left that names items of the node, and damaged words that do; how many words name
 // some still. A damaged item goes with its memory: it would be damaged elsewhere, too.
 coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
-  const auto directory = co_await read_directory();
+  const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const SlotNumber slots = directory->slots();
   std::uint64_t left = 0;
-  SlotGroup group;
+  SlotGroup group(slots_, items_);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (!group.has(slot)) {
-      if (auto read = co_await read_group(slot, slots, &group); !read)
+      if (auto read = co_await group.read(slot, slots); !read)
         co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
     if (!word.names_item() || attachment_.region_map().node_of(word.item().region) != node) continue;
-    auto header = co_await read_header(word.item());
+    auto header = co_await items_.read_header(word.item());
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
-    if (header && !co_await before_reuse(word.item(), header->key_hash)) {
+    if (header && !co_await resolver_.before_reuse(word.item(), header->key_hash)) {
       const auto is_gone = co_await evacuate_word(slot, word, header->key_hash);
       if (!is_gone) co_return std::unexpected(is_gone.error());
       if (!*is_gone) ++left;
@@ -69,9 +71,9 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
     }
     // No slot of its key's names the item. If this one does all the same, its word is damaged.
     const SlotWord cleared = cleared_word(word, slot, *directory, home_.next_nonce());
-    if (auto mended = co_await swap_slot(slot, word, cleared); !mended)
+    if (auto mended = co_await slots_.swap(slot, word, cleared); !mended)
       co_return std::unexpected(std::move(mended.error()));
-    const auto there = co_await read_slot(slot);
+    const auto there = co_await slots_.read(slot);
     if (!there) co_return std::unexpected(there.error());
     if (*there == word.raw) ++left;
   }
@@ -82,14 +84,15 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
 // the item, is damaged. False if the word names it still.
 coro::Task<Result<bool>> Table::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
   if (!word.is(SlotType::committed)) co_return false;
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
-  auto found = co_await fetch_item(word.item());
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  auto found = co_await items_.fetch(word.item());
   if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-  if (!found) co_return co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  if (!found) co_return co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
   // Else the word is damaged.
-  const bool is_its_keys = Locations::of(key_hash, directory(), candidates_).index_of(slot) >= 0;
+  const bool is_its_keys =
+      Locations::of(key_hash, slots_.directory(), slots_.candidates()).index_of(slot) >= 0;
   if (!is_its_keys) co_return false;
-  co_return co_await put_copy(slot, word, &found->view);
+  co_return co_await item_writer_.put_copy(slot, word, &found->view);
 }
 
 coro::Task<Result<bool>> Shards::is_quiet(std::uint32_t node, base::Nanos since) {
@@ -110,7 +113,7 @@ Shards::Evacuated ended(Shards::Evacuated evacuated) {
 
 // One item: its key's slot names a copy instead, if it names this one.
 coro::Task<Result<void>> Shards::evacuate_one(ItemRef item, Evacuated* evacuated) {
-  auto found = co_await some().fetch_item(item);
+  auto found = co_await items_.fetch(item);
   if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
   if (!found) co_return Result<void>{};  // if a word names it, that is cleared later
   const Key key{.bytes = found->view.key(), .hash = found->view.key_hash()};

@@ -1,6 +1,6 @@
-// Gets of a remote session, many at once: GET's steps (reader.cc, known.cc) for all of them in two batches,
-// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does, goes on as a
-// coroutine.
+// Gets of a remote session, many at once: GET's steps (reader.cc, known_items.cc) for all of them in two
+// batches, where each by itself takes a coroutine and a batch a step. What does not go as it mostly does,
+// goes on as a coroutine.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -16,7 +16,7 @@ using fabric::Operation;
 
 // The slots of a key whose item is not known, and what they held.
 struct Shards::Looked {
-  Table::Reading reading{};
+  Slots::Reading reading{};
   Collect words;
 };
 
@@ -86,19 +86,19 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
       ++words;
     } else {
       one.looked = &*next_looked++;
-      one.looked->reading =
-          one.table->begin_collect(one.get->known.key.hash, &one.looked->words, Table::DirectoryToo::no);
+      one.looked->reading = one.table->slots().begin_collect(one.get->known.key.hash, &one.looked->words,
+                                                             Slots::DirectoryToo::no);
       words += one.looked->reading.count;
     }
   }
   const auto items = std::make_unique_for_overwrite<std::byte[]>(length);
   std::vector<Operation> operations;
   operations.reserve(2 * all.size() + words);
-  // The slots first (Table::slot_reading); and words that are side by side are asked for together.
+  // The slots first (KnownItems::slot_reading); and words that are side by side are asked for together.
   for (const Getting& one : all) {
     if (one.is_over) continue;
     if (!one.get->known.is_nothing()) {
-      operations.push_back(one.table->slot_reading(one.get->known));
+      operations.push_back(one.table->known().slot_reading(one.get->known));
       continue;
     }
     one.looked->reading.ask(one.looked->words.word.data(), &operations);
@@ -109,9 +109,9 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
     Known& known = one.get->known;
     if (known.asks_for_item()) {
       known.item = std::exchange(into, into + known.pointer.length_bytes);
-      operations.push_back(Table::item_reading(known));
+      operations.push_back(KnownItems::item_reading(known));
     }
-    if (known.pointer.is_mortal) operations.push_back(one.table->time_reading(&known.time));
+    if (known.pointer.is_mortal) operations.push_back(one.table->known().time_reading(&known.time));
   }
   if (auto done = co_await attachment_.endpoint().perform_each(operations); !done) co_return done;
 
@@ -134,20 +134,20 @@ coro::Task<Result<void>> Shards::ask_together(std::span<Getting> all, std::span<
 
 void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* candidates) {
   const Known& known = one->get->known;
-  if (const auto item = has_item ? one->table->answer(known) : std::nullopt) {
+  if (const auto item = has_item ? one->table->known().answer(known) : std::nullopt) {
     one->take(*item);
   } else if (known.is_of_another_item()) {
     add_candidate(one, known.word, known.pointer.slot, candidates);
   } else if (known.item_comes_after && known.is_as_known()) {
     add_candidate(one, known.word, known.pointer.slot, candidates, known.pointer.length_bytes);
   } else if (known.is_gone()) {
-    one->table->forget_location(known.key, known.pointer.slot);
+    one->table->known().forget_location(known.key, known.pointer.slot);
   }
 }
 
 void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
   const Collect& seen = one->looked->words;
-  if (auto read = one->table->end_collect(one->looked->reading, seen); !read)
+  if (auto read = one->table->slots().end_collect(one->looked->reading, seen); !read)
     return one->end(std::unexpected(std::move(read.error())));
   one->has_looked = true;
   for (unsigned j = 0; j < seen.at.count; ++j) {
@@ -161,7 +161,7 @@ void Shards::take_slots(Getting* one, std::vector<Candidate>* candidates) {
 void Shards::add_candidate(Getting* one, SlotWord word, SlotNumber slot, std::vector<Candidate>* candidates,
                            std::optional<std::uint64_t> length) {
   const memory::ItemRef item = word.item();
-  if (!one->table->is_read_in_one_step(item)) return;
+  if (!items_.is_read_in_one_step(item)) return;
   candidates->push_back({.of = one,
                          .word = word,
                          .slot = slot,
@@ -185,8 +185,8 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
   for (const Candidate& one : candidates) {
     const bool was_read = !(operation++)->did_nothing();
     const GroupedGet& get = *one.of->get;
-    const auto found = was_read ? one.of->table->item_of(get.known.key, one.word, one.slot, one.item,
-                                                         one.length, get.known.time)
+    const auto found = was_read ? one.of->table->known().item_of(get.known.key, one.word, one.slot, one.item,
+                                                                 one.length, get.known.time)
                                 : std::nullopt;
     if (found) one.of->take(*found);
   }

@@ -210,7 +210,7 @@ TEST_F(ClusterHandover, ACopyOfBeforeIsGone) {
 // Times to live go on, though the clock of the new home is behind.
 TEST_F(ClusterHandover, TimesToLiveGoByOneClock) {
   const auto now = [](Client& client) {
-    return client.run((*client.shards().table_of(0))->read_time()).value();
+    return client.run((*client.shards().table_of(0))->slots().read_time()).value();
   };
   for (const std::uint32_t node : {0U, 1U}) {
     fabric::store_word(store_->at({regions().nodes[node].control, memory::latest_offset}),

@@ -225,4 +225,10 @@ inline bool has_own_tail(const ItemView& item, std::uint64_t available) {
                      item.bytes() + offsetof(memory::ItemHeader, written_at_ns), tail_bytes()) == 0;
 }
 
+// Whether an item has no time left at `at`. To say that a key is not there, `at` is from before its slots
+// were read: later, another item may have taken the place of one that expired since.
+[[nodiscard]] inline bool has_expired(base::Nanos expires_at_ns, base::Nanos at) {
+  return expires_at_ns != 0 && expires_at_ns <= at;
+}
+
 }  // namespace loch::hash

@@ -51,7 +51,7 @@ struct Known {
 
 // What a put with no condition expects of a key of which it knows a location: that the slot holds the word;
 // and then that the item is the key's. In this order: what the slot names while the put runs is not used
-// again before that is over (Table::location_of).
+// again before that is over (KnownItems::location_of).
 struct Expectation {
   static constexpr std::size_t operations = 3;
 

@@ -135,8 +135,8 @@ TEST(Move, AReaderNeverMissesAKeyThatIsMovedToAndFro) {
       if ((when >> std::min(reads++, reads_max) & 1) == 0) return;
       const bool home = slot(*store, where.slot[0]).is(SlotType::committed);
       const SlotNumber from = where.slot[home ? 0 : 1];
-      const auto moved = mover.run(mover.table().move(slot(*store, from).item(), mover.key_of("k").hash, from,
-                                                      where.slot[home ? 1 : 0]));
+      const auto moved = mover.run(mover.table().resolver().move(
+          slot(*store, from).item(), mover.key_of("k").hash, from, where.slot[home ? 1 : 0]));
       ASSERT_TRUE(moved.has_value() && *moved);
     });
     ASSERT_EQ(answer(reader.get("k")), "value");
@@ -186,8 +186,8 @@ TEST(Move, AnItemWhoseTagIsUsedUpStaysButCanBeUpdated) {
   const Locations at = locations(a, "k");
   int moves = 0;
   for (unsigned from = 0; moves < 100; from = 1 - from, ++moves) {
-    const auto moved = a.run(a.table().move(slot(*store, at.slot[from]).item(), a.key_of("k").hash,
-                                            at.slot[from], at.slot[1 - from]));
+    const auto moved = a.run(a.table().resolver().move(slot(*store, at.slot[from]).item(), a.key_of("k").hash,
+                                                       at.slot[from], at.slot[1 - from]));
     ASSERT_TRUE(moved.has_value());
     if (!*moved) break;
     ASSERT_EQ(answer(a.get("k")), "value");
@@ -242,7 +242,7 @@ TEST(Move, AClientElsewhereReadsNoneOfTheValue) {
              std::make_shared<fabric::fake::PostingFabric>(
                  store, fabric::fake::PostingOptions{.mapped = {}, .before = note}),
              {});
-  const auto moved = far.run(far.table().move(item, far.key_of(key).hash, at.slot[0], at.slot[2]));
+  const auto moved = far.run(far.table().resolver().move(item, far.key_of(key).hash, at.slot[0], at.slot[2]));
   ASSERT_TRUE(moved.has_value() && *moved);
   fake::begin_growth(*store);
   ASSERT_TRUE(far.collect().has_value());

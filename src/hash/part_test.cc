@@ -60,7 +60,7 @@ TEST_F(ClusterPart, AShardThatBeginsAnewHasOneTimeForAll) {
   Client later(*store_, {}, regions);
   EXPECT_EQ(later.error_of_get(keys_.front()), Errc::not_found);
   const auto time_of = [](Client& client) {
-    return client.run((*client.shards().table_of(0))->read_time()).value();
+    return client.run((*client.shards().table_of(0))->slots().read_time()).value();
   };
   EXPECT_EQ(time_of(before), time_of(later));
   EXPECT_GE(time_of(later), first_time);

@@ -13,20 +13,20 @@
 
 namespace loch::hash {
 
-coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
-                                                            Begun* begun) {
+coro::Task<Result<NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
+                                                     Begun* begun) {
   const std::uint64_t length = length_of(*request);
-  auto ref = co_await attachment_.allocate(length, home_number_);
+  auto ref = co_await attachment_.allocate(length, slots_.home_number());
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
-  write_copy(*request, &item, copy.get());
+  item_writer_.write_copy(*request, &item, copy.get());
   const auto write = fabric::Operation::write(ref->address(), copy.get(), length);
   const Key key = request->key;
-  const auto pointer = seen->headers_wanted ? std::nullopt : pointer_of(key);
+  const auto pointer = seen->headers_wanted ? std::nullopt : known_.pointer_of(key);
   // Of a cluster the directory has to be looked at before anything changes (Handover).
   if (!attachment_.is_of_cluster()) {
-    const auto expected = pointer || seen->headers_wanted ? std::nullopt : expectation_of(key);
+    const auto expected = pointer || seen->headers_wanted ? std::nullopt : known_.expectation_of(key);
     if (pointer || expected) {
       const SlotNumber slot = pointer ? pointer->slot : expected->slot;
       const SlotWord old = pointer ? pointer->word : expected->word;
@@ -36,11 +36,11 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
       co_return item;
     }
   }
-  const auto location = pointer ? std::nullopt : location_of(key);
+  const auto location = pointer ? std::nullopt : known_.location_of(key);
   const auto& known = pointer ? pointer : location;
   const bool reads_item = location && endpoint_.keeps_order();
-  const Reading reading =
-      begin_collect(key.hash, seen, DirectoryToo::no, known ? std::optional(known->slot) : std::nullopt);
+  const Slots::Reading reading = slots_.begin_collect(key.hash, seen, Slots::DirectoryToo::no,
+                                                      known ? std::optional(known->slot) : std::nullopt);
   std::vector<fabric::Operation> operations;
   operations.reserve(2 + reading.count);
   operations.push_back(write);
@@ -68,7 +68,7 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
     // What one slot has nothing of may be in the others.
     if (location) is_collected = is_collected && committed_location(*seen) >= 0;
   }
-  if (done && location && !is_collected) forget_location(key, location->slot);
+  if (done && location && !is_collected) known_.forget_location(key, location->slot);
   *begun = is_collected ? Begun::collected : Begun::written;
   co_return item;
 }
@@ -79,16 +79,16 @@ coro::Task<Result<Table::NewItem>> Table::compose_and_begin(const WriteRequest* 
 coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write, SlotNumber slot,
                                                SlotWord old, const Expectation* expected, KeyCollect* seen,
                                                NewItem* item, Begun* begun) {
-  begin_collect(key.hash, seen, DirectoryToo::no, slot);
+  slots_.begin_collect(key.hash, seen, Slots::DirectoryToo::no, slot);
   std::vector<fabric::Operation> operations = {write};
   operations.reserve(3 + Expectation::operations);
   if (expected != nullptr) expected->ask(&operations);
-  operations.push_back(link(item, SlotType::committed, key.filter(), slot, old));
+  operations.push_back(item_writer_.link(item, SlotType::committed, key.filter(), slot, old));
   operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
   const std::size_t linking = operations.size() - 1;
   if (expected != nullptr)
     operations.push_back(
-        fabric::Operation::read(index_.slot(slot), &seen->word[0].raw, sizeof seen->word[0].raw));
+        fabric::Operation::read(slots_.place().slot(slot), &seen->word[0].raw, sizeof seen->word[0].raw));
   LOCH_FAULT_POINT("put_far.before_update");
   const auto done = co_await endpoint_.perform(operations);
   const bool may_be_unexpected = expected != nullptr && !operations.front().bad_address &&
@@ -98,8 +98,8 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
   if (done) seen->word[0] = {operations[linking].result};
   if (!done || seen->word[0] != old) {
     home_.count(Counter::conflicts);
-    const bool is_found = co_await identify(key, seen) && committed_location(*seen) >= 0;
-    if (!is_found) forget_location(key, slot);
+    const bool is_found = co_await snapshots_.identify(key, seen) && committed_location(*seen) >= 0;
+    if (!is_found) known_.forget_location(key, slot);
     *begun = is_found ? Begun::collected : Begun::written;
     co_return Result<void>{};
   }
@@ -109,9 +109,9 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
 }
 
 // By what is known now: a refresh since may have let go of what the pointer named before.
-bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* seen) {
-  const auto pointer = pointer_of(key);
-  const auto is_newest = end_collect(reading, *seen);
+bool Table::names_what_is_known(Key key, const Slots::Reading& reading, KeyCollect* seen) {
+  const auto pointer = known_.pointer_of(key);
+  const auto is_newest = slots_.end_collect(reading, *seen);
   if (!pointer || !is_newest || !*is_newest) return false;
   const SlotWord word = seen->word[0];
   if (!word.is(SlotType::committed) || word.item() != pointer->item()) return false;
@@ -120,23 +120,23 @@ bool Table::names_what_is_known(Key key, const Reading& reading, KeyCollect* see
   return true;
 }
 
-bool Table::names_what_was_read(Key key, const Reading& reading, memory::ItemRef item,
+bool Table::names_what_was_read(Key key, const Slots::Reading& reading, memory::ItemRef item,
                                 std::span<const std::byte> head, KeyCollect* seen) {
-  const auto is_newest = end_collect(reading, *seen);
+  const auto is_newest = slots_.end_collect(reading, *seen);
   const SlotWord word = seen->word[0];
   if (!is_newest || !*is_newest || !word.is(SlotType::committed) || word.item() != item) return false;
-  if (!take_if_mine(key, 0, head, *seen)) return false;
+  if (!snapshots_.take_if_mine(key, 0, head, *seen)) return false;
   // Where there is no condition, it does not matter whether the item has time left.
   if (seen->header[0].expires_at_ns == 0 || !seen->headers_wanted) return true;
   seen->mine = 0;
   return false;
 }
 
-coro::Task<bool> Table::identify_first(Key key, const Reading* reading, KeyCollect* seen) {
-  const auto is_newest = end_collect(*reading, *seen);
+coro::Task<bool> Table::identify_first(Key key, const Slots::Reading* reading, KeyCollect* seen) {
+  const auto is_newest = slots_.end_collect(*reading, *seen);
   if (!is_newest || !*is_newest || is_outdated(*seen) || is_damaged(*seen)) co_return false;
-  if (const auto done = co_await identify(key, seen); !done) co_return false;
-  const auto over = co_await outlived(seen);
+  if (const auto done = co_await snapshots_.identify(key, seen); !done) co_return false;
+  const auto over = co_await snapshots_.outlived(seen);
   co_return over && !*over;
 }
 

@@ -45,7 +45,7 @@ struct Table::Writing {
   // Of an insert, which few are: who writes known keys is not to fill the cache with it.
   struct Again {
     Collect seen{};
-    Reading reading{};
+    Slots::Reading reading{};
   };
   std::unique_ptr<Again> again{};
   SlotWord old{};
@@ -64,7 +64,8 @@ struct Table::Writing {
 };
 
 bool Table::puts_together() {
-  return home_.remote() && !attachment_.is_of_cluster() && !directory().growing && !attachment_.refresh_due();
+  return home_.remote() && !attachment_.is_of_cluster() && !slots_.directory().growing &&
+         !attachment_.refresh_due();
 }
 
 std::optional<GroupedPut> Table::grouped_put(const WriteRequest& request) {
@@ -105,19 +106,19 @@ coro::Task<void> Table::put_alone(Writing* one) {
 std::optional<SlotNumber> Table::choose_way(Writing* one) {
   using Stage = Writing::Stage;
   const Key key = one->key();
-  if (const auto pointer = pointer_of(key)) {
+  if (const auto pointer = known_.pointer_of(key)) {
     one->old = pointer->word;
     one->stage = Stage::links;
     return pointer->slot;
   }
-  one->lately = expectation_of(key);
+  one->lately = known_.expectation_of(key);
   if (one->lately) {
     one->old = one->lately->word;
     one->stage = Stage::follows;
     return one->lately->slot;
   }
   one->stage = Stage::looks;
-  const auto location = location_of(key);
+  const auto location = known_.location_of(key);
   return location ? std::optional(location->slot) : std::nullopt;
 }
 
@@ -132,7 +133,8 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   for (Writing& one : all) {
     length += in_whole_words(length_of(one.put->request));
     const auto only = choose_way(&one);
-    const Reading reading = begin_collect(one.key().hash, &one.seen, DirectoryToo::no, only);
+    const Slots::Reading reading =
+        slots_.begin_collect(one.key().hash, &one.seen, Slots::DirectoryToo::no, only);
     if (one.stage != Stage::links) reading.ask(one.seen.word.data(), &operations);
   }
   const std::size_t slots_end = operations.size();
@@ -140,13 +142,13 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
   std::byte* copy = copies.get();
   for (Writing& one : all) {
     const WriteRequest& request = one.put->request;
-    write_copy(request, &one.item, copy);
+    item_writer_.write_copy(request, &one.item, copy);
     operations.push_back(Operation::write(one.item.ref.address(), copy, length_of(request)));
     copy += in_whole_words(length_of(request));
     if (one.stage == Stage::looks) continue;
     if (one.lately) one.lately->ask(&operations);
     operations.push_back(
-        link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
+        item_writer_.link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
     LOCH_FAULT_POINT("put_together.before_write");
   }
@@ -195,7 +197,7 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
 }
 
 void Table::end_linked(Writing* one) {
-  note_pointer(one->key(), one->item.word, one->item.slot, length_of(one->put->request));
+  known_.note_pointer(one->key(), one->item.word, one->item.slot, length_of(one->put->request));
   one->end(one->item.version);
 }
 
@@ -222,7 +224,7 @@ void Table::choose_step(Writing* one) {
 
 void Table::ask_again(Writing* one, std::vector<Operation>* operations) {
   one->again = std::make_unique<Writing::Again>();
-  one->again->reading = begin_collect(one->key().hash, &one->again->seen, DirectoryToo::yes);
+  one->again->reading = slots_.begin_collect(one->key().hash, &one->again->seen, Slots::DirectoryToo::yes);
   one->again->reading.ask(one->again->seen.word.data(), operations);
 }
 
@@ -231,7 +233,7 @@ bool Table::is_as_expected(const Writing& one, const Collect& expected, const Op
   const auto& [seen, reading] = *one.again;
   const std::span read(std::exchange(next, next + reading.count), reading.count);
   if (std::ranges::any_of(read, &Operation::bad_address)) return false;
-  const auto is_newest = end_collect(reading, seen);
+  const auto is_newest = slots_.end_collect(reading, seen);
   return is_newest && *is_newest && seen.same_words(expected);
 }
 
@@ -261,8 +263,8 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
     } else if (one.stage == Stage::offers) {
       one.old = one.seen.word[one.location];
       one.item.seen = true;
-      operations.push_back(
-          link(&one.item, SlotType::pending, one.key().filter(), one.seen.at.slot[one.location], one.old));
+      operations.push_back(item_writer_.link(&one.item, SlotType::pending, one.key().filter(),
+                                             one.seen.at.slot[one.location], one.old));
     }
   }
   if (operations.empty()) co_return Result<void>{};
@@ -308,7 +310,8 @@ void Table::take_items(Writing* one, const Operation*& next) {
   for (std::uint8_t left = one->asked; left != 0; left &= left - 1) {
     const auto j = static_cast<unsigned>(std::countr_zero(left));
     const Operation& read = *next++;
-    if (!read.bad_address && take_if_mine(one->key(), j, {read.local, read.length_bytes}, one->seen))
+    if (!read.bad_address &&
+        snapshots_.take_if_mine(one->key(), j, {read.local, read.length_bytes}, one->seen))
       one->location = j;
   }
   if (std::popcount(one->seen.mine) == 1) {
@@ -321,7 +324,7 @@ void Table::take_items(Writing* one, const Operation*& next) {
 // What was read says too little.
 void Table::look_elsewhere(Writing* one) {
   one->stage = Writing::Stage::written;
-  if (!one->has_all_slots()) forget_location(one->key(), one->seen.at.slot[0]);
+  if (!one->has_all_slots()) known_.forget_location(one->key(), one->seen.at.slot[0]);
 }
 
 // Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.
@@ -353,7 +356,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
     const unsigned at = is_found ? one.location : home_location(one.seen);
     one.old = one.seen.word[at];
     operations.push_back(
-        link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
+        item_writer_.link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
   }
   if (operations.empty()) co_return Result<void>{};
   if (auto done = co_await endpoint_.perform_each(operations); !done) co_return done;
@@ -384,7 +387,7 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
     if (one.stage != Stage::pends) continue;
     LOCH_FAULT_POINT("put_together.before_commit");
     const SlotWord pending = one.item.word;
-    operations.push_back(Operation::compare_swap(index_.slot(one.item.slot), pending.raw,
+    operations.push_back(Operation::compare_swap(slots_.place().slot(one.item.slot), pending.raw,
                                                  pending.with_type(SlotType::committed).raw));
   }
   if (operations.empty()) co_return Result<void>{};

@@ -34,10 +34,10 @@ coro::Task<Result<bool>> Table::is_named(ItemRef item, std::uint64_t key_hash) {
   Collect second;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
-    if (auto read = co_await collect_words(key_hash, &first); !read)
+    if (auto read = co_await slots_.collect(key_hash, &first); !read)
       co_return std::unexpected(std::move(read.error()));
     if (location_naming(first, item) >= 0) co_return true;
-    if (auto read = co_await collect_words(key_hash, &second); !read)
+    if (auto read = co_await slots_.collect(key_hash, &second); !read)
       co_return std::unexpected(std::move(read.error()));
     if (second.same_words(first)) co_return false;
   }
@@ -73,12 +73,12 @@ coro::Task<Result<bool>> Shards::is_orphan(memory::Session* session, BlockNumber
 // Brings on the key of an item that a slot was seen to name, until there is nothing left to do. False if
 // there may be.
 coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Collected* collected) {
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   constexpr int steps_max = 8;
   Result<bool> goes_on = true;
   int steps = 0;
   while (*goes_on && steps < steps_max) {
-    goes_on = co_await resolve_item(word.item());
+    goes_on = co_await resolver_.resolve_item(word.item());
     // The item is on a host that is away, or a slot of its key is damaged: that of no other is the worse for
     // it.
     if (!goes_on && is_out_of_reach(goes_on.error())) co_return false;
@@ -88,7 +88,8 @@ coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Coll
   bool repairs = steps != 0;
   if (!*goes_on && (word.is(SlotType::placed) || word.is(SlotType::moved))) {
     // If it is there still, its item tells of no such move: the word means nothing.
-    auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, directory(), home_.next_nonce()));
+    auto cleared =
+        co_await slots_.swap(slot, word, cleared_word(word, slot, slots_.directory(), home_.next_nonce()));
     if (!cleared) co_return cleared;
     repairs = repairs || *cleared;
   }
@@ -99,10 +100,10 @@ coro::Task<Result<bool>> Table::repair_slot(SlotNumber slot, SlotWord word, Coll
 // A slot that was seen to hold what no client writes there is empty from now on: so its keys can be put
 // again. While the index grows that is for who splits it.
 coro::Task<Result<void>> Table::mend_slot(SlotNumber slot, SlotWord word, Collected* collected) {
-  const auto d = co_await read_directory();
+  const auto d = co_await slots_.read_directory();
   if (!d) co_return std::unexpected(d.error());
   if (d->growing) co_return Result<void>{};
-  const auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d->level));
+  const auto mended = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), d->level));
   if (!mended) co_return std::unexpected(mended.error());
   if (*mended) ++collected->slots_repaired;
   co_return Result<void>{};
@@ -112,13 +113,14 @@ coro::Task<Result<void>> Table::mend_slot(SlotNumber slot, SlotWord word, Collec
 coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup* group,
                                                 Collected* collected) {
   const SlotWord word = group->word(slot);
-  auto header = co_await header_of(group, slot);
-  if (!header || !expired(header->expires_at_ns, home_.now() + time_ahead_ns_)) co_return Result<void>{};
+  auto header = co_await group->header_of(slot);
+  if (!header || !has_expired(header->expires_at_ns, home_.now() + slots_.time_ahead_ns()))
+    co_return Result<void>{};
   // A damaged word may point at anything that looks like this, but for its sum, which is bound to the place;
   // nothing is to be written there.
-  const auto head = co_await fetch_head(word.item());
+  const auto head = co_await items_.fetch_head(word.item());
   if (!head || !head->view.header_is_intact()) co_return Result<void>{};
-  const auto gone = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  const auto gone = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
   if (!gone) co_return std::unexpected(gone.error());
   if (!*gone) co_return Result<void>{};
   co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
@@ -128,13 +130,13 @@ coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup
 
 // False if moves may have been left half done.
 coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
-  const Directory d = directory();
+  const Directory d = slots_.directory();
   const SlotNumber slots = d.slots();
   bool all_done = true;
-  SlotGroup group;
+  SlotGroup group(slots_, items_);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
     if (!group.has(slot)) {
-      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
+      if (auto read = co_await group.read_with_headers(slot, slots); !read)
         co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
@@ -156,16 +158,16 @@ coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
 }
 
 coro::Task<Result<SlotNumber>> Table::drop_expired(SlotNumber first, SlotNumber count, Collected* collected) {
-  const auto directory = co_await read_directory();
+  const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const SlotNumber slots = directory->slots();
   // While it grows, a slot's words are for who splits it.
   if (directory->growing || first >= slots) co_return slots;
   const SlotNumber end = std::min(slots, first + count);
-  SlotGroup group;
+  SlotGroup group(slots_, items_);
   for (SlotNumber slot = first; slot < end; ++slot) {
     if (!group.has(slot)) {
-      if (auto read = co_await read_group_and_headers(slot, end, &group); !read)
+      if (auto read = co_await group.read_with_headers(slot, end); !read)
         co_return std::unexpected(std::move(read.error()));
     }
     if (!group.word(slot).is(SlotType::committed)) continue;
@@ -298,10 +300,10 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
       co_return std::unexpected(std::move(swept.error()));
   }
   for (const auto& table : tables_) {
-    const auto directory = co_await table->read_directory();
+    const auto directory = co_await table->slots().read_directory();
     if (!directory) co_return std::unexpected(directory.error());
     if (!directory->growing) continue;
-    if (auto finished = co_await table->finish_growth(*directory); !finished)
+    if (auto finished = co_await table->growth().finish(*directory); !finished)
       co_return std::unexpected(std::move(finished.error()));
   }
   // What was unfinished before all slots are looked at is not any more afterwards.

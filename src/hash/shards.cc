@@ -10,7 +10,8 @@ coro::Task<Result<Found>> failed(Error error) { co_return std::unexpected(std::m
 
 }  // namespace
 
-Shards::Shards(memory::Attachment& attachment, const TableOptions& options) : attachment_(attachment) {
+Shards::Shards(memory::Attachment& attachment, const TableOptions& options)
+    : attachment_(attachment), items_(attachment) {
   const auto& shards = attachment.region_map().shards;
   TableOptions of_each = options;
   of_each.cache_bytes = options.cache_bytes / shards.size();
@@ -54,6 +55,11 @@ std::size_t Shards::at_once(memory::LeaseWord lease) const {
   return std::clamp<std::size_t>(bytes_max / memory::class_bytes[lease.size_class], 1, most);
 }
 
+Known Shards::known(Key key) const {
+  const Table* table = tables_[shard_of(key.hash, tables_.size())].get();
+  return table != nullptr ? table->known().of(key) : Known{.key = key};
+}
+
 coro::Task<Result<Found>> Shards::get(Key key) {
   auto table = table_of(key.hash);
   return table ? (*table)->get(key) : failed(std::move(table.error()));
@@ -73,11 +79,11 @@ coro::Task<Result<std::uint64_t>> Shards::count() {
 coro::Task<Result<void>> Shards::describe(Info* into) {
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    const auto directory = co_await table->read_directory();
+    const auto directory = co_await table->slots().read_directory();
     if (!directory) co_return std::unexpected(directory.error());
     into->index_slots += directory->slots();
     into->index_growing = into->index_growing || directory->growing;
-    const auto bytes = attachment_.endpoint().length_bytes(table->place().slots);
+    const auto bytes = attachment_.endpoint().length_bytes(table->slots().place().slots);
     if (!bytes) co_return std::unexpected(bytes.error());
     into->index_bytes += *bytes;
   }
@@ -85,7 +91,7 @@ coro::Task<Result<void>> Shards::describe(Info* into) {
 }
 
 coro::Task<Result<bool>> Shards::is_named(memory::ItemRef item) {
-  auto header = co_await some().read_header(item);
+  auto header = co_await items_.read_header(item);
   if (!header) co_return std::unexpected(std::move(header.error()));
   auto table = table_of(header->key_hash);
   if (!table) co_return std::unexpected(std::move(table.error()));
@@ -94,11 +100,11 @@ coro::Task<Result<bool>> Shards::is_named(memory::ItemRef item) {
 
 coro::Task<bool> Shards::before_reuse(memory::ItemRef item) {
   const memory::Attachment::Operation during(attachment_);
-  auto header = co_await some().read_header(item);
+  auto header = co_await items_.read_header(item);
   if (!header) co_return false;
   auto table = table_of(header->key_hash);
   if (!table) co_return false;
-  co_return co_await (*table)->before_reuse(item, header->key_hash);
+  co_return co_await (*table)->resolver().before_reuse(item, header->key_hash);
 }
 
 }  // namespace loch::hash

@@ -45,7 +45,7 @@ class Shards final : public memory::ReuseGuard {
   [[nodiscard]] Known known(Key key) const;
   void fetch_known(Key key) const {
     if (const Table* table = tables_[shard_of(key.hash, tables_.size())].get(); table != nullptr)
-      table->fetch_known(key);
+      table->known().fetch(key);
   }
   // Several at once (get_together.cc), of a remote session, in one operation.
   coro::Task<void> get_together(std::span<GroupedGet> gets);
@@ -140,6 +140,7 @@ class Shards final : public memory::ReuseGuard {
   [[nodiscard]] Table& some() const { return *some_; }
 
   memory::Attachment& attachment_;
+  const Items items_;
   std::vector<std::unique_ptr<Table>> tables_;  // null: its home can not be reached
   Table* some_ = nullptr;
 

@@ -36,7 +36,7 @@ coro::Task<Result<base::Nanos>> Shards::begin_walk(memory::Session* session) {
   base::Nanos start = *began;
   constexpr base::Nanos lead = memory::Session::write_lead_max_ns;
   fabric::Endpoint& endpoint = attachment_.endpoint();
-  const base::Nanos deadline = endpoint.now() + lead + some().options_.timeout_ns;
+  const base::Nanos deadline = endpoint.now() + lead + some().slots().timeout_ns();
   while (start <= *began + lead) {
     // Here the time is over after one wait; elsewhere it is if the store's host goes on telling it.
     if (endpoint.now() > deadline)
@@ -83,7 +83,7 @@ bool Shards::is_visited_now(const Walk& walk, const Walked& x) const {
 
 coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
   if (auto reached = all_reached("walk"); !reached) co_return reached;
-  if (auto fresh = co_await some().keep_fresh(); !fresh) co_return fresh;
+  if (auto fresh = co_await some().slots().keep_fresh(); !fresh) co_return fresh;
   const memory::Attachment::Pin pin(attachment_);
   const auto walk = co_await begin_walk();
   if (!walk) co_return std::unexpected(walk.error());
@@ -135,7 +135,7 @@ coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<c
     }
     co_await coro::run_together(&queue, std::span(*tasks));
     if (attachment_.may_act()) break;
-    if (auto more = during->look_again(some().options_.timeout_ns, "walk"); !more) co_return more;
+    if (auto more = during->look_again(some().slots().timeout_ns(), "walk"); !more) co_return more;
   }
   for (Walked& each : walked) {
     // Damaged, which matters if a slot names it; or not written yet.
@@ -153,9 +153,7 @@ coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<c
   co_return Result<void>{};
 }
 
-coro::Task<void> Shards::find_item(Walked* walked) {
-  walked->found = co_await some().fetch_item(walked->ref);
-}
+coro::Task<void> Shards::find_item(Walked* walked) { walked->found = co_await items_.fetch(walked->ref); }
 
 coro::Task<void> Shards::find_current(Walked* walked) {
   const ItemView& item = walked->found->view;
@@ -163,31 +161,31 @@ coro::Task<void> Shards::find_current(Walked* walked) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
-  const auto now = co_await read_time();
+  const auto now = co_await slots_.read_time();
   if (!now) co_return std::unexpected(now.error());
   std::uint64_t total = 0;
-  const auto directory = co_await read_directory();
+  const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const Directory d = *directory;
   const SlotNumber slots = d.slots();
   constexpr SlotNumber ahead = 32;
-  SlotGroup group;
+  SlotGroup group(slots_, items_);
   for (SlotNumber slot = 0; slot < slots; ++slot) {
-    fetch_header(slot + ahead);
+    slots_.fetch_header(slot + ahead);
     if (!group.has(slot)) {
-      if (auto read = co_await read_group_and_headers(slot, slots, &group); !read)
+      if (auto read = co_await group.read_with_headers(slot, slots); !read)
         co_return std::unexpected(std::move(read.error()));
     }
     const SlotWord word = group.word(slot);
     // An item that is being moved is counted at its destination.
     if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
-    auto header = co_await header_of(&group, slot);
+    auto header = co_await group.header_of(slot);
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
     if (!header) continue;
-    if (expired(header->expires_at_ns, *now)) continue;
+    if (has_expired(header->expires_at_ns, *now)) continue;
     if (word.is(SlotType::placed)) {
       Collect seen;
-      if (auto looked = co_await collect_words(header->key_hash, &seen); !looked) {
+      if (auto looked = co_await slots_.collect(header->key_hash, &seen); !looked) {
         if (looked.error().code == Errc::corrupt) continue;
         co_return std::unexpected(std::move(looked.error()));
       }

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/planted.h"
+#include "hash/attempts.h"
 #include "hash/table.h"
 
 namespace loch::hash {
@@ -15,48 +16,6 @@ constexpr unsigned displacing_always = displacing_window * 256;
 
 }  // namespace
 
-// The item, whole, before anything names it.
-coro::Task<Result<Table::NewItem>> Table::compose(WriteRequest request) {
-  const std::uint64_t length = length_of(request);
-  auto ref = co_await attachment_.allocate(length, home_number_);
-  if (!ref) co_return std::unexpected(std::move(ref.error()));
-  NewItem item{.ref = *ref};
-  if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
-    item.version = write_item(at, *ref, header_for(request, *ref), request.key.bytes, request.value);
-    write_tail(at, length);
-  } else {
-    const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
-    write_copy(request, &item, copy.get());
-    auto written = co_await endpoint_.write(ref->address(), {copy.get(), length});
-    if (!written) co_return std::unexpected(std::move(written.error()));
-  }
-  LOCH_FAULT_POINT("put.item_written");
-  co_return item;
-}
-
-void Table::write_copy(const WriteRequest& request, NewItem* item, std::byte* copy) {
-  item->version =
-      write_item(copy, item->ref, header_for(request, item->ref), request.key.bytes, request.value);
-  write_tail(copy, length_of(request));
-}
-
-fabric::Operation Table::link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
-                              SlotWord old) const {
-  item->slot = slot;
-  item->word = SlotWord::link(as, item->ref, filter, item->tag, old.level());
-  return fabric::Operation::compare_swap(index_.slot(slot), old.raw, item->word.raw);
-}
-
-memory::ItemHeader Table::header_for(const WriteRequest& request, const memory::ItemRef& item) {
-  memory::Session& session = attachment_.session_of(item);
-  memory::ItemHeader header{};
-  header.key_hash = request.key.hash;
-  header.written_at_ns = session.next_write_time();
-  header.expires_at_ns = request.expires_at_ns;
-  header.client = session.client();
-  return header;
-}
-
 Result<Table::Outcome> Table::again_or_in_doubt(NewItem* item, Result<bool> swapped) {
   if (swapped) return Outcome::again;
   item->in_doubt = true;
@@ -64,15 +23,15 @@ Result<Table::Outcome> Table::again_or_in_doubt(NewItem* item, Result<bool> swap
 }
 
 coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
-  if (directory().growing) [[unlikely]] {
-    if (auto helped = co_await help_growth(); !helped) co_return std::unexpected(std::move(helped.error()));
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (slots_.directory().growing) [[unlikely]] {
+    if (auto helped = co_await growth_.help(); !helped) co_return std::unexpected(std::move(helped.error()));
   }
   KeyCollect seen;
   seen.headers_wanted = request.condition != Condition::none;
   Begun begun = Begun::written;
-  auto composed =
-      home_.remote() ? co_await compose_and_begin(&request, &seen, &begun) : co_await compose(request);
+  auto composed = home_.remote() ? co_await compose_and_begin(&request, &seen, &begun)
+                                 : co_await item_writer_.compose(request);
   if (!composed) {
     composed.error().key_hash = request.key.hash;
     co_return std::unexpected(std::move(composed.error()));
@@ -83,7 +42,7 @@ coro::Task<Result<std::uint64_t>> Table::put(WriteRequest request) {
 coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request, KeyCollect* seen,
                                                      NewItem item, Begun begun) {
   const Key key = request->key;
-  Attempts attempts(*this, "put", key.hash, Attempts::Of::change);
+  Attempts attempts(slots_, "put", key.hash, Attempts::Of::change);
   for (;;) {
     Result<Outcome> step = Outcome::done;
     if (item.is_pending) {
@@ -93,8 +52,8 @@ coro::Task<Result<std::uint64_t>> Table::put_written(const WriteRequest* request
     }
     begun = Begun::written;
     if (step && *step == Outcome::done) {
-      note_pointer(key, item.word.with_type(SlotType::committed), item.slot, length_of(*request),
-                   request->expires_at_ns != 0);
+      known_.note_pointer(key, item.word.with_type(SlotType::committed), item.slot, length_of(*request),
+                          request->expires_at_ns != 0);
       co_return item.version;
     }
     Result<void> more{};
@@ -118,7 +77,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step(const WriteRequest* request, 
                                                    NewItem* item, bool is_collected) {
   // Step 1: collect.
   if (!is_collected) {
-    if (auto read = co_await collect(request->key, seen); !read)
+    if (auto read = co_await snapshots_.collect(request->key, seen); !read)
       co_return std::unexpected(std::move(read.error()));
   }
   if (committed_location(*seen) >= 0) co_return co_await put_step2_update(request, seen, item);
@@ -134,8 +93,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   }
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
-  link(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
-  auto won = co_await swap_slot(item->slot, old, item->word);
+  item_writer_.link(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
+  auto won = co_await slots_.swap(item->slot, old, item->word);
   if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   co_await let_go_of(old,
                      request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
@@ -152,7 +111,7 @@ Result<void> Table::check_condition(const WriteRequest& request, const KeyCollec
   if (request.condition == Condition::none) [[likely]]
     return {};
   const memory::ItemHeader& current = seen.header[j];
-  const bool is_expired = expired(current.expires_at_ns, seen.asked_at_ns);
+  const bool is_expired = has_expired(current.expires_at_ns, seen.asked_at_ns);
   if (request.condition == Condition::absent && !is_expired) return fail(Errc::exists, "insert");
   if (request.condition == Condition::version && is_expired) return fail(Errc::not_found, "replace");
   if (request.condition == Condition::version &&
@@ -169,13 +128,13 @@ coro::Task<Result<Table::Outcome>> Table::put_step_of_absent(const WriteRequest*
   const SlotWord home = seen->word[home_location(*seen)];
   const bool unfinished = has_unfinished(*seen);
   if (unfinished || request->condition == Condition::version || home.is(SlotType::empty)) {
-    auto equal = co_await is_snapshot(key, seen);
+    auto equal = co_await snapshots_.is_snapshot(key, seen);
     if (!equal) co_return std::unexpected(std::move(equal.error()));
     if (!*equal) co_return Outcome::again;
   }
   if (unfinished) {
     // Step 3: what is under way is brought on by one step.
-    if (auto done = co_await resolve_step(key, seen); !done)
+    if (auto done = co_await resolver_.resolve_step(key, seen); !done)
       co_return std::unexpected(std::move(done.error()));
     co_return Outcome::again;
   }
@@ -183,11 +142,12 @@ coro::Task<Result<Table::Outcome>> Table::put_step_of_absent(const WriteRequest*
   if (home.is(SlotType::empty)) co_return co_await put_step4_home(seen, item);
   if (home_is_claimable(*seen)) {
     // Another key's finished move stands in the home slot.
-    auto done = co_await resolve_item(home.item());
+    auto done = co_await resolver_.resolve_item(home.item());
     if (done && !*done) {
       // Its item is damaged, or tells of no such move: the word means nothing.
       const SlotNumber slot = seen->at.slot[home_location(*seen)];
-      done = co_await swap_slot(slot, home, cleared_word(home, slot, seen->at.directory, home_.next_nonce()));
+      done =
+          co_await slots_.swap(slot, home, cleared_word(home, slot, seen->at.directory, home_.next_nonce()));
     }
     if (!done) co_return std::unexpected(std::move(done.error()));
     co_return Outcome::again;
@@ -223,8 +183,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   const SlotWord empty = snapshot->word[home];
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
   LOCH_FAULT_POINT("put.before_home");
-  link(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home], empty);
-  auto won = co_await swap_slot(item->slot, empty, item->word);
+  item_writer_.link(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home], empty);
+  auto won = co_await slots_.swap(item->slot, empty, item->word);
   if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   LOCH_FAULT_POINT("put.after_home");
   note_insert(false);
@@ -239,10 +199,10 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
 
   const unsigned a = *alternate;
   const SlotWord empty = seen->word[a];
-  link(item, SlotType::pending, key.filter(), seen->at.slot[a], empty);
+  item_writer_.link(item, SlotType::pending, key.filter(), seen->at.slot[a], empty);
   const SlotWord pending = item->word;
   item->seen = true;
-  auto placed = co_await swap_slot(item->slot, empty, pending);
+  auto placed = co_await slots_.swap(item->slot, empty, pending);
   if (!placed || !*placed) co_return again_or_in_doubt(item, std::move(placed));
   LOCH_FAULT_POINT("put.after_pending");
   home_.count(Counter::pending_inserts);
@@ -251,7 +211,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
   // (b) A collect after the pending word stands: if the others are as before, nobody else can have inserted
   // K.
   Collect again;
-  if (auto read = co_await collect_words(key.hash, &again); !read)
+  if (auto read = co_await slots_.collect(key.hash, &again); !read)
     co_return std::unexpected(std::move(read.error()));
   Collect expected = static_cast<const Collect&>(*seen);
   expected.word[a] = pending;
@@ -259,7 +219,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
     co_return Outcome::again;  // settled by put_step5_settle
   LOCH_FAULT_POINT("put.before_commit");
   SlotWord before;
-  auto won = co_await swap_slot(item->slot, pending, pending.with_type(SlotType::committed), &before);
+  auto won = co_await slots_.swap(item->slot, pending, pending.with_type(SlotType::committed), &before);
   if (!won) co_return std::unexpected(std::move(won.error()));
   if (!*won) co_return co_await pending_outcome(before, item);
   LOCH_FAULT_POINT("put.after_commit");
@@ -271,13 +231,14 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
 // (b) again, from a snapshot: the pending word is withdrawn if there is a reason, else brought on by RESOLVE.
 coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* item) {
   KeyCollect snapshot;
-  if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
-  auto equal = co_await is_snapshot(key, &snapshot);
+  if (auto read = co_await snapshots_.collect(key, &snapshot); !read)
+    co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await snapshots_.is_snapshot(key, &snapshot);
   if (!equal) co_return std::unexpected(std::move(equal.error()));
   const int mine = snapshot.at.index_of(item->slot);
   // A slot that is no candidate any more was split while the word stood there, so it does no longer.
   if (mine < 0 || snapshot.word[static_cast<unsigned>(mine)] != item->word) {
-    auto there = co_await read_slot(item->slot);
+    auto there = co_await slots_.read(item->slot);
     if (!there) co_return std::unexpected(std::move(there.error()));
     if (SlotWord{*there} == item->word) co_return Outcome::again;
     co_return co_await pending_outcome({*there}, item);
@@ -290,7 +251,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_settle(Key key, NewItem* ite
   const auto repair = resolve(snapshot, home_.next_nonce());
   if (!repair) co_return Outcome::again;
   SlotWord before;
-  auto applied = co_await apply(&snapshot, *repair, &before);
+  auto applied = co_await resolver_.apply(&snapshot, *repair, &before);
   if (!applied) co_return std::unexpected(std::move(applied.error()));
   if (repair->location != static_cast<unsigned>(mine)) co_return Outcome::again;
   co_return co_await pending_outcome(*applied ? repair->desired : before, item);
@@ -301,7 +262,7 @@ coro::Task<Result<Table::Outcome>> Table::try_withdraw(NewItem* item) {
   LOCH_FAULT_POINT("put.before_withdraw");
   SlotWord before;
   const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
-  auto won = co_await swap_slot(item->slot, item->word, cleared, &before);
+  auto won = co_await slots_.swap(item->slot, item->word, cleared, &before);
   if (!won) co_return std::unexpected(std::move(won.error()));
   if (!*won) co_return co_await pending_outcome(before, item);
   LOCH_FAULT_POINT("put.after_withdraw");
@@ -347,7 +308,7 @@ coro::Task<Result<Table::Outcome>> Table::pending_outcome(SlotWord there, NewIte
     note_insert(false);
     co_return Outcome::done;
   }
-  auto cleared = co_await swap_slot(item->slot, there, SlotWord::empty(home_.next_nonce(), there.level()));
+  auto cleared = co_await slots_.swap(item->slot, there, SlotWord::empty(home_.next_nonce(), there.level()));
   if (!cleared) co_return std::unexpected(std::move(cleared.error()));
   // An A that stayed would be cleared by others later, and its item retired.
   if (!*cleared) co_return Outcome::again;
@@ -359,19 +320,19 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
   for (unsigned i = 0; i < seen->at.candidates; ++i) {
     const SlotWord word = seen->word[open_location(*seen, i)];
     if (!word.names_item() || word.is(SlotType::committed)) continue;
-    auto done = co_await resolve_item(word.item());
+    auto done = co_await resolver_.resolve_item(word.item());
     if (!done && is_out_of_reach(done.error())) continue;
     if (!done) co_return std::unexpected(std::move(done.error()));
     if (*done) co_return Outcome::again;
   }
   note_insert(true);
-  auto made = co_await displace(seen);
+  auto made = co_await displacement_.make_room(seen);
   if (!made) co_return std::unexpected(std::move(made.error()));
   const bool crowded = displacing_share_ > displacing_always / 4 * 3;
-  if (!*made || (crowded && !directory().growing)) {
+  if (!*made || (crowded && !slots_.directory().growing)) {
     if (!*made) home_.count(Counter::displacement_failures);
     displacing_share_ = 0;
-    auto grown = co_await make_room_by_growth(seen);
+    auto grown = co_await growth_.make_room(seen);
     // There was room for this one: that the index can not grow is the next one's trouble.
     if (!grown && !*made) co_return std::unexpected(std::move(grown.error()));
   }
@@ -379,35 +340,35 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
 }
 
 coro::Task<Result<void>> Table::remove(Key key) {
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return fresh;
-  if (directory().growing) [[unlikely]] {
-    if (auto helped = co_await help_growth(); !helped) co_return helped;
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
+  if (slots_.directory().growing) [[unlikely]] {
+    if (auto helped = co_await growth_.help(); !helped) co_return helped;
   }
-  Attempts attempts(*this, "remove", key.hash, Attempts::Of::change);
+  Attempts attempts(slots_, "remove", key.hash, Attempts::Of::change);
   KeyCollect seen;
   for (;;) {
-    if (auto read = co_await collect(key, &seen); !read) co_return read;
+    if (auto read = co_await snapshots_.collect(key, &seen); !read) co_return read;
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
       const SlotWord old = seen.word[j];
-      const bool was_expired = expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
+      const bool was_expired = has_expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");
-      auto won = co_await swap_slot(seen.at.slot[j], old, SlotWord::empty(home_.next_nonce(), old.level()));
+      auto won = co_await slots_.swap(seen.at.slot[j], old, SlotWord::empty(home_.next_nonce(), old.level()));
       if (!won) co_return std::unexpected(std::move(won.error()));
       if (*won) {
         LOCH_FAULT_POINT("remove.after_unlink");
-        forget_location(key, seen.at.slot[j]);
+        known_.forget_location(key, seen.at.slot[j]);
         co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
         if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
         co_return Result<void>{};
       }
     } else {
-      auto equal = co_await is_snapshot(key, &seen);
+      auto equal = co_await snapshots_.is_snapshot(key, &seen);
       if (!equal) co_return std::unexpected(std::move(equal.error()));
       if (*equal) {
         if (current_location(seen) < 0) co_return fail(Errc::not_found, "remove", {}, key.hash);
         // A move is half way: it is committed first.
-        if (auto done = co_await resolve_step(key, &seen); !done)
+        if (auto done = co_await resolver_.resolve_step(key, &seen); !done)
           co_return std::unexpected(std::move(done.error()));
       }
     }

@@ -1,17 +1,12 @@
-// Growth of the index while it is in use (docs/hash.md, "Growth").
-//
-// The index doubles: each row r is split into r and r + 2^level, slot by slot. The directory says that a
-// growth is going on, and each word's level whether its slot has been split already; clients that put or
-// remove split a few slots each. A slot is split by one compare-swap that raises the level of its word; an
-// item whose place is in the upper row is moved there first, by MIGRATE. A client that goes by an older
-// directory finds words of another level and looks again.
+#include "hash/growth.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <vector>
 
 #include "base/fault.h"
 #include "coro/scope.h"
-#include "hash/table.h"
+#include "hash/slot_group.h"
 
 namespace loch::hash {
 namespace {
@@ -35,9 +30,10 @@ bool is_settled(SlotWord word, Directory d) {
 
 // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still runs.
 // False if the caller is to try again soon.
-coro::Task<Result<bool>> Table::may_reuse_level(Directory before) {
+coro::Task<Result<bool>> Growth::may_reuse_level(Directory before) {
   if (before.level < first_level + level_modulus - 2) co_return true;
-  const auto reached = co_await endpoint_.read_word(index_.reached_at(before.level - (level_modulus - 2)));
+  const auto reached =
+      co_await endpoint_.read_word(slots_.place().reached_at(before.level - (level_modulus - 2)));
   if (!reached) co_return std::unexpected(reached.error());
   // A short operation that seems to have begun so early is over in a moment.
   constexpr int looks_max = 4;
@@ -55,12 +51,12 @@ coro::Task<Result<bool>> Table::may_reuse_level(Directory before) {
       "a client that was stopped in the midst of an operation holds the index back; continue or end it");
 }
 
-Result<void> Table::has_room_for(std::uint64_t index_bytes) const {
+Result<void> Growth::has_room_for(std::uint64_t index_bytes) const {
   const std::uint64_t limit = home_.geometry().max_bytes;
   if (limit == 0) return {};
-  const auto used = attachment_.node(home_number_)->allocator->bytes_used();
+  const auto used = attachment_.node(slots_.home_number())->allocator->bytes_used();
   if (!used) return std::unexpected(used.error());
-  const auto before_bytes = endpoint_.length_bytes(index_.slots);
+  const auto before_bytes = endpoint_.length_bytes(slots_.place().slots);
   if (!before_bytes) return std::unexpected(before_bytes.error());
   if (*used - *before_bytes + index_bytes <= limit) return {};
   return fail(Errc::no_space, "grow",
@@ -68,8 +64,8 @@ Result<void> Table::has_room_for(std::uint64_t index_bytes) const {
                           index_bytes, limit));
 }
 
-coro::Task<Result<void>> Table::start_growth() {
-  const auto directory = co_await read_directory();
+coro::Task<Result<void>> Growth::start() {
+  const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const Directory before = *directory;
   if (before.growing) co_return Result<void>{};
@@ -80,11 +76,12 @@ coro::Task<Result<void>> Table::start_growth() {
   if (!*may_reuse) co_return Result<void>{};
   const std::uint64_t bytes = 2 * before.rows() * row_bytes;
   if (auto room = has_room_for(bytes); !room) co_return room;
-  if (auto extended = home_.memory().fabric().extend(index_.slots, bytes); !extended) co_return extended;
+  if (auto extended = home_.memory().fabric().extend(slots_.place().slots, bytes); !extended)
+    co_return extended;
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
   const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
-  const fabric::Address at_cursor = index_.split_cursor();
+  const fabric::Address at_cursor = slots_.place().split_cursor();
   const auto cursor = co_await endpoint_.read_word(at_cursor);
   if (!cursor) co_return std::unexpected(cursor.error());
   if (*cursor < first_chunk) {
@@ -92,21 +89,21 @@ coro::Task<Result<void>> Table::start_growth() {
     if (!reset) co_return std::unexpected(std::move(reset.error()));
   }
   const Directory growing{.level = before.level, .growing = true};
-  auto started = co_await endpoint_.compare_swap(index_.directory(), before.encode(), growing.encode());
+  auto started =
+      co_await endpoint_.compare_swap(slots_.place().directory(), before.encode(), growing.encode());
   if (!started) co_return std::unexpected(std::move(started.error()));
   if (*started == before.encode()) home_.count(Counter::growths);
   LOCH_FAULT_POINT("grow.after_start");
   co_return Result<void>{};
 }
 
-// Splits the next few slots, and finishes the growth when there are none left.
-coro::Task<Result<void>> Table::help_growth() {
+coro::Task<Result<void>> Growth::help() {
   // Not by the copy: the shard may be about to move.
-  const auto read = co_await read_directory();
+  const auto read = co_await slots_.read_directory();
   if (!read) co_return std::unexpected(read.error());
   const Directory d = *read;
   if (!d.growing) co_return Result<void>{};
-  auto cursor = co_await endpoint_.fetch_add(index_.split_cursor(), 1);
+  auto cursor = co_await endpoint_.fetch_add(slots_.place().split_cursor(), 1);
   if (!cursor) co_return std::unexpected(std::move(cursor.error()));
   if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
   const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
@@ -114,21 +111,21 @@ coro::Task<Result<void>> Table::help_growth() {
   if (chunk >= chunks) co_return co_await help_to_finish(d, chunk == chunks);
   const std::uint64_t end = (chunk + 1) * chunk_slots;
   // The items' headers are anywhere; all are asked for before the first is needed.
-  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) fetch_header(slot);
+  for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) slots_.fetch_header(slot);
   co_return co_await split_slots(chunk * chunk_slots, end, d);
 }
 
 // Whoever came first past the end finishes; should it fail or die, or not be able to, others try again later.
-coro::Task<Result<void>> Table::help_to_finish(Directory d, bool is_first) {
+coro::Task<Result<void>> Growth::help_to_finish(Directory d, bool is_first) {
   const base::Nanos now = endpoint_.now();
   const base::Nanos later = now + finish_again_after_ns;
   if (finishing_.level != d.level) finishing_ = {.level = d.level, .again_at = is_first ? now : later};
   if (now < finishing_.again_at) co_return Result<void>{};
   finishing_.again_at = later;
-  co_return co_await finish_growth(d, now + std::min(finishing_max_ns, options_.timeout_ns));
+  co_return co_await finish(d, now + std::min(finishing_max_ns, slots_.timeout_ns()));
 }
 
-coro::Task<Result<void>> Table::split_slots(SlotNumber first, SlotNumber end, Directory d) {
+coro::Task<Result<void>> Growth::split_slots(SlotNumber first, SlotNumber end, Directory d) {
   if (home_.remote()) co_return co_await split_slots_together(first, end, d);
   for (SlotNumber slot = first; slot < end; ++slot) {
     if (auto split = co_await split_slot(slot, d); !split) co_return std::unexpected(split.error());
@@ -138,24 +135,25 @@ coro::Task<Result<void>> Table::split_slots(SlotNumber first, SlotNumber end, Di
 
 // What split_slot looks at, for all of them at once: a remote session waits for the network as often for all
 // as for one.
-coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumber end, Directory d) {
+coro::Task<Result<void>> Growth::split_slots_together(SlotNumber first, SlotNumber end, Directory d) {
   const std::size_t count = end - first;
   const SlotNumber first_high = first + d.low_slots();
   std::vector<SlotWord> low(count);
   std::vector<SlotWord> high(count);
   std::vector<fabric::Operation> batch{
-      fabric::Operation::read(index_.slot(first), low.data(), count * sizeof(SlotWord)),
-      fabric::Operation::read(index_.slot(first_high), high.data(), count * sizeof(SlotWord))};
+      fabric::Operation::read(slots_.place().slot(first), low.data(), count * sizeof(SlotWord)),
+      fabric::Operation::read(slots_.place().slot(first_high), high.data(), count * sizeof(SlotWord))};
   if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
 
   // The directory is read after the words; births may go beside it.
   std::uint64_t directory_then = 0;
-  batch = {fabric::Operation::read(index_.directory(), &directory_then, sizeof directory_then)};
+  batch = {fabric::Operation::read(slots_.place().directory(), &directory_then, sizeof directory_then)};
   std::vector<std::size_t> births;
   for (std::size_t i = 0; i < count && attachment_.may_act(); ++i) {
     if (!high[i].is_unwritten()) continue;
     const SlotWord born = SlotWord::empty(home_.next_nonce(), d.level + 1U);
-    batch.push_back(fabric::Operation::compare_swap(index_.slot(first_high + i), high[i].raw, born.raw));
+    batch.push_back(
+        fabric::Operation::compare_swap(slots_.place().slot(first_high + i), high[i].raw, born.raw));
     births.push_back(i);
   }
   if (auto read = co_await endpoint_.perform(batch); !read) co_return read;
@@ -178,11 +176,7 @@ coro::Task<Result<void>> Table::split_slots_together(SlotNumber first, SlotNumbe
   co_return Result<void>{};
 }
 
-// Splits a slot. False if it can not be done now: an insert that lost stands there and its owner will clear
-// it, another slot of its item's key is damaged and will be mended by its own split, the item is on a node
-// that can not be reached, there is no memory for a copy of it, or the growth is over. `seen`: its word, if
-// that is known as look_before_split would have told it.
-coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::optional<SlotWord> seen) {
+coro::Task<Result<bool>> Growth::split_slot(SlotNumber low, Directory d, std::optional<SlotWord> seen) {
   const unsigned next_level = d.level + 1U;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
@@ -197,19 +191,19 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
     if (word.is(SlotType::committed)) {
       done = co_await split_committed(low, word, d);
     } else if (word.names_item()) {
-      done = co_await resolve_item(word.item());
+      done = co_await resolver_.resolve_item(word.item());
       if (done && !*done) {
         auto belongs = co_await leads_to(word.item(), low, d);
         // An insert that lost: its owner will clear it. Else the word names no item that belongs here, or one
         // that nobody will know again: it is mended.
         if (belongs && *belongs) co_return false;
         done = std::move(belongs);
-        if (done) done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
+        if (done) done = co_await slots_.swap(low, word, SlotWord::empty(home_.next_nonce(), next_level));
       }
     } else {
       // Empty; or damaged, which the new word mends.
       LOCH_FAULT_POINT("split_empty.before_flip");
-      done = co_await swap_slot(low, word, SlotWord::empty(home_.next_nonce(), next_level));
+      done = co_await slots_.swap(low, word, SlotWord::empty(home_.next_nonce(), next_level));
       LOCH_FAULT_POINT("split_empty.after_flip");
       if (done && *done) home_.count(Counter::slots_split);
     }
@@ -221,22 +215,22 @@ coro::Task<Result<bool>> Table::split_slot(SlotNumber low, Directory d, std::opt
 
 // The word of a slot whose upper one is born, by a directory that is read after it; `seen` stays empty if
 // another look is needed. False if the growth is over.
-coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
-                                                  std::optional<SlotWord>* seen) {
+coro::Task<Result<bool>> Growth::look_before_split(SlotNumber low, Directory d,
+                                                   std::optional<SlotWord>* seen) {
   const SlotNumber high = low + d.low_slots();
-  auto born = co_await read_slot(high);
+  auto born = co_await slots_.read(high);
   if (!born) co_return std::unexpected(std::move(born.error()));
   if (SlotWord{*born}.is_unwritten()) {
-    auto done = co_await swap_slot(high, {*born}, SlotWord::empty(home_.next_nonce(), d.level + 1U));
+    auto done = co_await slots_.swap(high, {*born}, SlotWord::empty(home_.next_nonce(), d.level + 1U));
     if (!done) co_return done;
     if (!*done) co_return true;
     LOCH_FAULT_POINT("split.after_birth");
   }
-  auto read = co_await read_slot(low);
+  auto read = co_await slots_.read(low);
   if (!read) co_return std::unexpected(std::move(read.error()));
   const SlotWord word{*read};
   if (!is_split(word, d)) {
-    const auto now = co_await read_directory();
+    const auto now = co_await slots_.read_directory();
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return false;
   }
@@ -246,73 +240,55 @@ coro::Task<Result<bool>> Table::look_before_split(SlotNumber low, Directory d,
 
 // Whether `slot` is one of those in which the key of `item` may stand while the index grows. Not if the item
 // does not say whose it is.
-coro::Task<Result<bool>> Table::leads_to(memory::ItemRef item, SlotNumber slot, Directory d) {
-  const auto of = co_await key_of_item(item);
+coro::Task<Result<bool>> Growth::leads_to(memory::ItemRef item, SlotNumber slot, Directory d) {
+  const auto of = co_await resolver_.key_of_item(item);
   if (!of) co_return std::unexpected(of.error());
   if (!*of) co_return false;
-  co_return Locations::of((*of)->hash, d, candidates_).index_of(slot) >= 0;
+  co_return Locations::of((*of)->hash, d, slots_.candidates()).index_of(slot) >= 0;
 }
 
-coro::Task<Result<bool>> Table::split_committed(SlotNumber low, SlotWord word, Directory d) {
+coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, Directory d) {
   const unsigned next_level = d.level + 1U;
   const SlotNumber high = low + d.low_slots();
-  auto header = co_await read_header(word.item());
+  auto header = co_await items_.read_header(word.item());
   bool moves_up = false;
   if (header) {
-    // An item whose hash does not lead here is damaged; it stays where it is.
-    const Locations at = Locations::of(header->key_hash, d, candidates_);
-    moves_up = at.index_of(low) >= 0 && at.index_of(high) >= 0;
+    // An item whose hash does not lead here is damaged, or its word is; it stays where it is.
+    const Locations at = Locations::of(header->key_hash, d, slots_.candidates());
+    moves_up =
+        at.index_of(low) >= 0 && at.index_of(high) >= 0 && word.filter() == filter_of(header->key_hash);
   } else if (header.error().code != Errc::corrupt) {
     co_return std::unexpected(std::move(header.error()));
   }
   if (moves_up) {
     if (word.tag() + 2 > tag_max) {
       // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
-      auto found = co_await fetch_item(word.item());
-      if (found) co_return co_await put_copy(low, word, &found->view);
+      auto found = co_await items_.fetch(word.item());
+      if (found) co_return co_await writer_.put_copy(low, word, &found->view);
       if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
     } else {
-      auto moved = co_await move(word.item(), header->key_hash, low, high);
+      auto moved = co_await resolver_.move(word.item(), header->key_hash, low, high);
       if (!moved || *moved) co_return moved;
       // A move up that was given up may have left its P there.
-      auto there = co_await read_slot(high);
+      auto there = co_await slots_.read(high);
       if (!there) co_return std::unexpected(std::move(there.error()));
       const SlotWord above{*there};
-      if (above.names_item() && !above.is(SlotType::committed)) co_return co_await resolve_item(above.item());
+      if (above.names_item() && !above.is(SlotType::committed))
+        co_return co_await resolver_.resolve_item(above.item());
       // One that does not say whose it is can not be moved, and is nobody's from now on.
-      const auto of = co_await key_of_item(word.item());
+      const auto of = co_await resolver_.key_of_item(word.item());
       if (!of) co_return std::unexpected(of.error());
       if (*of) co_return false;
     }
   }
   LOCH_FAULT_POINT("split.before_flip");
-  auto flipped = co_await swap_slot(low, word, word.with_level(next_level));
+  auto flipped = co_await slots_.swap(low, word, word.with_level(next_level));
   LOCH_FAULT_POINT("split.after_flip");
   if (flipped && *flipped) home_.count(Counter::slots_split);
   co_return flipped;
 }
 
-coro::Task<Result<bool>> Table::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {
-  auto copy = co_await compose({.key = {.bytes = item->key(), .hash = item->key_hash()},
-                                .value = item->value(),
-                                .expires_at_ns = item->expires_at_ns()});
-  if (!copy) co_return std::unexpected(std::move(copy.error()));
-  const SlotWord linked = SlotWord::link(SlotType::committed, copy->ref, word.filter(), 0, word.level());
-  auto won = co_await swap_slot(slot, word, linked);
-  if (!won) co_return won;  // it may be linked: left to a collection
-  if (*won) {
-    co_await attachment_.allocator_of(word.item()).retire(word.item(), true);
-  } else {
-    co_await attachment_.allocator_of(copy->ref).discard(copy->ref);
-  }
-  co_return won;
-}
-
-// Looks at every slot: each is split, and no move is half done whose other end is told by the old level.
-//
-// `until`: on the way of an operation. It goes on where this session has left off, until then or to the first
-// slot that can not be settled now. Those before that stay settled.
-coro::Task<Result<void>> Table::finish_growth(Directory d, std::optional<base::Nanos> until) {
+coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> until) {
   const std::uint64_t low_slots = d.low_slots();
   const auto is_time_over = [&] { return until && endpoint_.now() >= *until; };
   // Where the next operation goes on. Another one may have come to the next growth.
@@ -321,13 +297,13 @@ coro::Task<Result<void>> Table::finish_growth(Directory d, std::optional<base::N
       finishing_ = {.level = d.level, .next = next, .again_at = again_at};
   };
   bool all_settled = true;
-  SlotGroup group(looked_at_once);
+  SlotGroup group(slots_, items_, looked_at_once);
   for (SlotNumber slot = until ? finishing_.next : 0; slot < 2 * low_slots; ++slot) {
     const bool is_new = !group.has(slot);
     if (is_new) {
       // Not across the halves: the lower one is looked at first.
       const SlotNumber end = slot < low_slots ? low_slots : 2 * low_slots;
-      if (auto read = co_await read_group(slot, end, &group); !read) co_return read;
+      if (auto read = co_await group.read(slot, end); !read) co_return read;
     }
     const bool settled = is_settled(group.word(slot), d);
     if ((is_new || !settled) && is_time_over()) {
@@ -349,65 +325,64 @@ coro::Task<Result<void>> Table::finish_growth(Directory d, std::optional<base::N
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
   const auto reached = co_await home_.control().read_time();
   if (!reached) co_return std::unexpected(reached.error());
-  if (auto told = co_await endpoint_.write_word(index_.reached_at(grown.level), *reached); !told)
+  if (auto told = co_await endpoint_.write_word(slots_.place().reached_at(grown.level), *reached); !told)
     co_return told;
-  auto finished = co_await endpoint_.compare_swap(index_.directory(), d.encode(), grown.encode());
+  auto finished = co_await endpoint_.compare_swap(slots_.place().directory(), d.encode(), grown.encode());
   LOCH_FAULT_POINT("grow.after_finish");
   if (!finished) co_return std::unexpected(std::move(finished.error()));
   co_return Result<void>{};
 }
 
 // One slot of that.
-coro::Task<Result<Table::Settled>> Table::settle_slot(SlotNumber slot, Directory d) {
+coro::Task<Result<Growth::Settled>> Growth::settle_slot(SlotNumber slot, Directory d) {
   const std::uint64_t low_slots = d.low_slots();
-  if (auto fresh = co_await keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
-    auto read = co_await read_slot(slot);
+    auto read = co_await slots_.read(slot);
     if (!read) co_return std::unexpected(std::move(read.error()));
     const SlotWord word{*read};
     if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
-      auto done = co_await resolve_item(word.item());
+      auto done = co_await resolver_.resolve_item(word.item());
       // Until the slot that is damaged has been mended, or the item's node is back.
       if (!done && is_out_of_reach(done.error())) co_return Settled::not_now;
       if (!done) co_return std::unexpected(std::move(done.error()));
       if (*done) continue;
       // Its item is damaged, or tells of no such move: the word means nothing.
-      auto cleared = co_await swap_slot(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
+      auto cleared = co_await slots_.swap(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
       if (!cleared) co_return std::unexpected(std::move(cleared.error()));
       continue;
     }
     if (is_settled(word, d)) co_return Settled::yes;
     auto split = co_await split_slot(slot < low_slots ? slot : slot - low_slots, d);
     if (!split) co_return std::unexpected(std::move(split.error()));
-    const auto now = co_await read_directory();
+    const auto now = co_await slots_.read_directory();
     if (!now) co_return std::unexpected(now.error());
     if (*now != d) co_return Settled::growth_is_over;
     if (!*split) co_return Settled::not_now;
     if (slot >= low_slots && !is_split(word, d) && !word.is_unwritten()) {
       // Read in this very growth, as the directory says; no client writes such a word into the upper half
       // then, so it is damage, and mended.
-      auto mended = co_await swap_slot(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));
+      auto mended = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), d.level + 1U));
       if (!mended) co_return std::unexpected(std::move(mended.error()));
     }
   }
   co_return Settled::not_now;  // a busy one
 }
 
-// A key found no room: the index begins to grow, and the key's own slots are split first.
-coro::Task<Result<void>> Table::make_room_by_growth(const KeyCollect* full) {
-  if (auto started = co_await start_growth(); !started) co_return started;
-  const auto read = co_await read_directory();
+coro::Task<Result<void>> Growth::make_room(const Collect* full) {
+  if (auto started = co_await start(); !started) co_return started;
+  const auto read = co_await slots_.read_directory();
   if (!read) co_return std::unexpected(read.error());
   const Directory d = *read;
   if (d.growing) {
-    const Locations at = Locations::of(full->key_hash, d, candidates_);
-    for (unsigned i = 0; i < candidates_; ++i) {
+    const Locations at = Locations::of(full->key_hash, d, slots_.candidates());
+    for (unsigned i = 0; i < slots_.candidates(); ++i) {
       auto split = co_await split_slot(at.slot[i], d);
       if (!split) co_return std::unexpected(std::move(split.error()));
     }
   }
-  co_return co_await help_growth();
+  co_return co_await help();
 }
 
 }  // namespace loch::hash

@@ -1,12 +1,10 @@
-// Making room for a key all of whose candidates are taken: the shortest chain of moves that frees one, found
-// breadth first and carried out from its end, so that each move goes to an empty slot (Nessie, 4.2.3,
-// without its copies).
+#include "hash/displacement.h"
+
 #include <algorithm>
 #include <span>
 #include <vector>
 
 #include "coro/scope.h"
-#include "hash/table.h"
 
 namespace loch::hash {
 namespace {
@@ -17,21 +15,22 @@ constexpr std::size_t at_once_if_remote = 8;
 }  // namespace
 
 // Where the item of a slot might be instead: nothing, if it can not be moved.
-coro::Task<Result<void>> Table::look_around(Victim* victim) {
+coro::Task<Result<void>> Displacement::look_around(Victim* victim) {
   if (!victim->word.is(SlotType::committed) || victim->word.tag() + 2 > tag_max) co_return Result<void>{};
-  const auto header = co_await read_header(victim->word.item());
+  const auto header = co_await items_.read_header(victim->word.item());
   if (!header && is_out_of_reach(header.error())) co_return Result<void>{};
   if (!header) co_return std::unexpected(header.error());
+  // A damaged slot may name an item that is another key's, or by another filter than its own.
+  if (victim->word.filter() != filter_of(header->key_hash)) co_return Result<void>{};
   Collect slots;
-  auto read = co_await collect_words(header->key_hash, &slots);
+  auto read = co_await slots_.collect(header->key_hash, &slots);
   if (!read && is_out_of_reach(read.error())) co_return Result<void>{};
-  // A damaged slot may name an item that is another key's.
   if (read && slots.at.index_of(victim->slot) >= 0) victim->around = slots;
   co_return read;
 }
 
 // The same for some at once, which takes a remote session no longer than for one.
-coro::Task<Result<void>> Table::look_around(std::span<Victim> victims) {
+coro::Task<Result<void>> Displacement::look_around(std::span<Victim> victims) {
   if (victims.size() == 1) co_return co_await look_around(victims.data());
   std::vector<coro::Task<Result<void>>> looking;
   for (Victim& victim : victims) looking.push_back(look_around(&victim));
@@ -44,10 +43,10 @@ coro::Task<Result<void>> Table::look_around(std::span<Victim> victims) {
 
 // The chain that ends with `last`, whose item goes to the empty slot `to`, from its end. True if something
 // was moved or has changed, false if that item can not be moved.
-coro::Task<Result<bool>> Table::carry_out(std::span<const Victim> all, int last, SlotNumber to) {
+coro::Task<Result<bool>> Displacement::carry_out(std::span<const Victim> all, int last, SlotNumber to) {
   for (int n = last; n >= 0; n = all[static_cast<std::size_t>(n)].parent) {
     const Victim& from = all[static_cast<std::size_t>(n)];
-    auto moved = co_await move(from.word.item(), from.around->key_hash, from.slot, to);
+    auto moved = co_await resolver_.move(from.word.item(), from.around->key_hash, from.slot, to);
     if (!moved) co_return moved;
     if (*moved) {
       to = from.slot;
@@ -55,7 +54,7 @@ coro::Task<Result<bool>> Table::carry_out(std::span<const Victim> all, int last,
     }
     // Somebody changed the chain, and what was moved stays moved; or the item can not be moved at all.
     if (n != last) co_return true;
-    const auto of = co_await key_of_item(from.word.item());
+    const auto of = co_await resolver_.key_of_item(from.word.item());
     co_return of ? of->has_value() : !is_out_of_reach(of.error());
   }
   co_return true;
@@ -63,22 +62,21 @@ coro::Task<Result<bool>> Table::carry_out(std::span<const Victim> all, int last,
 
 // Near the end of a growth the old half may be so full that no chain is short enough. Splits free slots: half
 // of those that are made here make room for one of the chain's items. False if there were none.
-coro::Task<Result<bool>> Table::split_around(std::span<const Victim> victims) {
+coro::Task<Result<bool>> Displacement::split_around(std::span<const Victim> victims) {
   constexpr unsigned splits_max = 8;
-  const Directory d = directory();
+  const Directory d = slots_.directory();
   unsigned splits = 0;
   for (const Victim& victim : victims) {
     if (!d.growing || splits == splits_max) break;
     if (victim.slot >= d.low_slots() || !d.is_unsplit(victim.word)) continue;
-    const auto split = co_await split_slot(victim.slot, d);
+    const auto split = co_await growth_.split_slot(victim.slot, d);
     if (!split) co_return std::unexpected(split.error());
     if (*split) ++splits;
   }
   co_return splits != 0;
 }
 
-// True if something was moved (or has changed), so that another look is worthwhile.
-coro::Task<Result<bool>> Table::displace(const KeyCollect* full) {
+coro::Task<Result<bool>> Displacement::make_room(const Collect* full) {
   std::vector<Victim> all;
   all.reserve(looked_at_max + locations_max);  // so that they stay where they are
   for (unsigned i = 0; i < full->at.candidates; ++i) {

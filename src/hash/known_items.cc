@@ -1,4 +1,5 @@
-// What a remote session knows of where keys' items were lately (known.h).
+#include "hash/known_items.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -6,35 +7,34 @@
 #include <span>
 
 #include "hash/heap.h"
-#include "hash/shards.h"
 
 namespace loch::hash {
 
-Known Table::known(Key key) const {
+Known KnownItems::of(Key key) const {
   if (!home_.remote()) return {.key = key};
   if (auto pointer = pointers_.find(key.bytes, key.hash); pointer && counts_still(*pointer))
     return Known::of(key, std::move(pointer));
   return Known::of(key, location_of(key), !endpoint_.keeps_order());
 }
 
-bool Table::counts_still(const PointerCache::Pointer& pointer) const {
+bool KnownItems::counts_still(const PointerCache::Pointer& pointer) const {
   return is_kept(pointer) || (pointer.copy != nullptr && base::planted(base::Planted::copy_of_any_age));
 }
 
-std::optional<Expectation> Table::expectation_of(Key key) const {
+std::optional<Expectation> KnownItems::expectation_of(Key key) const {
   const auto location = endpoint_.keeps_order() ? location_of(key) : std::nullopt;
   if (!location || !location->word.is(SlotType::committed) || location->word.filter() != key.filter())
     return std::nullopt;
   return Expectation{.key = key,
                      .key_bytes = static_cast<std::uint16_t>(key.bytes.size()),
                      .slot = location->slot,
-                     .slot_address = index_.slot(location->slot),
+                     .slot_address = slots_.place().slot(location->slot),
                      .word = location->word};
 }
 
 // The item's memory has not been reused since it was known, or since the slot was read; so if that names it,
 // it is what was read, or copied before. Unless a refresh meanwhile has let go of what was known.
-std::optional<ItemView> Table::answer(const Known& known) {
+std::optional<ItemView> KnownItems::answer(const Known& known) {
   if (!known.is_as_known() || has_been_let_go(known)) return std::nullopt;
   home_.control().learn_time(known.time);
   const std::uint64_t length = known.pointer.length_bytes;
@@ -56,8 +56,8 @@ std::optional<ItemView> Table::answer(const Known& known) {
   return item;
 }
 
-PointerCache::Copy Table::copy_of(const Known& known, std::span<const std::byte> first,
-                                  std::string_view rest) const {
+PointerCache::Copy KnownItems::copy_of(const Known& known, std::span<const std::byte> first,
+                                       std::string_view rest) const {
   const std::size_t length = known.pointer.length_bytes;
   if (!known.was_used_lately() || !pointers_.keeps_copy_of(length) || first.size() + rest.size() != length)
     return nullptr;
@@ -66,22 +66,22 @@ PointerCache::Copy Table::copy_of(const Known& known, std::span<const std::byte>
   return copy;
 }
 
-std::optional<ItemView> Table::view_of(Key key, SlotWord word, const std::byte* bytes, std::uint64_t length,
-                                       base::Nanos time) {
-  const auto found = take_apart(word.item(), bytes, length);
+std::optional<ItemView> KnownItems::view_of(Key key, SlotWord word, const std::byte* bytes,
+                                            std::uint64_t length, base::Nanos time) {
+  const auto found = Items::take_apart(word.item(), bytes, length);
   if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), time))
     return std::nullopt;
   return found->view;
 }
 
-std::optional<ItemView> Table::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
-                                       std::uint64_t length, base::Nanos time) {
+std::optional<ItemView> KnownItems::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,
+                                            std::uint64_t length, base::Nanos time) {
   const auto item = view_of(key, word, bytes, length, time);
   if (item) note_item(key, word, slot, *item);
   return item;
 }
 
-coro::Task<bool> Table::read_value(Known* known, std::string* into) {
+coro::Task<bool> KnownItems::read_value(Known* known, std::string* into) {
   const std::string_view key = known->key.bytes;
   const memory::ItemRef ref = known->pointer.item();
   const std::uint64_t before_value = item_bytes(key.size(), 0);
@@ -109,11 +109,6 @@ coro::Task<bool> Table::read_value(Known* known, std::string* into) {
   note_item(known->key, known->word, known->pointer.slot, item,
             copy_of(*known, {head.get(), before_value}, *into));
   co_return true;
-}
-
-Known Shards::known(Key key) const {
-  const Table* table = tables_[shard_of(key.hash, tables_.size())].get();
-  return table != nullptr ? table->known(key) : Known{.key = key};
 }
 
 }  // namespace loch::hash

@@ -1,14 +1,14 @@
-// RESOLVE and MIGRATE: bringing on what is half done, by whoever meets it (docs/hash.md).
+#include "hash/resolver.h"
+
 #include <algorithm>
 #include <string>
 
 #include "base/fault.h"
 #include "base/planted.h"
-#include "hash/table.h"
 
 namespace loch::hash {
 
-coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, SlotWord* before) {
+coro::Task<Result<bool>> Resolver::apply(const Collect* snapshot, Repair repair, SlotWord* before) {
   const SlotNumber slot = snapshot->at.slot[repair.location];
   // Whoever marks a source writes a word that names the item, as the mover does, and has to see to it
   // likewise: what the mover had to may have been settled already.
@@ -16,7 +16,7 @@ coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, Sl
       repair.kind == Repair::Kind::mark_source ? &attachment_.session_of(repair.expected.item()) : nullptr;
   if (marking != nullptr) marking->begin_move();
   LOCH_FAULT_POINT("resolve.before_cas");
-  auto won = co_await swap_slot(slot, repair.expected, repair.desired, before);
+  auto won = co_await slots_.swap(slot, repair.expected, repair.desired, before);
   if (marking != nullptr && won && !*won) marking->end_move();
   if (!won || !*won) co_return won;
   LOCH_FAULT_POINT("resolve.after_cas");
@@ -54,7 +54,7 @@ coro::Task<Result<bool>> Table::apply(const Collect* snapshot, Repair repair, Sl
   co_return true;
 }
 
-coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot) {
+coro::Task<Result<bool>> Resolver::resolve_step(Key key, const KeyCollect* snapshot) {
   const auto repair = resolve(*snapshot, home_.next_nonce());
   if (!repair || key.hash != snapshot->key_hash) co_return false;
   auto applied = co_await apply(snapshot, *repair, nullptr);
@@ -63,9 +63,8 @@ coro::Task<Result<bool>> Table::resolve_step(Key key, const KeyCollect* snapshot
   co_return true;
 }
 
-// None if the item is damaged so that nobody can say whose it is.
-coro::Task<Result<std::optional<Table::KeyedItem>>> Table::key_of_item(memory::ItemRef item) {
-  auto head = co_await fetch_head(item);
+coro::Task<Result<std::optional<KeyedItem>>> Resolver::key_of_item(memory::ItemRef item) {
+  auto head = co_await items_.fetch_head(item);
   if (!head && head.error().code != Errc::corrupt) co_return std::unexpected(std::move(head.error()));
   if (!head) co_return std::nullopt;
   KeyedItem keyed{
@@ -74,23 +73,24 @@ coro::Task<Result<std::optional<Table::KeyedItem>>> Table::key_of_item(memory::I
   co_return keyed;
 }
 
-coro::Task<Result<bool>> Table::resolve_item(memory::ItemRef item) {
+coro::Task<Result<bool>> Resolver::resolve_item(memory::ItemRef item) {
   const auto of = co_await key_of_item(item);
   if (!of) co_return std::unexpected(of.error());
   if (!*of) co_return false;
   const Key key = (*of)->key();
   KeyCollect snapshot;
   snapshot.already_read = &(*of)->head.view;
-  if (auto read = co_await collect(key, &snapshot); !read) co_return std::unexpected(std::move(read.error()));
-  auto equal = co_await is_snapshot(key, &snapshot);
+  if (auto read = co_await snapshots_.collect(key, &snapshot); !read)
+    co_return std::unexpected(std::move(read.error()));
+  auto equal = co_await snapshots_.is_snapshot(key, &snapshot);
   if (!equal) co_return equal;
   // Others change the key: that is progress too.
   if (!*equal) co_return true;
   co_return co_await resolve_step(key, &snapshot);
 }
 
-coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,
-                                     SlotNumber to) {
+coro::Task<Result<bool>> Resolver::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,
+                                        SlotNumber to) {
   const auto of = co_await key_of_item(item);
   if (!of) co_return std::unexpected(of.error());
   if (!*of || (*of)->hash != key_hash) co_return false;
@@ -99,9 +99,10 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
   // Step 1: the key's slots; the destination is empty.
   KeyCollect seen;
   seen.already_read = &(*of)->head.view;
-  if (auto read = co_await collect_words(key_hash, &seen); !read)
+  if (auto read = co_await slots_.collect(key_hash, &seen); !read)
     co_return std::unexpected(std::move(read.error()));
-  if (auto done = co_await identify(key, &seen); !done) co_return std::unexpected(std::move(done.error()));
+  if (auto done = co_await snapshots_.identify(key, &seen); !done)
+    co_return std::unexpected(std::move(done.error()));
   const int source = seen.at.index_of(from);
   const int destination = seen.at.index_of(to);
   if (source < 0 || destination < 0 || source == destination) co_return false;
@@ -116,11 +117,11 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
   // Step 2: after that, announce the move, or see that the source has not changed.
   LOCH_FAULT_POINT("move.before_announce");
   if (committed.tag() == 0 && !base::planted(base::Planted::move_without_tag)) {
-    auto announced = co_await swap_slot(from, committed, committed.with_tag(1));
+    auto announced = co_await slots_.swap(from, committed, committed.with_tag(1));
     if (!announced || !*announced) co_return announced;
     committed = committed.with_tag(1);
   } else {
-    auto word = co_await read_slot(from);
+    auto word = co_await slots_.read(from);
     if (!word) co_return std::unexpected(std::move(word.error()));
     if (*word != committed.raw) co_return false;
   }
@@ -135,9 +136,9 @@ coro::Task<Result<bool>> Table::move(memory::ItemRef item, std::uint64_t key_has
   co_return moved;
 }
 
-coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
-                                                SlotWord committed, SlotWord empty, const Collect* seen,
-                                                bool* leaves_nothing) {
+coro::Task<Result<bool>> Resolver::move_step3_to_6(memory::ItemRef item, SlotNumber from, SlotNumber to,
+                                                   SlotWord committed, SlotWord empty, const Collect* seen,
+                                                   bool* leaves_nothing) {
   const auto source = static_cast<unsigned>(seen->at.index_of(from));
   const auto destination = static_cast<unsigned>(seen->at.index_of(to));
   // Step 3.
@@ -145,14 +146,14 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
       static_cast<std::uint8_t>(committed.tag() + (base::planted(base::Planted::move_without_tag) ? 0 : 1));
   const SlotWord placed = SlotWord::link(SlotType::placed, item, committed.filter(), tag, empty.level())
                               .with_ref(seen->at.ref_of(source, destination));
-  auto won = co_await swap_slot(to, empty, placed);
+  auto won = co_await slots_.swap(to, empty, placed);
   if (!won || !*won) co_return won;
   LOCH_FAULT_POINT("move.after_place");
 
   // Step 4: M at the source. If it has changed, P is dead, and is cleared.
   const SlotWord marked = SlotWord::link(SlotType::moved, item, committed.filter(), tag, committed.level())
                               .with_ref(seen->at.ref_of(destination, source));
-  won = co_await swap_slot(from, committed, marked);
+  won = co_await slots_.swap(from, committed, marked);
   if (!won) co_return won;
   if (!*won) {
     auto resolved = co_await resolve_item(item);
@@ -167,8 +168,8 @@ coro::Task<Result<bool>> Table::move_step3_to_6(memory::ItemRef item, SlotNumber
   co_return true;
 }
 
-coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, SlotWord marked,
-                                                SlotWord placed, Directory d, bool* leaves_nothing) {
+coro::Task<Result<void>> Resolver::move_step5_to_6(SlotNumber from, SlotNumber to, SlotWord marked,
+                                                   SlotWord placed, Directory d, bool* leaves_nothing) {
   // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
   // source is not cleared while the destination is in doubt: that P would be dead.
   bool has_committed = false;
@@ -178,12 +179,12 @@ coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, 
     if (tries == tries_max)
       co_return fail(Errc::timed_out, "move",
                      "the session is held up again and again; others finish the move");
-    auto won = co_await swap_slot(to, placed, placed.with_type(SlotType::committed).with_ref({}), &before);
+    auto won = co_await slots_.swap(to, placed, placed.with_type(SlotType::committed).with_ref({}), &before);
     if (!won) co_return std::unexpected(std::move(won.error()));
     has_committed = *won;
   }
   LOCH_FAULT_POINT("move.after_commit");
-  const auto cleared = co_await swap_slot(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
+  const auto cleared = co_await slots_.swap(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
   LOCH_FAULT_POINT("move.after_clear");
   if (!cleared) co_return std::unexpected(cleared.error());
   // Both words were there and are not any more, and no word is ever written twice.
@@ -192,8 +193,8 @@ coro::Task<Result<void>> Table::move_step5_to_6(SlotNumber from, SlotNumber to, 
 }
 
 // Whether neither end of a move that was begun here still says anything of it.
-coro::Task<bool> Table::is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to) {
-  const std::array ends = {index_.slot(from), index_.slot(to)};
+coro::Task<bool> Resolver::is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to) {
+  const std::array ends = {slots_.place().slot(from), slots_.place().slot(to)};
   std::array<std::uint64_t, ends.size()> words{};
   if (!co_await endpoint_.read_words(ends, words.data())) co_return false;
   co_return std::ranges::none_of(words, [item](std::uint64_t raw) {
@@ -202,11 +203,11 @@ coro::Task<bool> Table::is_unnamed_by_moves(memory::ItemRef item, SlotNumber fro
   });
 }
 
-coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_hash) {
+coro::Task<bool> Resolver::before_reuse(memory::ItemRef item, std::uint64_t key_hash) {
   constexpr int rounds_max = 16;
   for (int round = 0; round < rounds_max; ++round) {
     Collect seen;
-    if (!co_await collect_words(key_hash, &seen)) co_return false;
+    if (!co_await slots_.collect(key_hash, &seen)) co_return false;
     const int named = location_naming(seen, item);
     if (named < 0) co_return true;
     const auto stale = static_cast<unsigned>(named);
@@ -215,7 +216,7 @@ coro::Task<bool> Table::before_reuse(memory::ItemRef item, std::uint64_t key_has
     if (!word.is(SlotType::placed) && !word.is(SlotType::moved)) co_return false;
     const SlotNumber slot = seen.at.slot[stale];
     const SlotWord cleared = cleared_word(word, slot, seen.at.directory, home_.next_nonce());
-    if (!co_await swap_slot(slot, word, cleared)) co_return false;
+    if (!co_await slots_.swap(slot, word, cleared)) co_return false;
   }
   co_return false;
 }

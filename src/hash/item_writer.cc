@@ -1,0 +1,67 @@
+#include "hash/item_writer.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/fault.h"
+
+namespace loch::hash {
+
+coro::Task<Result<NewItem>> ItemWriter::compose(WriteRequest request) {
+  const std::uint64_t length = length_of(request);
+  auto ref = co_await attachment_.allocate(length, slots_.home_number());
+  if (!ref) co_return std::unexpected(std::move(ref.error()));
+  NewItem item{.ref = *ref};
+  if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
+    item.version = write_item(at, *ref, header_for(request, *ref), request.key.bytes, request.value);
+    write_tail(at, length);
+  } else {
+    const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+    write_copy(request, &item, copy.get());
+    auto written = co_await endpoint_.write(ref->address(), {copy.get(), length});
+    if (!written) co_return std::unexpected(std::move(written.error()));
+  }
+  LOCH_FAULT_POINT("put.item_written");
+  co_return item;
+}
+
+void ItemWriter::write_copy(const WriteRequest& request, NewItem* item, std::byte* copy) {
+  item->version =
+      write_item(copy, item->ref, header_for(request, item->ref), request.key.bytes, request.value);
+  write_tail(copy, length_of(request));
+}
+
+fabric::Operation ItemWriter::link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
+                                   SlotWord old) const {
+  item->slot = slot;
+  item->word = SlotWord::link(as, item->ref, filter, item->tag, old.level());
+  return fabric::Operation::compare_swap(slots_.place().slot(slot), old.raw, item->word.raw);
+}
+
+memory::ItemHeader ItemWriter::header_for(const WriteRequest& request, const memory::ItemRef& item) {
+  memory::Session& session = attachment_.session_of(item);
+  memory::ItemHeader header{};
+  header.key_hash = request.key.hash;
+  header.written_at_ns = session.next_write_time();
+  header.expires_at_ns = request.expires_at_ns;
+  header.client = session.client();
+  return header;
+}
+
+coro::Task<Result<bool>> ItemWriter::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {
+  auto copy = co_await compose({.key = {.bytes = item->key(), .hash = item->key_hash()},
+                                .value = item->value(),
+                                .expires_at_ns = item->expires_at_ns()});
+  if (!copy) co_return std::unexpected(std::move(copy.error()));
+  const SlotWord linked = SlotWord::link(SlotType::committed, copy->ref, word.filter(), 0, word.level());
+  auto won = co_await slots_.swap(slot, word, linked);
+  if (!won) co_return won;  // it may be linked: left to a collection
+  if (*won) {
+    co_await attachment_.allocator_of(word.item()).retire(word.item(), true);
+  } else {
+    co_await attachment_.allocator_of(copy->ref).discard(copy->ref);
+  }
+  co_return won;
+}
+
+}  // namespace loch::hash

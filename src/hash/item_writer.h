@@ -1,0 +1,70 @@
+// ItemWriter: writes items whole, before anything names them.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <loch/coro/task.h>
+#include <loch/error.h>
+
+#include "base/clock.h"
+#include "hash/item.h"
+#include "hash/slots.h"
+
+namespace loch::hash {
+
+enum class Condition : std::uint8_t { none, absent, version };
+
+struct WriteRequest {
+  Key key;
+  std::string_view value;
+  base::Nanos expires_at_ns = 0;
+  Condition condition = Condition::none;
+  std::uint64_t version = 0;  // with Condition::version
+};
+
+// How much memory its item takes.
+inline std::uint64_t length_of(const WriteRequest& request) {
+  return item_bytes(request.key.bytes.size(), request.value.size()) + tail_bytes();
+}
+
+// An item that this operation wrote and has not linked for good.
+struct NewItem {
+  memory::ItemRef ref;
+  std::uint64_t version = 0;
+  std::uint8_t tag = 0;
+  bool seen = false;        // a slot has named it: it must rest before it is used otherwise
+  bool in_doubt = false;    // a slot may name it: the answer to a compare-swap did not come
+  bool is_pending = false;  // it is I(y, tag) in the slot below
+  SlotNumber slot = 0;      // that names it, or is about to
+  SlotWord word{};          // by this
+};
+
+class ItemWriter final {
+ public:
+  explicit ItemWriter(Slots& slots)
+      : attachment_(slots.attachment()), slots_(slots), endpoint_(slots.endpoint()) {}
+
+  // Takes memory for an item, and writes it there. Errors: no_space, timed_out, and those of the fabric.
+  coro::Task<Result<NewItem>> compose(WriteRequest request);
+  // The item as it is to be, to `copy`, which is length_of(request) long.
+  void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
+  // Has the slot name the item instead of what `old` says.
+  fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
+                         SlotWord old) const;
+  // A copy of the item that is committed there takes its place. False if the slot has changed.
+  coro::Task<Result<bool>> put_copy(SlotNumber slot, SlotWord word, const ItemView* item);
+
+ private:
+  // Of an item that is to lie there.
+  memory::ItemHeader header_for(const WriteRequest& request, const memory::ItemRef& item);
+
+  memory::Attachment& attachment_;
+  Slots& slots_;
+  fabric::Endpoint& endpoint_;
+};
+
+}  // namespace loch::hash

@@ -1,0 +1,62 @@
+// Items: reading the items of a store, wherever they are. Whatever comes from there is input: an item counts
+// as what it says only if its lengths, its place and its sums fit.
+//
+// One thread. A Found stays valid while the client's operation (Attachment::Operation) lasts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <loch/coro/task.h>
+#include <loch/error.h>
+
+#include "fabric/endpoint.h"
+#include "hash/item.h"
+#include "hash/pointer_cache.h"
+#include "memory/attachment.h"
+
+namespace loch::hash {
+
+// Of an item that can be neither read nor moved now, because it is damaged or on a node that can not be
+// reached: who came to it on behalf of another key goes on without it.
+inline bool is_out_of_reach(const Error& error) {
+  return error.code == Errc::corrupt || error.code == Errc::unavailable;
+}
+
+// What a read found; keeps alive what `view` points into if that is not the store's own memory.
+struct Found {
+  ItemView view;
+  PointerCache::Copy copy;
+};
+
+class Items final {
+ public:
+  explicit Items(memory::Attachment& attachment)
+      : attachment_(attachment), endpoint_(attachment.endpoint()) {}
+
+  // Whether this client is attached to the item's node. Errors: unavailable, moved, corrupt.
+  [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
+  // The item that lies there, whether a slot names it or not. Errors: as reaches; no_space, if a long one has
+  // no room in this process.
+  coro::Task<Result<Found>> fetch(memory::ItemRef ref) const;
+  // Of that, the header and the key (ItemView::parse_head), which is all that who moves it needs. They may be
+  // damaged.
+  coro::Task<Result<Found>> fetch_head(memory::ItemRef ref) const;
+  coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref) const;
+  // What was read of it, in place or into a copy. Errors: corrupt.
+  static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
+
+  // Whether all of its memory is read at once. Remote items that may be longer are read in two steps: what
+  // tells whether the value is wanted, then the value.
+  [[nodiscard]] bool is_read_in_one_step(const memory::ItemRef& ref) const {
+    return room_of(ref) <= one_step_bytes_max && attachment_.find_node_of(ref) != nullptr;
+  }
+
+ private:
+  static constexpr std::uint64_t one_step_bytes_max = std::uint64_t{32} << 10;
+
+  memory::Attachment& attachment_;
+  fabric::Endpoint& endpoint_;
+};
+
+}  // namespace loch::hash

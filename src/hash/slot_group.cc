@@ -1,0 +1,49 @@
+#include "hash/slot_group.h"
+
+#include <algorithm>
+#include <span>
+
+#include "coro/scope.h"
+
+namespace loch::hash {
+namespace {
+
+coro::Task<Result<memory::ItemHeader>> known_already(Result<memory::ItemHeader> header) { co_return header; }
+
+}  // namespace
+
+coro::Task<Result<void>> SlotGroup::read(SlotNumber first, SlotNumber end) {
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
+  constexpr std::size_t most_if_mapped = fabric::cache_line_bytes / sizeof(std::uint64_t);
+  count_ = 0;
+  first_ = first;
+  headers_.clear();
+  const auto count =
+      std::min<std::size_t>(slots_.home().remote() ? words_.size() : most_if_mapped, end - first);
+  auto operation =
+      fabric::Operation::read(slots_.place().slot(first), words_.data(), count * sizeof(std::uint64_t));
+  auto read = co_await slots_.endpoint().perform({&operation, 1});
+  if (read) count_ = count;
+  co_return read;
+}
+
+coro::Task<Result<void>> SlotGroup::read_with_headers(SlotNumber first, SlotNumber end) {
+  if (auto done = co_await read(first, end); !done || !slots_.home().remote()) co_return done;
+  std::vector<coro::Task<Result<memory::ItemHeader>>> reading;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (const SlotWord word{words_[i]}; word.names_item()) reading.push_back(items_.read_header(word.item()));
+  }
+  co_await coro::run_together(&slots_.endpoint().queue(), std::span(reading));
+  auto next = reading.begin();
+  for (std::size_t i = 0; i < count_; ++i) {
+    const bool names_item = SlotWord{words_[i]}.names_item();
+    headers_.push_back(names_item ? (next++)->take() : memory::ItemHeader{});
+  }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<memory::ItemHeader>> SlotGroup::header_of(SlotNumber slot) const {
+  return headers_.empty() ? items_.read_header(word(slot).item()) : known_already(headers_[slot - first_]);
+}
+
+}  // namespace loch::hash

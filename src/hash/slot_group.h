@@ -1,0 +1,39 @@
+// SlotGroup: some slots in a row that are read at once, by who looks at all of them: by a remote session
+// more, with the headers of the items that they name if it needs these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <loch/coro/task.h>
+#include <loch/error.h>
+
+#include "hash/items.h"
+#include "hash/slots.h"
+
+namespace loch::hash {
+
+class SlotGroup final {
+ public:
+  SlotGroup(Slots& slots, const Items& items, std::size_t most_if_remote = 64)
+      : slots_(slots), items_(items), words_(most_if_remote) {}
+
+  [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first_ && slot - first_ < count_; }
+  [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words_[slot - first_]}; }
+  // The next group, from `first` on, not beyond `end`. Keeps the session fresh, too.
+  coro::Task<Result<void>> read(SlotNumber first, SlotNumber end);
+  coro::Task<Result<void>> read_with_headers(SlotNumber first, SlotNumber end);
+  // Of the item that the slot was seen to name: what was read with the group, or is read now.
+  coro::Task<Result<memory::ItemHeader>> header_of(SlotNumber slot) const;
+
+ private:
+  Slots& slots_;
+  const Items& items_;
+  std::vector<std::uint64_t> words_;
+  std::vector<Result<memory::ItemHeader>> headers_;  // by slot, if they were read
+  SlotNumber first_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace loch::hash

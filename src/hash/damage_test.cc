@@ -169,6 +169,33 @@ TEST(Damage, AForeignInsertThatCanNotBeSettledDoesNotFailAnInsert) {
   EXPECT_EQ(client.get("key").value(), "value");
 }
 
+// Receive: an index whose words, committed or pending, name items by other filters than those of their keys.
+// Expect: puts of healthy keys do not wait for what can not be moved: the index grows, to its end.
+TEST(Damage, WordsOfOtherFiltersHoldUpNeitherInsertsNorGrowth) {
+  const auto store = make_store();
+  Client client(*store);
+  const SlotNumber slots = directory_of(*store).slots();
+  for (SlotNumber i = 0; i < slots / 8; ++i)
+    ASSERT_TRUE(client.put(fmt::format("old{}", i), "value").has_value());
+  ASSERT_EQ(directory_of(*store).level, first_level);
+  for (SlotNumber i = 0; i < slots; ++i) {
+    const SlotWord word = slot(*store, i);
+    if (!word.names_item()) continue;
+    const auto other = static_cast<std::uint8_t>(word.filter() ^ 1U);
+    const SlotType type = i % 2 == 0 ? SlotType::committed : SlotType::pending;
+    fake::set_slot(*store, i, SlotWord::link(type, word.item(), other, word.tag(), word.level()));
+  }
+  for (SlotNumber i = 0; i < slots; ++i) {
+    const std::string key = fmt::format("key{}", i);
+    const auto put = client.put(key, key);
+    ASSERT_TRUE(put.has_value()) << key << ": " << put.error().message();
+  }
+  ASSERT_TRUE(client.collect().has_value());
+  EXPECT_FALSE(directory_of(*store).growing);
+  EXPECT_GT(directory_of(*store).level, first_level);
+  for (SlotNumber i = 0; i < slots; ++i) EXPECT_TRUE(client.get(fmt::format("key{}", i)).has_value()) << i;
+}
+
 // Receive: an insert and a move that the dead left half done, of a key that has a damaged slot. Expect: a
 // collection sees to all others, and does not take the move for settled before the slot is mended.
 TEST(Damage, ACollectionPassesOverADamagedSlot) {

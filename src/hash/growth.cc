@@ -193,7 +193,7 @@ coro::Task<Result<bool>> Growth::split_slot(SlotNumber low, Directory d, std::op
     } else if (word.names_item()) {
       done = co_await resolver_.resolve_item(word.item());
       if (done && !*done) {
-        auto belongs = co_await leads_to(word.item(), low, d);
+        auto belongs = co_await leads_to(word, low, d);
         // An insert that lost: its owner will clear it. Else the word names no item that belongs here, or one
         // that nobody will know again: it is mended.
         if (belongs && *belongs) co_return false;
@@ -238,13 +238,15 @@ coro::Task<Result<bool>> Growth::look_before_split(SlotNumber low, Directory d,
   co_return true;
 }
 
-// Whether `slot` is one of those in which the key of `item` may stand while the index grows. Not if the item
-// does not say whose it is.
-coro::Task<Result<bool>> Growth::leads_to(memory::ItemRef item, SlotNumber slot, Directory d) {
-  const auto of = co_await resolver_.key_of_item(item);
+// Whether the word may stand in `slot` for the key of its item while the index grows. Not if the item does
+// not say whose it is.
+coro::Task<Result<bool>> Growth::leads_to(SlotWord word, SlotNumber slot, Directory d) {
+  const auto of = co_await resolver_.key_of_item(word.item());
   if (!of) co_return std::unexpected(of.error());
   if (!*of) co_return false;
-  co_return Locations::of((*of)->hash, d, slots_.candidates()).index_of(slot) >= 0;
+  const std::uint64_t hash = (*of)->hash;
+  co_return word.filter() == filter_of(hash) &&
+      Locations::of(hash, d, slots_.candidates()).index_of(slot) >= 0;
 }
 
 coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, Directory d) {

@@ -59,7 +59,7 @@ class Growth final {
   coro::Task<Result<void>> split_slots(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<void>> split_slots_together(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<bool>> look_before_split(SlotNumber low, Directory d, std::optional<SlotWord>* seen);
-  coro::Task<Result<bool>> leads_to(memory::ItemRef item, SlotNumber slot, Directory d);
+  coro::Task<Result<bool>> leads_to(SlotWord word, SlotNumber slot, Directory d);
   coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory d);
   coro::Task<Result<void>> help_to_finish(Directory d, bool is_first);
   enum class Settled : std::uint8_t { yes, not_now, growth_is_over };

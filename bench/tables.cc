@@ -52,7 +52,7 @@ std::string ratio_text(std::optional<double> ratio) {
 
 // Of a column that compares with a peer: a dash where there is nothing to compare with.
 std::string peer_text(std::optional<double> ratio) {
-  std::string text = ratio_text(ratio);
+  const std::string text = ratio_text(ratio);
   return text.empty() ? "-" : text;
 }
 

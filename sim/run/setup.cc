@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/check.h"
 #include "base/fault.h"
 #include "sim/value.h"
 
@@ -378,6 +379,7 @@ std::string name_of_host(std::uint32_t number) { return fmt::format("host{}", nu
 net::HostPort address_of_host(std::uint32_t number) { return {.host = name_of_host(number), .port = "7457"}; }
 
 fabric::ClusterMap cluster_of(const Setup& setup) {
+  LOCH_CHECK(setup.nodes != 0);
   fabric::ClusterMap cluster;
   for (std::uint32_t node = 0; node < setup.nodes; ++node)
     cluster.nodes.push_back({.name = name_of_host(node), .at = address_of_host(node)});

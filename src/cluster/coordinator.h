@@ -53,7 +53,7 @@ class Coordinator {
   virtual Result<void> announce(const Present& self) = 0;
   // Before announce: has `told` called with why this host can not say any more that it is there, each time
   // that another reason comes up; of a thread of the coordinator's. A fixed list has no reasons.
-  virtual void tell_of_lost_name(std::function<void(const std::string& why)> /*told*/) {}
+  virtual void tell_of_lost_name(const std::function<void(const std::string& why)>& /*told*/) {}
   // Those who say so; of a fixed list, nobody does.
   virtual Result<std::vector<Present>> present() = 0;
   // Returns when the map may be another than that of `version`, or after `at_most_ns`.

@@ -47,8 +47,8 @@ class ZooKeeperCoordinator final : public Coordinator {
   // error only after two such times.
   Result<void> announce(const Present& self) override;
   // That ZooKeeper does not answer is no reason: all other calls say so.
-  void tell_of_lost_name(std::function<void(const std::string& why)> told) override {
-    lost_name_ = std::move(told);
+  void tell_of_lost_name(const std::function<void(const std::string& why)>& told) override {
+    lost_name_ = told;
   }
   Result<std::vector<Present>> present() override;
   void wait_for_change(std::uint64_t version, base::Nanos at_most_ns) override;

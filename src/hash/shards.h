@@ -41,7 +41,7 @@ class Shards final : public memory::ReuseGuard {
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
   coro::Task<Result<Found>> get(Key key);
-  // As Table's.
+  // As KnownItems::of.
   [[nodiscard]] Known known(Key key) const;
   void fetch_known(Key key) const {
     if (const Table* table = tables_[shard_of(key.hash, tables_.size())].get(); table != nullptr)

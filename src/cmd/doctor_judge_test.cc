@@ -104,11 +104,11 @@ TEST(Judgement, AddressesAndFilesWarnOfAnyLimit) {
 
 class JudgedPort : public testing::Test {
  protected:
-  [[nodiscard]] Finding judged() const { return judge_port(device, port); }
+  [[nodiscard]] Finding judged() const { return judge_port(device_, port_); }
   [[nodiscard]] bool says(const char* text) const { return judged().mend.contains(text); }
 
-  RdmaDevice device{.name = "mlx5_0", .atomicity = RdmaDevice::Atomicity::device};
-  RdmaDevice::Port port{
+  RdmaDevice device_{.name = "mlx5_0", .atomicity = RdmaDevice::Atomicity::device};
+  RdmaDevice::Port port_{
       .number = 1,
       .is_active = true,
       .state = "active",
@@ -120,51 +120,51 @@ class JudgedPort : public testing::Test {
 
 TEST_F(JudgedPort, IsOkWhenItIsActiveWithAtomicsAnAddressAndLargePackets) {
   EXPECT_TRUE(is(Status::ok, judged()));
-  port.mtu_bytes = port.mtu_max_bytes = 1024;  // as large as it can
+  port_.mtu_bytes = port_.mtu_max_bytes = 1024;  // as large as it can
   EXPECT_TRUE(is(Status::ok, judged()));
 }
 
 TEST_F(JudgedPort, WarnsWhenItIsDown) {
-  port.is_active = false;
+  port_.is_active = false;
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(says("ip link set"));
-  port.link_layer = "InfiniBand";
+  port_.link_layer = "InfiniBand";
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(says("opensm"));
 }
 
 TEST_F(JudgedPort, WarnsWithoutAtomics) {
-  device.atomicity = RdmaDevice::Atomicity::none;
+  device_.atomicity = RdmaDevice::Atomicity::none;
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(says("--atomics processor"));
 }
 
 TEST_F(JudgedPort, WarnsOnEthernetWithoutARoutableAddress) {
-  port.gids = {{.index = 0, .type = "RoCE v1", .address = "10.0.0.1"},
-               {.index = 1, .type = "RoCE v2", .address = "fe80::1"}};
+  port_.gids = {{.index = 0, .type = "RoCE v1", .address = "10.0.0.1"},
+                {.index = 1, .type = "RoCE v2", .address = "fe80::1"}};
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(says("ip addr add"));
-  port.link_layer = "InfiniBand";
+  port_.link_layer = "InfiniBand";
   EXPECT_TRUE(is(Status::ok, judged()));
 }
 
 TEST_F(JudgedPort, WarnsWhenItsPacketsAreSmallerThanTheyCouldBe) {
-  port.mtu_bytes = 2048;
+  port_.mtu_bytes = 2048;
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(says("ip link set INTERFACE mtu"));
-  port.link_layer = "InfiniBand";
+  port_.link_layer = "InfiniBand";
   EXPECT_TRUE(says("subnet manager"));
 }
 
 class JudgedConnection : public testing::Test {
  protected:
-  [[nodiscard]] Finding judged() const { return judge_connection(connection); }
+  [[nodiscard]] Finding judged() const { return judge_connection(connection_); }
 
-  RdmaConnection connection{.host = "10.0.0.1:7457",
-                            .here = {.device = "mlx5_0", .port = 1, .mtu_bytes = 4096},
-                            .there = {.device = "mlx5_2", .port = 2, .mtu_bytes = 4096},
-                            .packet_bytes = 4096,
-                            .reads_max = 16};
+  RdmaConnection connection_{.host = "10.0.0.1:7457",
+                             .here = {.device = "mlx5_0", .port = 1, .mtu_bytes = 4096},
+                             .there = {.device = "mlx5_2", .port = 2, .mtu_bytes = 4096},
+                             .packet_bytes = 4096,
+                             .reads_max = 16};
 };
 
 TEST_F(JudgedConnection, IsOkWhenBothEndsAgree) {
@@ -173,29 +173,29 @@ TEST_F(JudgedConnection, IsOkWhenBothEndsAgree) {
       judged().found,
       "10.0.0.1:7457: mlx5_0/1 here with mlx5_2/2 there, packets of 4096 B, 16 READs at a time; lochd's "
       "processor changes the store");
-  connection.device_changes = true;
+  connection_.device_changes = true;
   EXPECT_TRUE(judged().found.ends_with("the devices change the store"));
 }
 
 TEST_F(JudgedConnection, FailsWhenPacketsAreLargerThanAnEndTakes) {
-  connection.there.mtu_bytes = 1024;
+  connection_.there.mtu_bytes = 1024;
   EXPECT_TRUE(is(Status::fail, judged()));
   EXPECT_TRUE(judged().found.ends_with("the MTU is 4096 here and 1024 there"));
-  connection.packet_bytes = 1024;
+  connection_.packet_bytes = 1024;
   EXPECT_TRUE(is(Status::warn, judged())) << "both take these";
 }
 
 TEST_F(JudgedConnection, WarnsWhenTheHostMayNotLockAllItsMemory) {
-  connection.there.lockable_bytes = 8 * mib;
+  connection_.there.lockable_bytes = 8 * mib;
   EXPECT_TRUE(is(Status::warn, judged()));
   EXPECT_TRUE(judged().mend.contains("LimitMEMLOCK"));
-  connection.there.lockable_bytes.reset();
-  connection.here.lockable_bytes = 8 * mib;  // this end is looked at by itself
+  connection_.there.lockable_bytes.reset();
+  connection_.here.lockable_bytes = 8 * mib;  // this end is looked at by itself
   EXPECT_TRUE(is(Status::ok, judged()));
 }
 
 TEST_F(JudgedConnection, WarnsOfOneReadAtATime) {
-  connection.reads_max = 1;
+  connection_.reads_max = 1;
   EXPECT_TRUE(is(Status::warn, judged()));
 }
 

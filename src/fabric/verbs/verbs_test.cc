@@ -133,7 +133,7 @@ class Doorbells {
   };
 
   Doorbells() {
-    rung_.clear();
+    rung_chains.clear();
     for (ibv_context* device : all()) {
       if (device->ops.post_send != &take_down) post_ = std::exchange(device->ops.post_send, &take_down);
     }
@@ -144,7 +144,7 @@ class Doorbells {
   Doorbells(const Doorbells&) = delete;
   Doorbells& operator=(const Doorbells&) = delete;
 
-  static std::vector<Chain> take() { return std::exchange(rung_, {}); }
+  static std::vector<Chain> take() { return std::exchange(rung_chains, {}); }
 
  private:
   // All of one driver.
@@ -152,13 +152,13 @@ class Doorbells {
     return {devices_.get(), static_cast<std::size_t>(count_)};
   }
   static int take_down(ibv_qp* pair, ibv_send_wr* chain, ibv_send_wr** refused) {
-    Chain& rung = rung_.emplace_back(Chain{.pair = pair});
+    Chain& rung = rung_chains.emplace_back(Chain{.pair = pair});
     for (const ibv_send_wr* request = chain; request != nullptr; request = request->next)
       rung.signalled.push_back((request->send_flags & IBV_SEND_SIGNALED) != 0);
     return post_(pair, chain, refused);
   }
 
-  static inline std::vector<Chain> rung_;
+  static inline std::vector<Chain> rung_chains;
   static inline decltype(ibv_context_ops::post_send) post_ = nullptr;
   int count_ = 0;
   std::unique_ptr<ibv_context*, verbs::Destroyer<&::rdma_free_devices>> devices_{::rdma_get_devices(&count_)};

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "memory/blocks.h"
-#include "sim/explore/table_probe.h"
+#include "sim/explore/table_steps.h"
 #include "sim/explore/world.h"
 
 namespace loch::explore {
@@ -158,19 +158,19 @@ coro::Task<Answer> Actor::run_op(Actor* self, ScriptOp op) {
       co_return answer;
     }
     case Act::move: {
-      auto moved = co_await hash::TableProbe::displace(table, key, op.candidate);
+      auto moved = co_await hash::steps::displace(table, key, op.candidate);
       co_return answer_of(moved, self->error_);
     }
     case Act::split: {
       if (self->world_.directory().level < base_level + self->world_.scenario_.growths) {
-        auto begun = co_await hash::TableProbe::begin_growth(table);
+        auto begun = co_await hash::steps::begin_growth(table);
         if (!begun) co_return answer_of(begun, self->error_);
       }
-      auto split = co_await hash::TableProbe::split(table, key.hash, op.candidate);
+      auto split = co_await hash::steps::split(table, key.hash, op.candidate);
       co_return answer_of(split, self->error_);
     }
     case Act::finish: {
-      auto finished = co_await hash::TableProbe::finish(table);
+      auto finished = co_await hash::steps::finish(table);
       co_return answer_of(finished, self->error_);
     }
   }

@@ -116,8 +116,7 @@ class KnownItems final {
   }
 
  private:
-  // What was read where a slot named an item by the word: if it is the key's, and has time left at `time`,
-  // which was read during this operation (0: was not read).
+  // As item_of, and nothing more is known for it.
   std::optional<ItemView> view_of(Key key, SlotWord word, const std::byte* bytes, std::uint64_t length,
                                   base::Nanos time);
   // A copy of what is known already when it is read, since that is read often: made of its parts, one behind

@@ -1,14 +1,9 @@
-// GET by one-sided reads, and the reading of items.
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <fmt/format.h>
+// GET by one-sided reads.
 #include <optional>
 #include <utility>
 
 #include "base/planted.h"
 #include "hash/attempts.h"
-#include "hash/heap.h"
 #include "hash/table.h"
 
 namespace loch::hash {

@@ -10,9 +10,10 @@
 // hosts the store is on. With it ("digest"), what is created here is for that user alone. ZooKeeper's
 // connections are not encrypted: a network that others listen to needs more than this.
 //
-// A call ends within 5 seconds (announce: see there), with or without ZooKeeper; looking up its hosts' names
-// takes as long as the system's resolver lets it. A session that expired is replaced by the next call, or
-// within a second if this host is announced, and then it is announced again.
+// A call ends within 5 seconds (announce: see there), with or without ZooKeeper, and within 6 if that does
+// not answer and its hosts' names are looked up once more, since they may be elsewhere now. A session that
+// expired is replaced by the next call, or within a second if this host is announced, and then it is
+// announced again.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,6 @@
 #include "net/look_up.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -25,7 +26,9 @@ Found ask_resolver(const HostPort& at, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV | AI_ADDRCONFIG;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  // Not of numbers: it is asked for under a lock, which in a fork may be held by a thread that is not there.
+  if ((flags & AI_NUMERICHOST) == 0) hints.ai_flags |= AI_ADDRCONFIG;
   addrinfo* list = nullptr;
   const char* host = at.host.empty() || at.host == "*" ? nullptr : at.host.c_str();
   Found found;
@@ -46,12 +49,18 @@ Found ask_resolver(const HostPort& at, int flags) {
 }
 
 // The look-ups of this process that are not over, or whose answer nobody has taken. It is there for as long
-// as the process, as their threads may be.
+// as the process, as their threads may be. A fork has none of those threads, nor of those that had the lock:
+// it begins anew.
 class LookUps {
  public:
   static LookUps& of_process() {
-    static auto* const look_ups = new LookUps;
-    return *look_ups;
+    static constinit std::atomic<LookUps*> current = nullptr;
+    LookUps* known = current;
+    while (known == nullptr || known->process_ != ::getpid()) {
+      auto own = std::make_unique<LookUps>();
+      if (current.compare_exchange_strong(known, own.get())) return *own.release();
+    }
+    return *known;
   }
 
   Result<void> begin(const HostPort& at, int flags) {
@@ -77,15 +86,14 @@ class LookUps {
 
  private:
   struct LookUp {
-    const pid_t process = ::getpid();  // a fork has no thread that goes on with it
     std::optional<Found> found{};
     base::Nanos found_at = 0;
   };
 
   Result<std::shared_ptr<LookUp>> begun_for(const HostPort& at, int flags) {
     std::shared_ptr<LookUp>& known = of_[{at.host, at.port, flags}];
-    const bool is_good = known != nullptr && known->process == ::getpid() &&
-                         (!known->found || base::Clock().now() < known->found_at + kept_ns);
+    const bool is_good =
+        known != nullptr && (!known->found || base::Clock().now() < known->found_at + kept_ns);
     if (is_good) return known;
     auto look_up = std::make_shared<LookUp>();
     try {
@@ -105,6 +113,7 @@ class LookUps {
     return look_up;
   }
 
+  const pid_t process_ = ::getpid();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::tuple<std::string, std::string, int>, std::shared_ptr<LookUp>> of_;

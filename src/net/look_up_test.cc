@@ -13,6 +13,7 @@
 #include <set>
 #include <span>
 #include <stdlib.h>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <sys/ioctl.h>
@@ -205,6 +206,33 @@ TEST(LookUp, AnAnswerThatComesLaterIsForWhoAsksNext) {
   if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
   EXPECT_EQ(outcome, Outcome::as_expected);
 }
+
+// It lets no process that was forked beside threads have any of its own.
+#if !__has_feature(thread_sanitizer)
+// Receive: a process that forks while threads of it look names up. Expect: a fork does so too, though they
+// had the lock.
+TEST(LookUp, AForkWaitsForNobodyWhomItHasNot) {
+  const auto outcome = in_child([](int) {
+    const std::jthread looks_up([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) begin_look_up({.host = "far.example", .port = "1"});
+    });
+    constexpr int forks = 100;
+    for (int i = 0; i < forks; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(5);
+        const HostPort other{.host = "farther.example", .port = "1"};
+        ::_exit(look_up_all(other, in(base::millisecond_ns)) ? 1 : 0);
+      }
+      int status = 0;
+      if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) return false;
+    }
+    return true;
+  });
+  if (outcome == Outcome::may_not) GTEST_SKIP() << "this process may have no network of its own";
+  EXPECT_EQ(outcome, Outcome::as_expected);
+}
+#endif
 
 }  // namespace
 }  // namespace loch::net

@@ -1,5 +1,6 @@
 // Who may use a store that is lent, and what comes of speaking something else to its host.
 #include <array>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -372,6 +374,43 @@ TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
   EXPECT_TRUE(open_far(has_one).has_value());
 }
 
+// Receive: a client whose certificate is replaced, here by one that has expired, while it has the store open.
+// Expect: each further session of it shows what there is now.
+TEST_F(LendingAccessTest, ASessionShowsTheCertificateThatThereIsNow) {
+  near();
+  const net::fake::Certificates certificates(folder_ + "/tls");
+  host_options_.tls = {.certificate = certificates.file("host.pem"),
+                       .key = certificates.file("host.key"),
+                       .authority = certificates.file("authority.pem")};
+  start();
+  const auto hand_out = [&certificates](const std::string& name) {
+    for (const char* kind : {".pem", ".key"}) {
+      std::filesystem::copy_file(certificates.file(name + kind),
+                                 certificates.file(std::string("mine") + kind),
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+  };
+  hand_out("client");
+  Options has_one;
+  has_one.tls_authority = certificates.file("authority.pem");
+  has_one.tls_certificate = certificates.file("mine.pem");
+  has_one.tls_key = certificates.file("mine.key");
+  Store store = open_far(has_one).value();
+  EXPECT_TRUE(store.exists("key").has_value());
+  const auto exists_in_another_session = [&store] {
+    Result<bool> answer = false;
+    std::jthread([&] { answer = store.exists("key"); }).join();
+    return answer;
+  };
+  hand_out("expired");
+  const auto refused = exists_in_another_session();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Errc::permission);
+  EXPECT_THAT(refused.error().message(), HasSubstr("has expired"));
+  hand_out("client");
+  EXPECT_TRUE(exists_in_another_session().has_value());
+}
+
 TEST_F(LendingAccessTest, ACertificateThatHasExpiredIsNotTrusted) {
   near();
   const net::fake::Certificates certificates(folder_ + "/tls");
@@ -442,8 +481,8 @@ TEST_F(LendingAccessTest, MessagesThatMakeNoSenseAreErrors) {
       {{{"open", 5}}, Errc::permission},
       {{{"open", "store"}, {"proof", "0000"}}, Errc::permission},
       // As one says whose link the host has ended.
-      {{{"join", "1"}, {"proof", std::string(64, '0')}}, Errc::unavailable},
-      {{{"join", "99999"}}, Errc::unavailable},
+      {{{"join", "1"}, {"proof", std::string(64, '0')}}, Errc::not_found},
+      {{{"join", "99999"}}, Errc::not_found},
       {{{"do", "extend"}, {"region", 0}, {"bytes", 1}}, Errc::permission},
   };
   for (const auto& each : afterwards) {

@@ -176,6 +176,7 @@ TEST_F(LendingTest, NobodyMakesAStoreLargerThanItWasCreatedFor) {
   start();
   const auto fabric = fabric::attach(url(), {}).value();
   EXPECT_EQ(error_of(fabric->extend(fabric::first_data_region, 9 * mib)).code, Errc::no_space);
+  EXPECT_EQ(error_of(fabric->extend(fabric::data_regions_end, mib)).code, Errc::not_found) << "none of its";
   EXPECT_TRUE(fabric->extend(fabric::first_data_region, 4 * mib).has_value());
   auto far = open_far().value();
   const std::string value(100'000, 'v');

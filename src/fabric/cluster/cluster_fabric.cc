@@ -41,6 +41,20 @@ bool same_for_clients(ClusterMap a, ClusterMap b) {
 
 std::string new_session_name() { return net::random_hex(remote::session_name_bytes_max / 2); }
 
+// Does it for all nodes at once, since some of their hosts may not answer.
+template <class Do>
+void at_once(std::size_t nodes, Do one) {
+  std::vector<std::jthread> threads;
+  for (std::uint32_t node = 0; node + 1 < nodes; ++node) {
+    try {
+      threads.emplace_back([&one, node] { one(node); });
+    } catch (const std::system_error&) {
+      one(node);  // this process has all the threads that it may have
+    }
+  }
+  if (nodes != 0) one(static_cast<std::uint32_t>(nodes - 1));
+}
+
 std::unexpected<Error> unreached(Error why) {
   why.code = Errc::unavailable;
   return std::unexpected(std::move(why));
@@ -63,7 +77,7 @@ ClusterFabric::~ClusterFabric() {
     stop_ = true;
   }
   changed_.notify_all();
-  if (scout_.joinable()) scout_.join();
+  if (scout_.joinable()) scout_.join();  // it is at one step of those that end within joining_max_ns
 }
 
 Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Target& first, ClusterMap map) {
@@ -79,21 +93,11 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
 Result<std::shared_ptr<ClusterFabric>> ClusterFabric::try_attach(const remote::Target& first, ClusterMap map,
                                                                  std::optional<ClusterMap>* newer) {
   std::shared_ptr<ClusterFabric> fabric(new ClusterFabric(std::move(map), first));
-  // All at once, since some may not answer.
   std::vector<Result<Host>> hosts(fabric->nodes_.size(), unreached({}));
   std::vector<std::optional<ClusterMap>> maps(hosts.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::uint32_t node = 0; node < hosts.size(); ++node) {
-      if (fabric->is_gone(node)) continue;
-      const auto reach = [&hosts, &maps, &fabric, node] { hosts[node] = fabric->reach(node, &maps[node]); };
-      try {
-        threads.emplace_back(reach);
-      } catch (const std::system_error&) {
-        reach();  // this process has all the threads that it may have
-      }
-    }
-  }
+  at_once(hosts.size(), [&](std::uint32_t node) {
+    if (!fabric->is_gone(node)) hosts[node] = fabric->reach(node, &maps[node]);
+  });
   for (std::optional<ClusterMap>& told : maps) {
     if (told && (!*newer || told->epoch > (*newer)->epoch)) *newer = std::move(told);
   }
@@ -160,7 +164,7 @@ Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::option
 
 Result<ClusterFabric::Host> ClusterFabric::find(std::uint32_t node) const {
   auto host = reach(node);
-  if (!host) return host;
+  if (!host || stop_) return host;
   // One that answers may have no way for sessions, such as queue pairs; new ones would come to nothing.
   if (auto tried = (*host)->connect(new_session_name()); !tried)
     return std::unexpected(std::move(tried.error()));
@@ -216,17 +220,17 @@ void ClusterFabric::look_for_the_lost() {
 std::unique_ptr<Port> ClusterFabric::connect() {
   const std::string session = new_session_name();
   std::vector<ClusterPort::Way> ways(nodes_.size());
-  for (std::uint32_t node = 0; node < ways.size(); ++node) {
+  at_once(ways.size(), [&](std::uint32_t node) {
     const auto host = host_of(control_region_of(node));
     auto port = host ? (*host)->connect(session) : std::unexpected(host.error());
     if (port) {
       ways[node].host = *host;
       ways[node].port = std::move(*port);
-      continue;
+      return;
     }
     if (host) lose(node, port.error());
     ways[node].why = unreached(std::move(port.error())).error();
-  }
+  });
   return std::make_unique<ClusterPort>(map_, std::move(ways));
 }
 

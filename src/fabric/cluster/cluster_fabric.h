@@ -75,8 +75,8 @@ class ClusterFabric final : public Fabric {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Node> nodes_;
-  bool stop_ = false;
-  std::thread scout_;  // asleep while no host is lost
+  std::atomic<bool> stop_ = false;  // changed under the lock
+  std::thread scout_;               // asleep while no host is lost
 };
 
 }  // namespace loch::fabric::cluster

@@ -24,7 +24,7 @@ Fencer::~Fencer() {
   thread_.join();
 }
 
-void Fencer::fence(Id id, std::string session, std::vector<Target> others) {
+void Fencer::fence(Id id, std::string session, std::vector<Other> others) {
   {
     const std::scoped_lock lock(mutex_);
     jobs_.push_back({.id = id, .session = std::move(session), .others = std::move(others)});
@@ -58,10 +58,10 @@ void Fencer::run() {
 }
 
 void Fencer::ask_others(Job& job) const {
-  std::erase_if(job.others, [this, &job](const Target& other) {
+  std::erase_if(job.others, [this, &job](const Other& other) {
     if (stop_) return false;
-    if (is_gone_(other)) return true;
-    return remote::fence(other, job.session, base::Clock().now() + answer_within_ns).has_value();
+    const auto at = find_(other);
+    return !at || remote::fence(*at, job.session, base::Clock().now() + answer_within_ns).has_value();
   });
 }
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,29 +22,36 @@ class Fencer {
  public:
   using Id = std::uint64_t;
 
-  // `fenced` is told of each that has ended everywhere; `is_gone` says whether a host need not be asked any
-  // more. The fencer's thread calls both.
-  Fencer(std::function<void(Id)> fenced, std::function<bool(const Target&)> is_gone)
-      : fenced_(std::move(fenced)), is_gone_(std::move(is_gone)), thread_([this] { run(); }) {}
+  // Another host of a cluster: which node of it, and where that was last.
+  struct Other {
+    std::uint32_t node = 0;
+    std::string name;
+    Target at;
+  };
+
+  // `fenced` is told of each that has ended everywhere; `find` says where a node is now: nowhere, if it need
+  // not be asked any more. The fencer's thread calls both.
+  Fencer(std::function<void(Id)> fenced, std::function<std::optional<Target>(const Other&)> find)
+      : fenced_(std::move(fenced)), find_(std::move(find)), thread_([this] { run(); }) {}
   ~Fencer();
   Fencer(const Fencer&) = delete;
   Fencer& operator=(const Fencer&) = delete;
 
   // Any thread.
-  void fence(Id id, std::string session, std::vector<Target> others);
+  void fence(Id id, std::string session, std::vector<Other> others);
 
  private:
   struct Job {
     Id id = 0;
     std::string session;
-    std::vector<Target> others;  // that have not answered yet
+    std::vector<Other> others;  // that have not answered yet
     base::Nanos again_at = 0;
   };
   void run();
   void ask_others(Job& job) const;
 
   const std::function<void(Id)> fenced_;
-  const std::function<bool(const Target&)> is_gone_;
+  const std::function<std::optional<Target>(const Other&)> find_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -516,7 +516,7 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   });
   if (link == peers_.end()) {
     log(Level::debug, fmt::format("{}: would join a client that is gone", peer.name));
-    return refusal(Errc::unavailable, "it belongs to no client that is known here any more");
+    return refusal(Errc::not_found, "it belongs to no client that is known here any more");
   }
   if (!net::same(net::text_of(said, "proof"),
                  net::proof(link->second.secret, {"join", peer.mine, peer.theirs, session}))) {

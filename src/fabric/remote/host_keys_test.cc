@@ -169,6 +169,7 @@ TEST_F(HostWithKeys, WhoMayOnlyReadLeavesConnectionsToOthers) {
   EXPECT_EQ(link.error().code, Errc::unavailable);
   EXPECT_THAT(link.error().detail, testing::HasSubstr("raise connections_max"));
   EXPECT_EQ(links.back()->join({}).error().code, Errc::unavailable);
+  EXPECT_TRUE(links.back()->is_alive()) << "with all the sessions that it has";
 
   const auto writer = Link::open(target(options_.key_file));
   ASSERT_TRUE(writer.has_value()) << writer.error().message();

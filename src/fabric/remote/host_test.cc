@@ -280,15 +280,19 @@ TEST_F(HostThatExtendsInSteps, NotBeyondWhatTheStoreWasCreatedFor) {
   bytes_max_ = 8 * mib;
   EXPECT_TRUE(ask(1, 2 * mib).has_value());
   EXPECT_TRUE(ask(2, 6 * mib).has_value());
-  for (const RegionId region : {RegionId{1}, RegionId{2}, RegionId{9}, RegionId{200}}) {
-    const auto full = ask(region, store_->length_bytes(region) + (region == 200 ? 9 : 1) * mib);
+  for (const RegionId region : {RegionId{1}, RegionId{2}, RegionId{9}}) {
+    const auto full = ask(region, store_->length_bytes(region) + mib);
     ASSERT_FALSE(full.has_value()) << int{region};
     EXPECT_EQ(full.error().code, Errc::no_space);
     EXPECT_THAT(full.error().detail, testing::HasSubstr("max_bytes"));
   }
-  link_->tell({{"do", "extend_soon"}, {"region", 9}, {"bytes", mib}});
-  EXPECT_EQ(ask(2, 6 * mib), 6 * mib);
-  EXPECT_EQ(store_->length_bytes(9), 0U);
+  const RegionId of_a_cluster = data_regions_end;
+  EXPECT_EQ(ask(of_a_cluster, mib).error().code, Errc::not_found);
+  for (const RegionId region : {RegionId{9}, of_a_cluster}) {
+    link_->tell({{"do", "extend_soon"}, {"region", region}, {"bytes", mib}});
+    EXPECT_EQ(ask(2, 6 * mib), 6 * mib);
+    EXPECT_EQ(store_->length_bytes(region), 0U);
+  }
 }
 
 // Receive: more connections than a host takes, of strangers who say nothing. Expect: the oldest of them give
@@ -437,6 +441,48 @@ TEST_F(HostTest, OfAClusterAHostWithoutQueuePairsIsNotReachedOverVerbs) {
   const int before = opened;
   EXPECT_TRUE(base::fake::comes_true([&] { return opened >= before + 3; }));
   EXPECT_EQ(fabric->hosts_found(), 0U);
+}
+
+// Receive: a session of a cluster that is taken for dead while another host, which it reached, is not there,
+// and comes back at another address. Expect: that host is asked there, and what the session held is kept
+// until it has answered.
+TEST_F(HostTest, ASessionIsFencedWhereTheOtherHostIsNow) {
+  const net::fake::ReservedPort port;
+  const net::fake::ReservedPort nobody;
+  std::atomic<int> asked = 0;
+  const net::fake::Acceptor other([&asked](const base::FileDescriptor&) { ++asked; });
+  std::mutex mutex;
+  ClusterMap map =
+      ClusterMap::spread({{.name = "a", .at = port.at()}, {.name = "b", .at = nobody.at()}}, 1).value();
+  const auto host = Host::start({.listen = {port.at()},
+                                 .open_store = [&](const std::string&) { return store_->attach(); },
+                                 .cluster_of =
+                                     [&](const std::string&) {
+                                       const std::scoped_lock lock(mutex);
+                                       return Host::Options::Cluster{.map = map};
+                                     }})
+                        .value();
+  const Target target{.scheme = "tcp", .host = port.at(), .store = "store"};
+  constexpr std::uint32_t client = 7;
+  {
+    const auto way = RemoteFabric::attach(target).value();
+    const auto session = way->connect("0123456789abcdef").value();
+    EXPECT_TRUE(session->claim_presence(client).value());
+    session->abandon();
+    const std::scoped_lock lock(mutex);
+    map.nodes[1].at = other.at();
+    ++map.epoch;
+  }
+  EXPECT_TRUE(base::fake::comes_true([&] { return asked >= 2; }));
+  const auto watcher = RemoteFabric::attach(target).value();
+  const auto watching = watcher->connect("watcher").value();
+  EXPECT_TRUE(watching->present(client));
+  {
+    const std::scoped_lock lock(mutex);
+    map.nodes[1].state = ClusterMap::NodeState::gone;
+    ++map.epoch;
+  }
+  EXPECT_TRUE(base::fake::comes_true([&] { return !watching->present(client); }));
 }
 
 }  // namespace

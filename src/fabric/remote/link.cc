@@ -28,10 +28,7 @@ const char* step_of_greeting(const Error& error) {
 
 }  // namespace
 
-Link::Link(Target target)
-    : target_(std::move(target)),
-      credentials_(target_.credentials != nullptr ? target_.credentials->now() : net::Credentials{}),
-      at_(target_.host) {}
+Link::Link(Target target) : target_(std::move(target)), at_(target_.host) {}
 
 // The same, with the host and the step.
 Error Link::explained(Error error, const char* step) const {
@@ -48,10 +45,12 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
   }
   const auto host = net::peer_address(socket->get());
   Greeting greeting;
+  if (target_.credentials != nullptr) greeting.shown = target_.credentials->now();
   if (host) greeting.at = host->text();
-  greeting.messages = std::make_unique<net::Messages>(
-      credentials_.tls ? credentials_.tls->connect(std::move(*socket), target_.host.host)
-                       : std::make_unique<net::Stream>(std::move(*socket)));
+  const auto& tls = greeting.shown.tls;
+  greeting.messages =
+      std::make_unique<net::Messages>(tls ? tls->connect(std::move(*socket), target_.host.host)
+                                          : std::make_unique<net::Stream>(std::move(*socket)));
   if (auto done = greeting.messages->establish(deadline); !done)
     return std::unexpected(explained(done.error(), step_of_tls(done.error())));
   greeting.mine = net::random_hex(nonce_bytes);
@@ -74,7 +73,7 @@ Result<Link::Greeting> Link::greet(base::Nanos deadline) const {
 
 Result<net::Secret> Link::key_for(const Greeting& greeting) const {
   const std::string directory = target_.credentials != nullptr ? target_.credentials->cookie_directory() : "";
-  if (!greeting.cookie_of || directory.empty()) return credentials_.key;
+  if (!greeting.cookie_of || directory.empty()) return greeting.shown.key;
   auto cookie = net::read_cookie(directory, *greeting.cookie_of);
   if (cookie) return net::cookie_key(*cookie, greeting.at);
   const char* elsewhere =
@@ -132,7 +131,8 @@ Result<Link::Joined> Link::join(const std::string& session) {
   auto answer = greeting->messages->ask({{"join", id_}, {"session", session}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(explained(std::move(answer.error()), "joining"));
   if (auto error = net::error_of(*answer, "open")) {
-    if (error->code == Errc::unavailable) {
+    if (error->code == Errc::not_found) {
+      error->code = Errc::unavailable;  // the store is there
       const std::scoped_lock lock(mutex_);
       messages_ = nullptr;
     }
@@ -193,7 +193,7 @@ Result<void> fence(const Target& target, const std::string& session, base::Nanos
   auto greeting = link.greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
   const std::string proof =
-      net::proof(link.credentials_.key, {"fence", greeting->theirs, greeting->mine, session});
+      net::proof(greeting->shown.key, {"fence", greeting->theirs, greeting->mine, session});
   auto answer = greeting->messages->ask({{"fence", session}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link.explained(std::move(answer.error()), "fencing"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link.explained(*error, "fencing"));
@@ -201,7 +201,8 @@ Result<void> fence(const Target& target, const std::string& session, base::Nanos
 }
 
 bool Link::is_alive() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return true;
   if (messages_ == nullptr) return false;
   // Nothing is said unasked, so what there is to read is what comes too late, or the end.
   for (;;) {

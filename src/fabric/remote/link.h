@@ -36,7 +36,7 @@ class Link {
   static Result<std::shared_ptr<Link>> open(const Target& target, base::Nanos within_ns = greeting_max_ns);
 
   // A data connection, to the address that the link has; `port` is what the host calls it. Errors: as open;
-  // unavailable if the host has ended the link, too, and then it is not alive.
+  // unavailable if the host has ended the link, too, and then it is not alive, or has no room for it now.
   struct Joined {
     std::unique_ptr<net::Stream> stream;
     std::uint64_t port = 0;
@@ -50,6 +50,7 @@ class Link {
   // The same, waiting until then at most, also for others who ask. What was not answered in time may happen
   // still, and the link is of use until the host has been silent for as long as an answer may take.
   Result<net::Message> ask(const net::Message& message, base::Nanos deadline);
+  // One that another thread asks right now is taken for alive, since it may be waited for.
   [[nodiscard]] bool is_alive();
   // Says what is not answered, and may be lost.
   void tell(const net::Message& message);
@@ -66,6 +67,7 @@ class Link {
   explicit Link(Target target);
   friend Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline);
   struct Greeting {
+    net::Credentials shown;  // as they were when it began
     std::unique_ptr<net::Messages> messages;
     std::string mine;  // the nonces
     std::string theirs;
@@ -79,8 +81,7 @@ class Link {
   [[nodiscard]] Error explained(Error error, const char* step) const;
 
   const Target target_;
-  const net::Credentials credentials_;  // as they were when it began
-  net::HostPort at_;                    // once it is open: of the addresses of its host, the one that it has
+  net::HostPort at_;  // once it is open: of the addresses of its host, the one that it has
   Atomics atomics_ = Atomics::processor;
   bool read_only_ = false;
   net::Message cluster_;

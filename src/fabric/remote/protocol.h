@@ -38,7 +38,7 @@
 //   {"do": "claim", "port": P, "client": N}         {"claimed": true}
 //   {"do": "release", "port": P, "client": N}       {}
 //   {"do": "present", "client": N}                  {"present": true}
-//   {"do": "leave", "port": P, "dead": false}       {}      dead: though it leaves, it is to be fenced
+//   {"do": "leave", "port": P}                      {}      one that goes without is taken for dead
 //
 // A region is asked for in steps: no longer than it is by more than extension_bytes_max, nor than the store
 // was created for.
@@ -60,7 +60,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 12;
+inline constexpr std::uint64_t protocol_version = 13;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.
@@ -75,10 +75,12 @@ inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
 // asks is of others, or goes by queue pairs. More often than a host that gives shards away calls a session
 // idle (idle_ns in server/rebalancer.cc, 600 ms).
 inline constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
-// A sign that is not answered for so long ends the session: before the host, which may hear nothing of it
-// either, takes it for dead (Host::Options::silence_max_ns).
+// A sign that is not answered for so long ends the session: before a host, which may hear nothing of it
+// either, takes it for dead, unless it is told to do so earlier than it would by itself
+// (Host::Options::silence_max_ns).
 inline constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
-// How long a session of a cluster waits for a host that it may do without.
+// How long a session of a cluster waits for a host that it may do without: to begin, and later for what it
+// asks of the host itself. Meanwhile it does nothing else, and gives the others no signs.
 inline constexpr base::Nanos joining_max_ns = base::second_ns;
 constexpr base::Nanos within_ns_of(std::string_view session) {
   return session.empty() ? greeting_max_ns : joining_max_ns;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "fabric/tcp/tcp_port.h"
 #include "fabric/verbs/verbs_port.h"
 
@@ -64,7 +65,8 @@ std::unique_ptr<RemotePort> RemoteFabric::make_port(Connected connected, base::N
   if (target_.scheme == "verbs")
     return std::make_unique<verbs::VerbsPort>(*this, target_.source, connected.link,
                                               std::move(connected.joined), within_ns);
-  return std::make_unique<tcp::TcpPort>(*this, std::move(connected.link), std::move(connected.joined));
+  return std::make_unique<tcp::TcpPort>(*this, std::move(connected.link), std::move(connected.joined),
+                                        within_ns);
 }
 
 std::unique_ptr<Port> RemoteFabric::connect() {
@@ -88,9 +90,9 @@ Result<RemoteFabric::Membership> RemoteFabric::membership() const {
 }
 
 Result<RemoteFabric::Membership> RemoteFabric::ask_membership() {
-  const auto link = this->link();
+  const auto link = this->link(joining_max_ns);
   if (!link) return std::unexpected(link.error());
-  auto answer = (*link)->ask({{"do", "membership"}});
+  auto answer = (*link)->ask({{"do", "membership"}}, base::Clock().now() + joining_max_ns);
   if (!answer) return std::unexpected(std::move(answer.error()));
   return Membership{.map = (*answer)["cluster"], .node = net::number_of(*answer, "node").value_or(0)};
 }
@@ -101,8 +103,8 @@ void RemoteFabric::learn_length(RegionId region, std::uint64_t length_bytes) {
   }
 }
 
-Result<std::uint64_t> RemoteFabric::ask_length(Link& link, RegionId region) {
-  const auto answer = link.ask({{"do", "length"}, {"region", region}});
+Result<std::uint64_t> RemoteFabric::ask_length(Link& link, RegionId region, base::Nanos deadline) {
+  const auto answer = link.ask({{"do", "length"}, {"region", region}}, deadline);
   if (!answer) return std::unexpected(answer.error());
   learn_length(region, net::number_of(*answer, "bytes").value_or(0));
   return known_length(region);
@@ -133,7 +135,7 @@ Result<void> RemoteFabric::extend(RegionId region, std::uint64_t length_bytes) {
 
 // Before it is made longer in several steps, since those that came to nothing would stay.
 Result<void> RemoteFabric::has_room(Link& link, RegionId region, std::uint64_t length_bytes) {
-  const auto length = ask_length(link, region);
+  const auto length = ask_length(link, region, base::Clock().now() + answer_max_ns);
   if (!length && length.error().code != Errc::not_found) return std::unexpected(length.error());
   const auto free = link.ask({{"do", "free"}});
   if (!free) return std::unexpected(free.error());

@@ -31,7 +31,7 @@ class RemoteFabric final : public Fabric {
     std::uint64_t node = 0;
   };
   [[nodiscard]] Result<Membership> membership() const;
-  // The same as it is now.
+  // The same as it is now. It waits for the host no longer than a session does to begin.
   Result<Membership> ask_membership();
   Result<void> extend(RegionId region, std::uint64_t length_bytes) override;
   [[nodiscard]] Atomics atomics() const override { return atomics_; }
@@ -44,7 +44,8 @@ class RemoteFabric final : public Fabric {
 
   // What is known of a region's length; it only grows.
   [[nodiscard]] std::uint64_t known_length(RegionId region) const { return lengths_[region]; }
-  Result<std::uint64_t> ask_length(Link& link, RegionId region);
+  // Asks the host, until then at most. Errors: as Link::ask.
+  Result<std::uint64_t> ask_length(Link& link, RegionId region, base::Nanos deadline);
 
  private:
   RemoteFabric(Target target, std::shared_ptr<Link> link)
@@ -57,7 +58,7 @@ class RemoteFabric final : public Fabric {
     Link::Joined joined;
   };
   Result<Connected> join(const std::string& session) const;
-  // `within_ns` is for the queue pair, if it needs one.
+  // `within_ns` is for the queue pair, if it needs one, and for what the session asks the host later.
   std::unique_ptr<RemotePort> make_port(Connected connected, base::Nanos within_ns);
   void learn_length(RegionId region, std::uint64_t length_bytes);
   Result<void> has_room(Link& link, RegionId region, std::uint64_t length_bytes);

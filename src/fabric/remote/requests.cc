@@ -49,7 +49,7 @@ Result<Message> Requests::carry_out(Id link, OpenedStore& store, const Message& 
                 "the session was broken off, because it was silent or gone");
   }
   if (what == "leave") {
-    sessions_.end(session, net::flag_of(asked, "dead") ? Sessions::End::is_dead : Sessions::End::leaves);
+    sessions_.end(session, Sessions::End::leaves);
     return Message::object();
   }
   if (what == "queue_pair") return offer_queue_pair(session, store);
@@ -73,7 +73,8 @@ Result<Message> Requests::carry_out(Id link, OpenedStore& store, const Message& 
 
 bool Requests::is_here(OpenedStore& store, std::uint64_t region) const {
   const auto* of = sessions_.cluster_of(store);
-  return of == nullptr || of->map.node_of(static_cast<RegionId>(region)) == of->node;
+  if (of == nullptr) return region < data_regions_end;
+  return of->map.node_of(static_cast<RegionId>(region)) == of->node;
 }
 
 void Requests::extend_soon(OpenedStore& store, std::uint64_t region, std::uint64_t bytes) {
@@ -96,12 +97,14 @@ Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint
   }
   const std::uint64_t limit = options_.bytes_max ? options_.bytes_max(*store.fabric) : 0;
   if (limit == 0) return {};
-  // Of one host all that counts; of a cluster, at least what does, since its index is elsewhere.
-  const auto* of = sessions_.cluster_of(store);
+  // All but what says how the store is: items, and index.
+  const auto counts = [&](RegionId each) {
+    const bool is_control = each == 0 || (each >= data_regions_end && each < index_region_of(0));
+    return each != region && !is_control && is_here(store, each);
+  };
   std::uint64_t used = bytes;
-  for (RegionId each = 1; each < data_regions_end; ++each) {
-    const bool is_here = of == nullptr || of->map.node_of(each) == of->node;
-    if (each != region && is_here) used += length_of(store, each);
+  for (unsigned each = 0; each < region_count_max; ++each) {
+    if (counts(static_cast<RegionId>(each))) used += length_of(store, static_cast<RegionId>(each));
   }
   if (used <= limit) return {};
   return fail(Errc::no_space, "host",

@@ -37,7 +37,7 @@ Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::fun
       agent_({.gone = [this](Id id) { note(&gone_, id); }}) {
   if (!options_.cluster_of) return;
   fencer_ = std::make_unique<Fencer>([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
-                                     [this](const Target& host) { return is_gone(host); });
+                                     [this](const Fencer::Other& other) { return find(other); });
 }
 
 // Of the agent's thread, and of the fencer's.
@@ -49,12 +49,18 @@ void Sessions::note(std::vector<Id>* list, Id id) {
   wake_();
 }
 
-// Of the fencer's thread: whether the cluster does without this host now.
-bool Sessions::is_gone(const Target& host) const {
-  const auto of = options_.cluster_of(host.store);
-  if (!of || !*of) return false;
+// Of the fencer's thread: where the node is now, which may have left and come back elsewhere; nowhere, if the
+// cluster does without it.
+std::optional<Target> Sessions::find(const Fencer::Other& other) const {
+  const auto of = options_.cluster_of(other.at.store);
+  if (!of || !*of) return other.at;
   const auto& nodes = (*of)->map.nodes;
-  return std::ranges::find(nodes, host.host, &ClusterMap::Node::at) == nodes.end();
+  if (other.node >= nodes.size()) return other.at;  // of a map that is older
+  const ClusterMap::Node& now = nodes[other.node];
+  if (now.state == ClusterMap::NodeState::gone || now.name != other.name) return std::nullopt;
+  Target at = other.at;
+  at.host = now.at;
+  return at;
 }
 
 void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::string name,
@@ -182,14 +188,17 @@ void Sessions::fence(const std::string& name) {
 // What it has posted to other hosts of the cluster may happen still, and rely on what it has here.
 void Sessions::condemn(Session session) {
   const Fencer::Id id = next_condemned_++;
-  std::vector<Target> others;
+  std::vector<Fencer::Other> others;
   OpenedStore& store = *session.store;
   const Host::Options::Cluster& of = *cluster_of(store);
   for (std::uint32_t node = 0; node < of.map.nodes.size(); ++node) {
-    if (node == of.node || of.map.nodes[node].state == ClusterMap::NodeState::gone) continue;
+    const ClusterMap::Node& other = of.map.nodes[node];
+    if (node == of.node || other.state == ClusterMap::NodeState::gone) continue;
     if ((session.reached & node_bit(node)) == 0) continue;
     others.push_back(
-        {.scheme = "tcp", .host = of.map.nodes[node].at, .store = store.name, .credentials = credentials_});
+        {.node = node,
+         .name = other.name,
+         .at = {.scheme = "tcp", .host = other.at, .store = store.name, .credentials = credentials_}});
   }
   const std::string name = session.name;
   condemned_[id] = std::move(session);

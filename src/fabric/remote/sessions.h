@@ -116,7 +116,7 @@ class Sessions {
   void end_idle_now();
   void end_those_of_paused_stores();
   void end_those_of_lost_stores();
-  [[nodiscard]] bool is_gone(const Target& host) const;
+  [[nodiscard]] std::optional<Target> find(const Fencer::Other& other) const;
   void note(std::vector<Id>* list, Id id);
 
   const Host::Options& options_;

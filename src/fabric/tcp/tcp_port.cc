@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <tuple>
 #include <utility>
 
 namespace loch::fabric::tcp {
@@ -27,9 +28,10 @@ bool is_word(const Operation& operation) {
 }  // namespace
 
 TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
-                 remote::Link::Joined joined)
+                 remote::Link::Joined joined, base::Nanos answer_within_ns)
     : fabric_(fabric),
       link_(std::move(link)),
+      answer_within_ns_(answer_within_ns),
       stream_(std::move(joined.stream)),
       id_(joined.port),
       out_(std::make_unique_for_overwrite<std::byte[]>(out_bytes_max)),
@@ -42,9 +44,13 @@ TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> lin
 TcpPort::TcpPort(remote::RemoteFabric& fabric, Error why) : fabric_(fabric), severed_(std::move(why)) {}
 
 TcpPort::~TcpPort() {
-  // A host that can not be told finds out by itself: the connection is closed.
-  if (stream_ == nullptr || severed_) return;
-  [[maybe_unused]] const auto left = link_->ask({{"do", "leave"}, {"port", id_}, {"dead", abandoned_}});
+  // A host that is not told finds out by itself: the connection is closed, and it takes the session for dead.
+  if (stream_ == nullptr || severed_ || abandoned_) return;
+  std::ignore = ask({{"do", "leave"}, {"port", id_}});
+}
+
+Result<net::Message> TcpPort::ask(const net::Message& message) const {
+  return link_->ask(message, base::Clock().now() + answer_within_ns_);
 }
 
 Result<Mapping> TcpPort::map(RegionId region) {
@@ -53,24 +59,27 @@ Result<Mapping> TcpPort::map(RegionId region) {
 
 Result<std::uint64_t> TcpPort::length_bytes(RegionId region) {
   if (severed_) return std::unexpected(*severed_);
-  return fabric_.ask_length(*link_, region);
+  return fabric_.ask_length(*link_, region, base::Clock().now() + answer_within_ns_);
 }
 
 Result<bool> TcpPort::claim_presence(std::uint32_t client) {
   if (severed_) return std::unexpected(*severed_);
-  const auto answer = link_->ask({{"do", "claim"}, {"port", id_}, {"client", client}, {"reached", reached_}});
+  const auto answer = ask({{"do", "claim"}, {"port", id_}, {"client", client}, {"reached", reached_}});
   if (!answer) return std::unexpected(answer.error());
   return net::flag_of(*answer, "claimed");
 }
 
 void TcpPort::release_presence(std::uint32_t client) {
   if (severed_ || abandoned_) return;  // the host does it
-  [[maybe_unused]] const auto done = link_->ask({{"do", "release"}, {"port", id_}, {"client", client}});
+  std::ignore = ask({{"do", "release"}, {"port", id_}, {"client", client}});
 }
 
 bool TcpPort::present(std::uint32_t client) {
-  if (severed_) return true;
-  const auto answer = link_->ask({{"do", "present"}, {"client", client}});
+  // A host that has not answered in time is let be until a sign would have found it gone: to wait for it
+  // keeps the session from all others.
+  if (severed_ || base::Clock().now() < unanswered_until_) return true;
+  const auto answer = ask({{"do", "present"}, {"client", client}});
+  if (!answer) unanswered_until_ = base::Clock().now() + remote::sign_answer_max_ns;
   return !answer || net::flag_of(*answer, "present");
 }
 

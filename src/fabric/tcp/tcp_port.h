@@ -29,7 +29,9 @@ namespace loch::fabric::tcp {
 
 class TcpPort final : public remote::RemotePort {
  public:
-  TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link, remote::Link::Joined joined);
+  // What the session asks of the host itself, and not of its memory, has `answer_within_ns` each.
+  TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link, remote::Link::Joined joined,
+          base::Nanos answer_within_ns);
   // There is no way there: everything ends with `why`.
   TcpPort(remote::RemoteFabric& fabric, Error why);
   ~TcpPort() override;
@@ -79,6 +81,8 @@ class TcpPort final : public remote::RemotePort {
     base::Nanos given_ns = base::Clock().now();
   };
 
+  // Of the host itself, by the link.
+  [[nodiscard]] Result<net::Message> ask(const net::Message& message) const;
   [[nodiscard]] bool is_asking() const { return answered_ != asked_.size(); }
   void flush();
   void encode();
@@ -97,6 +101,8 @@ class TcpPort final : public remote::RemotePort {
 
   remote::RemoteFabric& fabric_;
   std::shared_ptr<remote::Link> link_;
+  base::Nanos answer_within_ns_ = 0;
+  base::Nanos unanswered_until_ = 0;  // nobody's presence is asked for before that
   std::unique_ptr<net::Stream> stream_;
   std::uint64_t id_ = 0;
   std::optional<Error> severed_;

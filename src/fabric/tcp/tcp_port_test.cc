@@ -7,6 +7,7 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/random.h"
 #include "fabric/endpoint.h"
@@ -41,7 +43,9 @@ using testing::HasSubstr;
 class LyingHost {
  public:
   using Answers = std::function<void(net::Stream&)>;
-  explicit LyingHost(Answers answers) : answers_(std::move(answers)) {}
+  enum class Links : bool { end, stay };
+  explicit LyingHost(Answers answers, Links links = Links::end)
+      : answers_(std::move(answers)), what_of_links_(links) {}
   [[nodiscard]] remote::Target target() const {
     return {.scheme = "tcp", .host = acceptor_.at(), .store = "store"};
   }
@@ -59,7 +63,7 @@ class LyingHost {
       std::ignore = messages->say({{"port", 1}});
       streams_.push_back(std::move(*messages).take_stream());
       answers_(*streams_.back());
-      links_.clear();  // nobody who leaves is to wait for it
+      if (what_of_links_ == Links::end) links_.clear();  // nobody who leaves is to wait for it
     } else {
       const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store", "change"});
       std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
@@ -68,6 +72,7 @@ class LyingHost {
   }
 
   const Answers answers_;
+  const Links what_of_links_;
   std::vector<std::unique_ptr<net::Messages>> links_;
   std::vector<std::unique_ptr<net::Stream>> streams_;
   const net::fake::Acceptor acceptor_{[this](base::FileDescriptor socket) { greet(std::move(socket)); }};
@@ -237,6 +242,33 @@ TEST(LyingHost, IsHeardThoughItHasResetTheConnection) {
   Endpoint endpoint(fabric, fabric->connect());
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(endpoint.run(read_one(&endpoint)).error().code, Errc::moved);
+}
+
+// Receive: a host that says nothing any more, and a session of a cluster that asks it whether others are
+// there, and at last leaves. Expect: it waits once for as long as it would to begin, then when it leaves, and
+// takes everybody for present.
+TEST(LyingHost, ThatIsSilentIsNotWaitedForAgainAndAgain) {
+  const LyingHost host([](net::Stream&) {}, LyingHost::Links::stay);
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  auto port = fabric->connect("0123456789abcdef").value();
+  const base::Nanos began = base::Clock().now();
+  constexpr std::uint32_t questions = 20;
+  for (std::uint32_t client = 1; client <= questions; ++client) EXPECT_TRUE(port->present(client));
+  port = nullptr;
+  EXPECT_LT(base::Clock().now() - began, questions / 2 * remote::joining_max_ns);
+}
+
+// Receive: the same of sessions that have failed towards another host. Expect: they go without a word.
+TEST(LyingHost, ThatIsSilentIsNotToldOfTheEndOfSessionsThatHaveFailed) {
+  const LyingHost host([](net::Stream&) {}, LyingHost::Links::stay);
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  constexpr std::uint32_t sessions = 20;
+  std::vector<std::unique_ptr<remote::RemotePort>> ports;
+  for (std::uint32_t i = 0; i < sessions; ++i) ports.push_back(fabric->connect("0123456789abcdef").value());
+  const base::Nanos began = base::Clock().now();
+  for (const auto& port : ports) port->abandon();
+  ports.clear();
+  EXPECT_LT(base::Clock().now() - began, sessions / 2 * remote::joining_max_ns);
 }
 
 TEST(LyingHost, SilenceIsATimeoutAndHalfAnAnswerIsNone) {

@@ -64,7 +64,7 @@ const char* meaning_of(ibv_wc_status status) {
 VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
                      const std::shared_ptr<remote::Link>& link, remote::Link::Joined joined,
                      base::Nanos within_ns)
-    : fabric_(fabric), link_(link), id_(joined.port), agent_(fabric, link, std::move(joined)) {
+    : fabric_(fabric), link_(link), id_(joined.port), agent_(fabric, link, std::move(joined), within_ns) {
   if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened)
     severed_ = std::move(opened.error());
 }

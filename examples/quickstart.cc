@@ -15,7 +15,8 @@ namespace {
 
 // Ends the program when something failed that this program can do nothing about. An error says what was
 // wrong, where, and what to do.
-void check(const loch::Result<void>& result) {
+template <class T>
+void check(const loch::Result<T>& result) {
   if (result) return;
   std::fprintf(stderr, "quickstart: %s\n", result.error().message().c_str());
   std::exit(1);
@@ -61,7 +62,8 @@ int main(int argc, char** argv) {
   if (const auto visits = add_one(store, "visits")) std::printf("visit %d\n", *visits);
 
   // With a time to live.
-  check(store.put("session:17", "token", {.time_to_live = std::chrono::minutes(30)}));
+  const auto mine = store.put("session:17", "token", {.time_to_live = std::chrono::minutes(30)});
+  check(mine);
   if (const auto session = store.read("session:17"); session && session->time_to_live) {
     std::printf("session:17 lives for %lld s\n",
                 static_cast<long long>(session->time_to_live->count() / 1000));
@@ -96,4 +98,6 @@ int main(int argc, char** argv) {
   std::printf("%zu items\n", items);
 
   check(store.remove("user:17"));
+  // Only what this program put: if somebody has put another session meanwhile, that stays.
+  if (store.remove("session:17", *mine)) std::printf("session:17 is over\n");
 }

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
+
+#include "base/testing/comes_true.h"
 
 namespace loch::sim {
 namespace {
@@ -242,21 +245,20 @@ TEST_F(HistoryTest, AKilledWriterLeavesAReadableHistory) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     HistoryWriter writer = open(path, 1);
     for (std::uint64_t i = 1;; ++i) {
       const auto sequence = writer.invoke({.kind = Kind::put, .key = "k", .written = i, .at_ns = i});
       if (!sequence || !writer.respond({.sequence = *sequence, .outcome = Outcome::ok, .at_ns = i})) _exit(1);
     }
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   std::error_code none;
-  while (!fs::exists(path, none) || fs::file_size(path, none) < 100'000) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    usleep(1000);
-  }
+  const bool has_written =
+      base::fake::comes_true([&] { return fs::exists(path, none) && fs::file_size(path, none) >= 100'000; });
   ASSERT_EQ(kill(child, SIGKILL), 0);
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(has_written);
   const std::vector<Operation> operations = read(path);
   ASSERT_GT(operations.size(), 1000U);
   for (std::size_t i = 0; i < operations.size(); ++i) {

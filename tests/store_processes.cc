@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/testing/comes_true.h"
 #include "client/impl.h"
 #include "memory/session.h"
 #include "sim/crowd.h"
@@ -22,13 +23,13 @@ namespace loch::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using base::fake::comes_true;
 using Clock = std::chrono::steady_clock;
 
 const std::string url = "shm://test";
 // A worker with lives takes a client number for each.
 constexpr std::uint64_t clients_of_worker = 1'000'000;
 constexpr milliseconds settle_time{10'000};
-constexpr milliseconds pause_between_looks{20};
 // More than rest at a time where there is one key that is written now and then, so that all of its memory
 // comes round.
 constexpr std::uint64_t reuses_of_a_stop = 50;
@@ -54,9 +55,7 @@ std::string text(const Report& report) {
 void StoreProcesses::SetUp() {
   seed_ = chosen_seed();
   random_ = base::Random(seed_);
-  std::string pattern = "/dev/shm/loch-process-test-XXXXXX";
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr) << "could not create " << pattern;
-  folder_ = pattern;
+  ASSERT_NO_FATAL_FAILURE(make_folder());
   Options options;
   options.directory = folder_;
   options.expiry = expiry;
@@ -66,6 +65,13 @@ void StoreProcesses::SetUp() {
   opened_ = open_store(options);
   ASSERT_TRUE(opened_->has_value()) << opened_->error().message();
   store_ = &**opened_;
+}
+
+void StoreProcesses::make_folder() {
+  if (!folder_.empty()) return;
+  std::string pattern = "/dev/shm/loch-process-test-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr) << "could not create " << pattern;
+  folder_ = pattern;
 }
 
 Result<Store> StoreProcesses::open_store(const Options& options) { return Store::open(url, options); }
@@ -101,7 +107,7 @@ void StoreProcesses::fill(std::uint64_t items) {
   for (std::uint64_t i = 0; i < items; ++i) {
     sim::Operation write{.key = keys[i], .kind = sim::Kind::put, .written = i + 1, .invoked_ns = now_ns()};
     sim::make_value(write.written, sim::value_bytes_min, value);
-    const Result<void> put = store().put(write.key, value);
+    const auto put = store().put(write.key, value);
     ASSERT_TRUE(put.has_value()) << put.error().message();
     write.outcome = sim::Outcome::ok;
     write.responded_ns = now_ns();
@@ -220,9 +226,8 @@ void StoreProcesses::continue_after_reuse(Worker& worker) {
 
 void StoreProcesses::await_reuse() {
   const std::uint64_t wanted = items_reused() + reuses_of_a_stop;
-  const auto deadline = Clock::now() + patience;
-  while (items_reused() < wanted && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
-  EXPECT_GE(items_reused(), wanted) << "too little memory was used again meanwhile: the stop shows nothing";
+  EXPECT_TRUE(comes_true([&] { return items_reused() >= wanted; }, patience))
+      << "too little memory was used again meanwhile: the stop shows nothing";
 }
 
 std::uint64_t StoreProcesses::items_reused() {
@@ -240,43 +245,36 @@ void StoreProcesses::await_work(const Worker& worker) {
   const auto written = [&] { return fs::file_size(worker.history, none) + 1; };
   constexpr std::uintmax_t some_operations = 4'096;
   const std::uintmax_t enough = written() + some_operations;
-  const auto deadline = Clock::now() + patience;
-  while (written() < enough) {
-    ASSERT_LT(Clock::now(), deadline) << worker.process.output();
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+  ASSERT_TRUE(comes_true([&] { return written() >= enough; }, patience)) << worker.process.output();
 }
 
 void StoreProcesses::await_answers(const Worker& worker, const std::vector<std::string>& keys,
                                    std::uint64_t since_ns) {
-  const auto deadline = Clock::now() + patience;
   std::set<std::string> missing(keys.begin(), keys.end());
   Responses responses(worker.history, since_ns);
-  for (;;) {
-    ASSERT_NO_FATAL_FAILURE(responses.read_on([&missing](const std::string& key, std::string_view outcome) {
+  const auto are_all_there = [&] {
+    responses.read_on([&missing](const std::string& key, std::string_view outcome) {
       if (outcome != name(sim::Outcome::unknown)) missing.erase(key);
-    }));
-    if (missing.empty()) return;
-    ASSERT_LT(Clock::now(), deadline)
-        << "no answer about " << *missing.begin() << ", by " << worker.history.string() << '\n'
-        << worker.process.output();
-    std::this_thread::sleep_for(pause_between_looks);
-  }
+    });
+    return missing.empty() || HasFatalFailure();
+  };
+  ASSERT_TRUE(comes_true(are_all_there, patience))
+      << "no answer about " << *missing.begin() << ", by " << worker.history.string() << '\n'
+      << worker.process.output();
 }
 
 void StoreProcesses::await_trouble(const Worker& worker, std::uint64_t since_ns) {
-  const auto deadline = Clock::now() + patience;
   bool is_there = false;
   Responses responses(worker.history, since_ns);
-  for (;;) {
-    ASSERT_NO_FATAL_FAILURE(responses.read_on([&is_there](const std::string&, std::string_view outcome) {
+  const auto is_noticed = [&] {
+    responses.read_on([&is_there](const std::string&, std::string_view outcome) {
       is_there = is_there || outcome == name(sim::Outcome::unknown);
-    }));
-    if (is_there) return;
-    ASSERT_LT(Clock::now(), deadline) << "it notices nothing, by " << worker.history.string() << '\n'
-                                      << worker.process.output();
-    std::this_thread::sleep_for(pause_between_looks);
-  }
+    });
+    return is_there || HasFatalFailure();
+  };
+  ASSERT_TRUE(comes_true(is_noticed, patience))
+      << "it notices nothing, by " << worker.history.string() << '\n'
+      << worker.process.output();
 }
 
 void StoreProcesses::expect_untroubled(const WorkerReport& report) {
@@ -286,14 +284,13 @@ void StoreProcesses::expect_untroubled(const WorkerReport& report) {
 }
 
 void StoreProcesses::await_clients(std::uint64_t count) {
-  const auto deadline = Clock::now() + patience;
-  for (;;) {
-    const Result<Info> info = store().info();
-    if (info && info->clients == count) return;
-    ASSERT_LT(Clock::now(), deadline)
-        << "not " << count << " clients: " << (info ? std::to_string(info->clients) : info.error().message());
-    std::this_thread::sleep_for(pause_between_looks);
-  }
+  Result<Info> info;
+  const auto are_so_many = [&] {
+    info = store().info();
+    return info && info->clients == count;
+  };
+  ASSERT_TRUE(comes_true(are_so_many, patience))
+      << "not " << count << " clients: " << (info ? std::to_string(info->clients) : info.error().message());
 }
 
 void StoreProcesses::expect_some_out_of_reach(const std::vector<std::string>& keys) {

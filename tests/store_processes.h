@@ -86,6 +86,9 @@ class StoreProcesses : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
+  // Makes the folder, if there is none yet: SetUp does.
+  void make_folder();
+
   // Makes the store in the folder that it is told of, and opens it. `options` are those that workers use too.
   virtual Result<Store> open_store(const Options& options);
 

@@ -162,7 +162,7 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
        get_reads_max},
       {"get, known key", [&](std::uint64_t) { return without_value(fan->get(keys[0])); }, 1, get_reads_max},
       {"get, no such key", [&](std::uint64_t) { return without_value(seeker->exists("bench-rdma")); }},
-      {"put, known key", [&](std::uint64_t) { return writer->put(keys[0], value); }},
+      {"put, known key", [&](std::uint64_t) { return without_value(writer->put(keys[0], value)); }},
       {"16 READs at once", [&](std::uint64_t) { return endpoint.run(read_batch(&endpoint, &words)); }, batch},
       {"16 gets, any keys", [&](std::uint64_t i) { return get_batch(*crowd, keys, i); }, batch},
   };

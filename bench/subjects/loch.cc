@@ -27,7 +27,10 @@ class LochSession final : public Session {
 
   Result<void> get(std::string_view key, std::string& into) override { return store_.get(key, into); }
   void get_each(std::span<Lookup> lookups) override { get_one_by_one(store_, lookups); }
-  Result<void> put(std::string_view key, std::string_view value) override { return store_.put(key, value); }
+  Result<void> put(std::string_view key, std::string_view value) override {
+    const auto put = store_.put(key, value);
+    return put ? Result<void>{} : std::unexpected(put.error());
+  }
   void multi_get(std::span<Lookup> lookups) override { store_.multi_get(lookups); }
   void multi_put(std::span<Assignment> assignments) override { store_.multi_put(assignments); }
 

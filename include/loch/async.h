@@ -38,11 +38,12 @@ class Async {
   coro::Task<Result<std::string>> get(std::string_view key);
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<bool>> exists(std::string_view key);
-  coro::Task<Result<void>> put(std::string_view key, std::string_view value, PutOptions options = {});
-  coro::Task<Result<void>> insert(std::string_view key, std::string_view value, PutOptions options = {});
+  coro::Task<Result<Version>> put(std::string_view key, std::string_view value, PutOptions options = {});
+  coro::Task<Result<Version>> insert(std::string_view key, std::string_view value, PutOptions options = {});
   coro::Task<Result<Version>> replace(std::string_view key, std::string_view value, Version expected,
                                       PutOptions options = {});
   coro::Task<Result<void>> remove(std::string_view key);
+  coro::Task<Result<void>> remove(std::string_view key, Version expected);
   coro::Task<void> multi_get(std::span<Lookup> lookups);
   coro::Task<void> multi_put(std::span<Assignment> assignments);
 

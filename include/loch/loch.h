@@ -1,13 +1,15 @@
 // Loch: a key-value store in memory that any number of processes share, and read and change themselves.
 //
 //   auto store = loch::Store::open("shm://sessions");
-//   store->put("user:17", "ada");
-//   auto value = store->get("user:17");          // Result<std::string>
+//   if (!store) return report(store.error());
+//   if (auto put = store->put("user:17", "ada"); !put) return report(put.error());
+//   auto value = store->get("user:17");  // Result<std::string>
 //
 // A store on one host is a set of files in memory that every process maps; there is no server. Whoever may
 // open the files may use the store, and whoever comes next clears up after processes that died (docs/hash.md,
 // docs/memory.md). "tcp://host:port/sessions" is a store on another host, where lochd lends it
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
+// "tcp://host,host/sessions" is a store on the hosts of a cluster (docs/clusters.md).
 //
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
 // 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64.
@@ -71,8 +73,9 @@ struct Options {
 
   // Geometry.
   std::optional<std::uint32_t> candidates;  // slots a key may stand in, 2 to 4; 3 unless told
-  std::optional<std::uint64_t>
-      max_bytes;  // of items and index together; unless told, what the file system gives
+  // Of items and index together, 4 MiB at least; 0, and unless told: what the file system gives. To ask for 0
+  // of a store that has a limit is to ask for another geometry.
+  std::optional<std::uint64_t> max_bytes;
   std::optional<std::chrono::milliseconds>
       expiry;  // how long unlinked memory rests, unless all clients are processes of this host, which can
                // tell sooner that nobody uses it; 1 s unless told, 50 ms to 60 s
@@ -117,7 +120,8 @@ struct Options {
   std::string placement_node;  // with Placement::node: the name that the cluster has for it
 };
 
-// Names one item that was read: `replace` succeeds only while that very item is the key's value.
+// Names one item that was read or written: `replace`, and `remove` of a version, succeed only while that very
+// item is the key's value.
 struct Version {
   std::uint64_t token = 0;
   bool operator==(const Version&) const = default;
@@ -127,7 +131,8 @@ struct Version {
 struct Item {
   std::string value;
   Version version;
-  std::optional<std::chrono::milliseconds> time_to_live;  // what is left of it; none: lives until removed
+  // What is left of it, 1 ms at least; none: lives until removed.
+  std::optional<std::chrono::milliseconds> time_to_live;
 };
 
 struct PutOptions {
@@ -139,7 +144,7 @@ struct PutOptions {
 // Not to be handed to another thread.
 class View {
  public:
-  View() noexcept;  // of nothing
+  View() noexcept;  // of nothing, as one that was moved from
   View(View&&) noexcept;
   View& operator=(View&&) noexcept;
   View(const View&) = delete;
@@ -178,13 +183,13 @@ struct Entry {
   std::string_view key;
   std::string_view value;
   Version version;
-  std::optional<std::chrono::milliseconds> time_to_live;
+  std::optional<std::chrono::milliseconds> time_to_live;  // as Item's
 };
 
 // What a store is, as `loch stat` prints it.
 struct Info {
   std::string name;
-  std::string directory;  // or, of another host, the URL
+  std::string directory;  // or, of other hosts, the URL
   std::uint32_t hosts = 1;
   std::uint32_t hosts_away = 0;  // that can not be reached: all below is without what they have
   std::uint32_t format_version = 0;
@@ -229,23 +234,23 @@ struct Report {
 
 class Store {
  public:
-  // Opens "shm://name", creating the store unless `options.mode` says otherwise, or "verbs://host:port/name"
-  // or "tcp://host:port/name", which have to be there. A name has 1 to 64 characters out of letters, digits,
-  // '.', '_' and '-', and no '.' first. Errors: invalid_argument, not_found (attach), exists (create),
-  // incompatible, permission, no_space, io, unavailable or timed_out (another host, or what answers there,
-  // which has 5 s, whatever `options.timeout` is).
-  static Result<Store> open(std::string_view url, const Options& options = {});
+  // Opens "shm://name", creating the store unless `options.mode` says otherwise; or "verbs://host:port/name",
+  // "tcp://host:port/name" or, of a cluster, "tcp://host:port,host:port/name", which have to be there. The
+  // port is 7457 unless told; of a cluster's hosts, one that answers is enough. A name has 1 to 64 characters
+  // out of letters, digits, '.', '_' and '-', and no '.' first. Another host has 5 s to answer, whatever
+  // `options.timeout` is. Errors: all but changed, moved and cancelled (error.h).
+  [[nodiscard]] static Result<Store> open(std::string_view url, const Options& options = {});
 
   // Makes "shm://name" and does not open it; where it is, for people. Errors: exists, invalid_argument,
-  // permission, no_space, io.
-  static Result<std::string> create(std::string_view url, const Options& options = {});
+  // not_found (no such directory), permission, no_space, io.
+  [[nodiscard]] static Result<std::string> create(std::string_view url, const Options& options = {});
 
   // Removes the store's files. Clients that have it open go on with what they mapped. Errors: not_found,
-  // permission.
-  static Result<void> destroy(std::string_view url, const Options& options = {});
+  // permission (not the owner, or `options.read_only`), invalid_argument, io.
+  [[nodiscard]] static Result<void> destroy(std::string_view url, const Options& options = {});
 
-  // The names of the stores in `options.directory`, sorted.
-  static Result<std::vector<std::string>> list(const Options& options = {});
+  // The names of the stores in `options.directory`, sorted. Errors: not_found, permission, io.
+  [[nodiscard]] static Result<std::vector<std::string>> list(const Options& options = {});
 
   // One that was moved from can be assigned to or destroyed, and nothing else.
   Store(Store&&) noexcept;
@@ -254,31 +259,36 @@ class Store {
   Store& operator=(const Store&) = delete;
   ~Store();
 
-  // Reads. Errors: not_found, corrupt, timed_out, invalid_argument.
-  Result<std::string> get(std::string_view key);
+  // Reads. Errors: not_found, corrupt, timed_out, invalid_argument, no_space (in this process), unavailable.
+  [[nodiscard]] Result<std::string> get(std::string_view key);
   // Into memory that is used again; the quickest if the value is as long as what `into` holds. `key` is not
   // part of `into`. What an error leaves in `into` is not specified.
-  Result<void> get(std::string_view key, std::string& into) {
+  [[nodiscard]] Result<void> get(std::string_view key, std::string& into) {
     if (get_plain(key, into)) [[likely]]
       return {};
     return get_otherwise(key, into);
   }
-  Result<Item> read(std::string_view key);  // with its version and time to live
-  Result<View> view(std::string_view key);  // in place
-  Result<bool> exists(std::string_view key);
+  [[nodiscard]] Result<Item> read(std::string_view key);  // with its version and time to live
+  [[nodiscard]] Result<View> view(std::string_view key);  // in place
+  // Reads no byte of the value: true also if that is damaged, and a `get` says corrupt.
+  [[nodiscard]] Result<bool> exists(std::string_view key);
 
   // Writes. A returned success is visible to every client. One that finds no memory waits for that of items
   // whose time to live is over, if there are any, and its timeout is long enough. Errors: no_space, timed_out
-  // (the write may or may not have happened), invalid_argument, corrupt, permission (this client may only
-  // read).
-  Result<void> put(std::string_view key, std::string_view value, PutOptions options = {});
-  Result<void> insert(std::string_view key, std::string_view value, PutOptions options = {});  // exists
-  // A copy counts as a change: a host that leaves a cluster has its items copied, and the growth of the
-  // index, once in a long while, has one.
-  Result<Version> replace(std::string_view key, std::string_view value,
-                          Version expected,  // changed, not_found
-                          PutOptions options = {});
-  Result<void> remove(std::string_view key);  // not_found
+  // and unavailable (the write may or may not have happened), invalid_argument, corrupt, permission (this
+  // client may only read).
+  //
+  // Each returns the version of the item that it wrote, for a `replace` or `remove` of that one.
+  [[nodiscard]] Result<Version> put(std::string_view key, std::string_view value, PutOptions options = {});
+  // Errors: exists, too.
+  [[nodiscard]] Result<Version> insert(std::string_view key, std::string_view value, PutOptions options = {});
+  // Errors: changed and not_found, too. A copy counts as a change: a host that leaves a cluster has its items
+  // copied, and the growth of the index, once in a long while, has one.
+  [[nodiscard]] Result<Version> replace(std::string_view key, std::string_view value, Version expected,
+                                        PutOptions options = {});
+  [[nodiscard]] Result<void> remove(std::string_view key);  // Errors: not_found, too
+  // Of that version alone. Errors: changed and not_found, too, as of `replace`.
+  [[nodiscard]] Result<void> remove(std::string_view key, Version expected);
 
   // Many keys at once; their memory misses overlap. The result of each key stands in its element. A key that
   // is put more than once gets the last of its values; what became of a put that another one of its key
@@ -294,26 +304,26 @@ class Store {
   // Memory unlinked during the iteration rests until it ends. `visit` must not throw, and may use the store.
   // Over a network it has to do so, or return, within lochd's silence_s (10 s): else the host ends the
   // session, and the iteration fails with Errc::unavailable.
-  Result<void> for_each(const std::function<bool(const Entry&)>& visit);
+  [[nodiscard]] Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 
   // How many items there are: exact while nobody writes.
-  Result<std::uint64_t> count();
+  [[nodiscard]] Result<std::uint64_t> count();
 
   // Counters of this process's sessions of this store.
   [[nodiscard]] Stats stats() const;
   // Of the hosts of the store that can be reached.
-  Result<Info> info();
+  [[nodiscard]] Result<Info> info();
 
   // How this thread's session is connected with the store's hosts, if over RDMA (verbs://): whether both ends
   // agree. Empty otherwise.
-  Result<std::vector<RdmaConnection>> rdma_connections();
+  [[nodiscard]] Result<std::vector<RdmaConnection>> rdma_connections();
 
   // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this
   // themselves in small steps when they need memory; this does all of it now. Errors: permission, too.
-  Result<Collected> collect();
+  [[nodiscard]] Result<Collected> collect();
 
   // Walks everything and accounts for every item, block and slot. Changes nothing.
-  Result<Report> check();
+  [[nodiscard]] Result<Report> check();
 
   // For Async (<loch/async.h>), and the project's own tests and benchmarks.
   class Impl;

@@ -245,7 +245,7 @@ coro::Task<void> StorePlayer::walk() {
 
 // A part, as puts do that find no memory, and then all.
 coro::Task<void> StorePlayer::collect() {
-  auto room = co_await client_->make_room();
+  auto room = co_await client_->make_room(clock() + base::second_ns);
   Result<void> result = just_the_error(room);
   if (result) {
     auto collected = co_await client_->collect();

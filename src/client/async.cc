@@ -59,20 +59,18 @@ coro::Task<Result<bool>> Async::exists(std::string_view key) {
   co_return state_->store->sound(co_await state_->client->exists(key));
 }
 
-coro::Task<Result<void>> Async::put(std::string_view key, std::string_view value, PutOptions options) {
+coro::Task<Result<Version>> Async::put(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("put");
   auto written = state_->store->sound(
       co_await state_->client->put(key, value, options, hash::Condition::none, 0, "put"));
-  if (!written) co_return std::unexpected(std::move(written.error()));
-  co_return Result<void>{};
+  co_return version_of(std::move(written));
 }
 
-coro::Task<Result<void>> Async::insert(std::string_view key, std::string_view value, PutOptions options) {
+coro::Task<Result<Version>> Async::insert(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("insert");
   auto written = state_->store->sound(
       co_await state_->client->put(key, value, options, hash::Condition::absent, 0, "insert"));
-  if (!written) co_return std::unexpected(std::move(written.error()));
-  co_return Result<void>{};
+  co_return version_of(std::move(written));
 }
 
 coro::Task<Result<Version>> Async::replace(std::string_view key, std::string_view value, Version expected,
@@ -80,13 +78,17 @@ coro::Task<Result<Version>> Async::replace(std::string_view key, std::string_vie
   if (state_->is_inherited()) co_return state_->inherited("replace");
   auto written = state_->store->sound(
       co_await state_->client->put(key, value, options, hash::Condition::version, expected.token, "replace"));
-  if (!written) co_return std::unexpected(std::move(written.error()));
-  co_return Version{*written};
+  co_return version_of(std::move(written));
 }
 
 coro::Task<Result<void>> Async::remove(std::string_view key) {
   if (state_->is_inherited()) co_return state_->inherited("remove");
   co_return state_->store->sound(co_await state_->client->remove(key));
+}
+
+coro::Task<Result<void>> Async::remove(std::string_view key, Version expected) {
+  if (state_->is_inherited()) co_return state_->inherited("remove");
+  co_return state_->store->sound(co_await state_->client->remove(key, expected.token));
 }
 
 coro::Task<void> Async::multi_get(std::span<Lookup> lookups) {

@@ -13,10 +13,11 @@ namespace {
 
 coro::Task<std::string> every_call(Async* async) {
   auto& store = *async;
-  if (!(co_await store.put("k", "one"))) co_return "put";
+  auto put = co_await store.put("k", "one");
+  if (!put) co_return "put";
   if ((co_await store.get("k")).value_or("") != "one") co_return "get";
   auto item = co_await store.read("k");
-  if (!item || item->value != "one") co_return "read";
+  if (!item || item->value != "one" || item->version != *put) co_return "read";
   auto replaced = co_await store.replace("k", "two", item->version);
   if (!replaced) co_return "replace";
   auto changed = co_await store.replace("k", "three", item->version);
@@ -24,6 +25,12 @@ coro::Task<std::string> every_call(Async* async) {
   auto inserted = co_await store.insert("k", "four");
   if (inserted || inserted.error().code != Errc::exists) co_return "insert";
   if (!(co_await store.exists("k")).value_or(false)) co_return "exists";
+  auto other = co_await store.remove("k", item->version);
+  if (other || other.error().code != Errc::changed) co_return "remove of another version";
+  if (!(co_await store.remove("k", *replaced))) co_return "remove of a version";
+  auto again = co_await store.insert("k", "five");
+  if (!again || (co_await store.read("k")).value_or(Item()).version != *again)
+    co_return "version of an insert";
   if (!(co_await store.remove("k"))) co_return "remove";
   if ((co_await store.exists("k")).value_or(true)) co_return "exists after remove";
   auto missing = co_await store.get("k");

@@ -208,16 +208,31 @@ TEST_P(Calls, KeysAreAnyBytesOfOneTo4096) {
   }
 }
 
-TEST_P(Calls, ExistsAnswersWithoutTheValue) {
-  EXPECT_FALSE(store_->exists("k").value());
-  ASSERT_TRUE(store_->put("k", "").has_value());
-  EXPECT_TRUE(store_->exists("k").value());
+// Of keys that this client knows, or does not; what it costs is in far_get_test.cc.
+TEST_P(Calls, ExistsWhatIsThere) {
+  std::optional<Store> other;
+  ASSERT_NO_FATAL_FAILURE(open(&other));
+  for (const std::size_t length : {0, 100, 100'000}) {
+    SCOPED_TRACE(length);
+    const std::string value(length, 'v');
+    EXPECT_FALSE(store_->exists("k").value());
+    ASSERT_TRUE(other->put("k", value).has_value());
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(store_->exists("k").value());
+    EXPECT_EQ(store_->get("k").value(), value);
+    EXPECT_TRUE(store_->exists("k").value());
+    ASSERT_TRUE(other->put("k", value + "more", {.time_to_live = std::chrono::hours(1)}).has_value());
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(store_->exists("k").value());
+    ASSERT_TRUE(store_->get("k").has_value());
+    EXPECT_TRUE(store_->exists("k").value());
+    ASSERT_TRUE(other->remove("k").has_value());
+  }
 }
 
 TEST_P(Calls, ErrorsNameTheirOperation) {
   EXPECT_STREQ(store_->get("absent").error().operation, "get");
   EXPECT_STREQ(store_->read("absent").error().operation, "read");
   EXPECT_STREQ(store_->view("absent").error().operation, "view");
+  EXPECT_STREQ(store_->remove("absent").error().operation, "remove");
 }
 
 TEST_P(Calls, InsertOnlyWhatIsAbsent) {
@@ -248,6 +263,66 @@ TEST_P(Calls, ReplaceOnlyWhatWasRead) {
   EXPECT_EQ(store_->replace("k", "four", before->version).error().code, Errc::changed);
   EXPECT_EQ(store_->replace("absent", "v", before->version).error().code, Errc::not_found);
   EXPECT_EQ(store_->get("k").value(), "three");
+}
+
+TEST_P(Calls, WritesSayTheVersionOfWhatTheyWrote) {
+  for (const std::size_t length : {10, 300, 20'000}) {
+    SCOPED_TRACE(length);
+    const std::string value(length, 'v');
+    const auto expect_version = [&](const Result<Version>& written) {
+      ASSERT_TRUE(written.has_value()) << written.error().message();
+      EXPECT_EQ(store_->read("k")->version, *written);
+      EXPECT_EQ(store_->view("k")->version(), *written);
+    };
+    expect_version(store_->insert("k", value));
+    // The second update is one of a key that this client knows.
+    for (int i = 0; i < 2; ++i) expect_version(store_->put("k", value));
+    const auto written = store_->put("k", value, {.time_to_live = std::chrono::hours(1)});
+    expect_version(written);
+    expect_version(store_->replace("k", value, *written));
+    ASSERT_TRUE(store_->remove("k").has_value());
+    expect_version(store_->put("k", value));
+    ASSERT_TRUE(store_->remove("k").has_value());
+  }
+}
+
+TEST_P(Calls, RemoveOnlyWhatWasRead) {
+  std::optional<Store> other;
+  ASSERT_NO_FATAL_FAILURE(open(&other));
+  const auto first = store_->put("k", "one");
+  ASSERT_TRUE(first.has_value());
+  const auto second = other->put("k", "two");
+  ASSERT_TRUE(second.has_value());
+  const auto removed = store_->remove("k", *first);
+  EXPECT_EQ(removed.error().code, Errc::changed);
+  EXPECT_STREQ(removed.error().operation, "remove");
+  EXPECT_NE(removed.error().key_hash, 0U);
+  EXPECT_EQ(store_->get("k").value(), "two");
+  EXPECT_TRUE(store_->remove("k", *second).has_value());
+  EXPECT_EQ(other->get("k").error().code, Errc::not_found);
+  EXPECT_EQ(store_->remove("k", *second).error().code, Errc::not_found);
+  // What has expired is absent, whatever its version.
+  const auto brief = store_->put("k", "three", {.time_to_live = std::chrono::milliseconds(1)});
+  ASSERT_TRUE(brief.has_value());
+  EXPECT_TRUE(comes_true([&] { return !store_->get("k").has_value(); }));
+  EXPECT_EQ(store_->remove("k", *brief).error().code, Errc::not_found);
+  EXPECT_EQ(store_->remove("", *brief).error().code, Errc::invalid_argument);
+}
+
+TEST_P(Calls, AViewThatWasMovedFromShowsNothing) {
+  ASSERT_TRUE(store_->put("k", "value").has_value());
+  ASSERT_TRUE(store_->put("l", "another").has_value());
+  View first = std::move(*store_->view("k"));
+  View second = std::move(*store_->view("l"));
+  const Version version = second.version();
+  first = std::move(second);
+  EXPECT_EQ(first.value(), "another");
+  EXPECT_EQ(first.version(), version);
+  EXPECT_EQ(second.value(), "");  // NOLINT(bugprone-use-after-move): what this is about
+  EXPECT_EQ(second.version(), Version());
+  const View third(std::move(first));
+  EXPECT_EQ(third.value(), "another");
+  EXPECT_EQ(first.value(), "");  // NOLINT(bugprone-use-after-move): likewise
 }
 
 TEST_P(Calls, ViewsPinTheirMemory) {

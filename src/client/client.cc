@@ -27,7 +27,8 @@ Result<void> check_value(std::string_view value, const char* operation) {
 
 std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, base::Nanos now) {
   if (view.expires_at_ns() == 0) return std::nullopt;
-  const base::Nanos left = view.expires_at_ns() > now ? view.expires_at_ns() - now : 0;
+  // Of what was there just now, though its time may be over by this: 0 would be for ever.
+  const base::Nanos left = view.expires_at_ns() > now ? view.expires_at_ns() - now : 1;
   return std::chrono::milliseconds((left + base::millisecond_ns - 1) / base::millisecond_ns);
 }
 
@@ -95,10 +96,7 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   if (auto valid = check_key(key, "get"); !valid) co_return valid;
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
-  if (!table) {
-    session_->count(Counter::get_miss);
-    co_return std::unexpected(table.error());
-  }
+  if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
   hash::Known known = (*table)->known().of(hashed);
   // What it knows does not count before it has refreshed.
@@ -115,7 +113,7 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   for (;; known = {.key = hashed}) {
     auto found = co_await (*table)->get(&known);
     if (!found) {
-      session_->count(Counter::get_miss);
+      count_outcome(found, Counter::get_hit, Counter::get_miss);
       co_return std::unexpected(std::move(found.error()));
     }
     if (auto copied = hash::copy_out(found->view.value(), into, "get"); !copied) co_return copied;
@@ -146,7 +144,7 @@ coro::Task<Result<Item>> Client::read(std::string_view key) {
   if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
   const auto found = co_await look_up(hashed, &during, "read");
-  session_->count(found ? Counter::get_hit : Counter::get_miss);
+  count_outcome(found, Counter::get_hit, Counter::get_miss);
   if (!found) co_return std::unexpected(found.error());
   Item item{.value = {},
             .version = {found->view.version()},
@@ -160,18 +158,24 @@ coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
   if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*attachment_);
   auto found = co_await look_up(key_of(key), &during, "view");
-  session_->count(found ? Counter::get_hit : Counter::get_miss);
+  count_outcome(found, Counter::get_hit, Counter::get_miss);
   co_return found;
 }
 
 coro::Task<Result<bool>> Client::exists(std::string_view key) {
   if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
+  const hash::Key hashed = key_of(key);
   const DuringOperation during(*attachment_);
-  session_->count(Counter::exists);
-  const auto found = co_await look_up(key_of(key), &during, "exists");
-  if (found) co_return true;
-  if (found.error().code == Errc::not_found) co_return false;
-  co_return std::unexpected(found.error());
+  for (;;) {
+    auto exists = co_await shards_.exists(hashed);
+    if (!exists && std::string_view(exists.error().operation) == "get") exists.error().operation = "exists";
+    if (attachment_->may_act()) [[likely]] {
+      if (exists) session_->count(Counter::exists);
+      co_return exists;
+    }
+    if (auto more = during.look_again(timeout_ns_, "exists", hashed.hash); !more)
+      co_return std::unexpected(std::move(more.error()));
+  }
 }
 
 Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,
@@ -203,7 +207,7 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
   auto written = co_await try_put(key, value, options, condition, version, operation, 0);
   if (written || written.error().code != Errc::no_space) [[likely]]
     co_return written;
-  const auto room = co_await make_room();
+  const auto room = co_await make_room(began + timeout_ns_);
   if (!room || !*room || **room > began + timeout_ns_) co_return written;
   co_await endpoint.sleep_until(**room);
   // An operation holds on to what was unlinked since the time that its session knew when it began.
@@ -238,15 +242,15 @@ coro::Task<Result<std::uint64_t>> Client::try_put(std::string_view key, std::str
   co_return written;
 }
 
-coro::Task<Result<void>> Client::remove(std::string_view key) {
+coro::Task<Result<void>> Client::remove(std::string_view key, std::optional<std::uint64_t> version) {
   if (auto may = may_change("remove"); !may) co_return may;
   if (auto valid = check_key(key, "remove"); !valid) co_return valid;
   const DuringOperation during(*attachment_);
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
-  auto removed = co_await (*table)->remove(hashed);
-  session_->count(removed ? Counter::remove_hit : Counter::remove_miss);
+  auto removed = co_await (*table)->remove(hashed, version);
+  count_outcome(removed, Counter::remove_hit, Counter::remove_miss);
   co_return removed;
 }
 
@@ -291,26 +295,15 @@ coro::Task<Result<void>> Client::for_each(const std::function<bool(const Entry&)
   co_return co_await shards_.for_each(&visit_item);
 }
 
-coro::Task<Result<std::uint64_t>> Client::count() {
-  const DuringOperation during(*attachment_);
-  co_return co_await shards_.count();
-}
+// Each of its steps is an operation of its own, as those of for_each, collect and check.
+coro::Task<Result<std::uint64_t>> Client::count() { return shards_.count(); }
 
 coro::Task<Result<Collected>> Client::collect() {
   if (auto may = may_change("collect"); !may) co_return std::unexpected(std::move(may.error()));
-  const DuringOperation during(*attachment_);
   co_return co_await shards_.collect_garbage();
 }
 
-coro::Task<Result<std::optional<base::Nanos>>> Client::make_room() {
-  const DuringOperation during(*attachment_);
-  co_return co_await shards_.make_room();
-}
-
-coro::Task<Result<Report>> Client::check() {
-  const DuringOperation during(*attachment_);
-  co_return co_await shards_.check();
-}
+coro::Task<Result<Report>> Client::check() { return shards_.check(); }
 
 Stats Client::totals() const {
   Stats sum;

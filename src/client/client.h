@@ -2,8 +2,10 @@
 // awaitable (Async), are made of these. One thread.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -54,9 +56,11 @@ class Client {
     return session.end_glance(at != nullptr && item.is_plain(key, value_bytes) &&
                               item.copy_just_value_to(into.data()));
   }
-  // The plain cases, at once; false if it takes the coroutine of the same name.
+  // The plain cases, at once; false, or nothing, if it takes the coroutine of the same name.
   bool get_here(std::string_view key, std::string& into);
-  bool put_here(std::string_view key, std::string_view value, const PutOptions& options);
+  // The version of what was put.
+  std::optional<std::uint64_t> put_here(std::string_view key, std::string_view value,
+                                        const PutOptions& options);
 
   coro::Task<Result<void>> get(std::string_view key, std::string* into);
   coro::Task<Result<Item>> read(std::string_view key);
@@ -66,14 +70,17 @@ class Client {
   coro::Task<Result<std::uint64_t>> put(std::string_view key, std::string_view value, PutOptions options,
                                         hash::Condition condition, std::uint64_t version,
                                         const char* operation);
-  coro::Task<Result<void>> remove(std::string_view key);
+  // `version`: and no other one.
+  coro::Task<Result<void>> remove(std::string_view key, std::optional<std::uint64_t> version = std::nullopt);
+  // What a put does that finds no memory: hash::Shards::make_room.
+  coro::Task<Result<std::optional<base::Nanos>>> make_room(base::Nanos until) {
+    return shards_.make_room(until);
+  }
   coro::Task<void> multi_get(std::span<Lookup> lookups);
   coro::Task<void> multi_put(std::span<Assignment> assignments);
   coro::Task<Result<void>> for_each(const std::function<bool(const Entry&)>* visit);
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect();
-  // What a put does that finds no memory: hash::Shards::make_room.
-  coro::Task<Result<std::optional<base::Nanos>>> make_room();
   coro::Task<Result<Report>> check();
 
   // The counters of all clients there ever were.
@@ -101,6 +108,16 @@ class Client {
                                                const ClientOptions& options);
   coro::Task<Result<void>> settle_predecessors();
 
+  // Of a call about a key, once it is over: it found the key's item, or that there is none. One that failed,
+  // or is asked again elsewhere, is neither.
+  template <class T>
+  void count_outcome(const Result<T>& outcome, Counter found, Counter absent) {
+    if (outcome) {
+      session_->count(found);
+    } else if (outcome.error().code == Errc::not_found) {
+      session_->count(absent);
+    }
+  }
   // Errors: permission.
   [[nodiscard]] Result<void> may_change(const char* operation) const;
   // The key's item, on which this client may act: what it gives out of it during the operation, or while a
@@ -129,8 +146,9 @@ class Client {
   coro::Task<void> try_put_group(std::span<Assignment> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
+  // The versions of those that are done.
   template <std::size_t most>
-  void put_all_here(std::span<const Assignment> assignments, std::span<bool> done);
+  std::array<std::uint64_t, most> put_all_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
                                         const char* operation, base::Nanos now) const;
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);

@@ -403,5 +403,94 @@ TEST_F(FarInOrder, ALocationOfAnotherKeyIsNoneOfIts) {
   EXPECT_TRUE(into == value);
 }
 
+// ---- exists
+
+// Receive: a long value, of a key that is not known, known, known with a time to live, and another one.
+// Expect: whether it is there takes as many round trips as a get, and no byte of the value.
+TEST_F(Far, ExistsReadsNoByteOfTheValue) {
+  constexpr std::uint64_t slot = sizeof(std::uint64_t);
+  const std::uint64_t head = hash::item_bytes(3, 0);
+  const std::string value(1'000'000, 'v');
+  Result<bool> exists;
+  const auto ask = [&] { return cost(far_->exists("key"), &exists); };
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  const Cost unknown = ask();
+  EXPECT_TRUE(exists.value_or(false));
+  EXPECT_EQ(unknown.round_trips, 2U);
+  EXPECT_EQ(unknown.bytes, 3 * slot + head);
+  const auto learn = [&] {
+    Result<void> got;
+    std::string into;
+    get("key", into, got);
+    EXPECT_TRUE(got.has_value());
+  };
+  learn();
+  for (int i = 0; i < 2; ++i) {
+    const Cost known = ask();
+    EXPECT_TRUE(exists.value_or(false));
+    EXPECT_EQ(known.round_trips, 1U);
+    EXPECT_EQ(known.bytes, slot);
+  }
+  ASSERT_TRUE(near_.put("key", value, store_->now() + base::second_ns).has_value());
+  EXPECT_LE(ask().bytes, 4 * slot + 2 * head + sizeof(base::Nanos));
+  EXPECT_TRUE(exists.value_or(false));
+  learn();
+  const Cost mortal = ask();
+  EXPECT_TRUE(exists.value_or(false));
+  EXPECT_EQ(mortal.round_trips, 1U);
+  EXPECT_EQ(mortal.bytes, slot + head + sizeof(base::Nanos));
+  store_->advance(base::second_ns);
+  memory::fake::tell_time(*store_);
+  ask();
+  EXPECT_FALSE(exists.value_or(true)) << "its time is over";
+}
+
+// Receive: a key of which another session knows where its item was. Expect: one round trip; and its slots
+// tell, if it is elsewhere, or gone.
+TEST_F(FarInOrder, ExistsGoesByALocation) {
+  const std::string value(5'000, 'v');
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  std::string into;
+  ASSERT_TRUE(other_->run(other_->get("key", &into)).has_value());
+  Result<bool> exists;
+  const auto ask = [&] { return cost(far_->exists("key"), &exists); };
+  for (int i = 0; i < 2; ++i) {
+    const Cost located = ask();
+    EXPECT_TRUE(exists.value_or(false));
+    EXPECT_EQ(located.round_trips, 1U);
+    EXPECT_EQ(located.bytes, sizeof(std::uint64_t) + hash::item_bytes(3, 0));
+  }
+  ASSERT_TRUE(near_.put("key", value).has_value());
+  const Cost replaced = ask();
+  EXPECT_TRUE(exists.value_or(false));
+  EXPECT_EQ(replaced.round_trips, 2U);
+  EXPECT_LT(replaced.bytes, 1'000U);
+  ASSERT_TRUE(near_.remove("key").has_value());
+  ask();
+  EXPECT_FALSE(exists.value_or(true));
+}
+
+// ---- counters
+
+// Receive: a damaged value, of a key that is asked for alone and with others. Expect: it is no miss.
+TEST_F(Far, WhatFailsIsNoMiss) {
+  auto lookups = put_keys(4, 50);
+  const hash::SlotNumber slot = hash::fake::locations(near_, "key1").slot[0];
+  const memory::ItemRef item = hash::fake::slot(*store_, slot).item();
+  *store_->at(item.address() + hash::item_bytes(4, 0)) ^= std::byte{1};
+  lookups[2].key = "absent";
+  multi_get(lookups);
+  EXPECT_EQ(lookups[1].result.error().code, Errc::corrupt);
+  EXPECT_EQ(lookups[2].result.error().code, Errc::not_found);
+  const auto counted = [&](Counter counter) { return far_->attachment().stats()[counter]; };
+  EXPECT_EQ(counted(Counter::get_hit), 2U);
+  EXPECT_EQ(counted(Counter::get_miss), 1U);
+  Result<void> result;
+  std::string into;
+  get("key1", into, result);
+  EXPECT_EQ(result.error().code, Errc::corrupt);
+  EXPECT_EQ(counted(Counter::get_miss), 1U);
+}
+
 }  // namespace
 }  // namespace loch::client

@@ -18,6 +18,11 @@
 
 namespace loch {
 
+inline Result<Version> version_of(Result<std::uint64_t> written) {
+  if (!written) return std::unexpected(std::move(written.error()));
+  return Version{*written};
+}
+
 // The last client that this thread used: nearly always the one wanted. At a place that is known when the
 // program starts, so that it is found without a call; that takes 24 bytes of what a library has that is
 // loaded later. Hidden, since ids are of each library that has Loch inside it.

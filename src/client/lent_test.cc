@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <string>
 #include <thread>
@@ -141,22 +142,28 @@ TEST_F(Lent, AFullStoreTakesTheMemoryOfWhatHasExpired) {
   Options small = here();
   small.max_bytes = 8U << 20;
   small.expiry = 200ms;
-  auto near = Store::open("shm://" + name, small);
-  ASSERT_TRUE(near.has_value()) << near.error().message();
-  auto far = open_far(name);
-  ASSERT_TRUE(far.has_value()) << far.error().message();
   const std::string value(900, 'x');
   using std::chrono::steady_clock;
-  const auto until = steady_clock::now() + 3s;  // longer than filling it takes
+  std::optional<Store> near;
   std::size_t count = 0;
-  Result<void> put{};
-  for (;; ++count) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
-    put = near->put(fmt::format("old{}", count), value, {.time_to_live = std::max(left, 1ms)});
+  Result<Version> put{};
+  // Items that expire together; if they do so before it is full, another one is filled in twice the time.
+  for (auto time = 3s;; time *= 2) {
+    ASSERT_LE(time, 48s) << "it does not become full";
+    near.emplace(Store::open("shm://" + name, small).value());
+    const auto until = steady_clock::now() + time;
+    put = Version{};
+    for (count = 0; count < 10'000; ++count) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+      put = near->put(fmt::format("old{}", count), value, {.time_to_live = std::max(left, 1ms)});
+      if (!put) break;
+    }
     if (!put) break;
-    ASSERT_LT(count, 10'000U);
+    ASSERT_TRUE(Store::destroy("shm://" + name, here()).has_value());
   }
   ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
+  auto far = open_far(name);
+  ASSERT_TRUE(far.has_value()) << far.error().message();
   ASSERT_TRUE(comes_true([&] { return !near->exists(fmt::format("old{}", count - 1)).value_or(true); }));
   // The store's time passes, as lochd sees to: an operation here brings it on.
   const std::jthread keeper([&near](const std::stop_token& stop) {

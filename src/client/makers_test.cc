@@ -124,7 +124,7 @@ TEST_F(MakersTest, AFullFileSystemIsAClearErrorOfPut) {
     if (!store) return outcome(store);
     const std::string value(50'000, 'v');
     std::vector<std::string> keys;
-    Result<void> put;
+    Result<Version> put;
     while (put && keys.size() < 1'000) {
       keys.push_back(fmt::format("key{}", keys.size()));
       put = store->put(keys.back(), value);

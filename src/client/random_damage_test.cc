@@ -92,16 +92,18 @@ class RandomDamage : public fake::DamagedStore {
   void write_one(Store& store, std::uint64_t i) {
     const auto item = store.read(key(i));
     if (item) expect_own(key(i), item->value);
-    Result<void> outcome;
-    switch (random_.below(4)) {
+    switch (random_.below(5)) {
       case 0:
-        outcome = store.put(key(i), value(i));
+        std::ignore = store.put(key(i), value(i));
         break;
       case 1:
-        outcome = store.remove(key(i));
+        std::ignore = store.remove(key(i));
         break;
       case 2:
-        outcome = store.insert(key(i), value(i));
+        std::ignore = store.insert(key(i), value(i));
+        break;
+      case 3:
+        std::ignore = store.remove(key(i), item ? item->version : Version{});
         break;
       default:
         std::ignore = store.replace(key(i), value(i), item ? item->version : Version{});

@@ -90,8 +90,10 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
 
 // As many as `most`.
 template <std::size_t most>
-void Client::put_all_here(std::span<const Assignment> assignments, std::span<bool> done) {
-  if (here_ == nullptr || reads_only_) return;
+std::array<std::uint64_t, most> Client::put_all_here(std::span<const Assignment> assignments,
+                                                     std::span<bool> done) {
+  std::array<std::uint64_t, most> versions{};
+  if (here_ == nullptr || reads_only_) return versions;
   const DuringOperation during(*attachment_);
   const base::Nanos start = during.start();
   hash::Here& here = here_->here();
@@ -117,7 +119,7 @@ void Client::put_all_here(std::span<const Assignment> assignments, std::span<boo
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     done[i] = done[i] && hash::Here::step3_compare_key(probes[i]) &&
               here_->update_here(probes[i], places[i], assignments[i].value,
-                                 expiry_of(assignments[i].options, start), start);
+                                 expiry_of(assignments[i].options, start), start, &versions[i]);
   }
   const base::Nanos unlinked = session_->now();
   for (std::size_t i = 0; i < assignments.size(); ++i) {
@@ -129,13 +131,15 @@ void Client::put_all_here(std::span<const Assignment> assignments, std::span<boo
       here_->discard_here(places[i]);
     }
   }
+  return versions;
 }
 
-bool Client::put_here(std::string_view key, std::string_view value, const PutOptions& options) {
+std::optional<std::uint64_t> Client::put_here(std::string_view key, std::string_view value,
+                                              const PutOptions& options) {
   const Assignment one{.key = key, .value = value, .options = options, .result = {}};
   bool done = false;
-  put_all_here<1>({&one, 1}, {&done, 1});
-  return done;
+  const auto versions = put_all_here<1>({&one, 1}, {&done, 1});
+  return done ? std::optional(versions.front()) : std::nullopt;
 }
 
 void Client::multi_put_here(std::span<Assignment> assignments, std::span<bool> done) {
@@ -215,14 +219,11 @@ coro::Task<void> Client::get_group(std::span<Lookup> group) {
     scope.start(together);
   }
   co_await scope.join();
-  std::uint64_t hits = 0;
   auto next = plain.begin();
   for (std::size_t i = 0; i < group.size(); ++i) {
     group[i].result = is_alone[i] ? tasks[i].take() : std::move((next++)->outcome);
-    hits += !is_alone[i] && group[i].result.has_value();
+    if (!is_alone[i]) count_outcome(group[i].result, Counter::get_hit, Counter::get_miss);
   }
-  session_->count(Counter::get_hit, hits);
-  session_->count(Counter::get_miss, plain.size() - hits);
 }
 
 std::optional<hash::GroupedGet> Client::grouped_get(hash::Key key, Lookup* lookup) const {

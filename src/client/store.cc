@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <loch/loch.h>
 
@@ -96,34 +97,38 @@ Result<bool> Store::exists(std::string_view key) {
   return impl_->ask([&](Client& mine) { return mine.run(mine.exists(key)); });
 }
 
-Result<void> Store::put(std::string_view key, std::string_view value, PutOptions options) {
-  if (Client* mine = impl_->client_at_hand(); mine != nullptr && mine->put_here(key, value, options))
-    return impl_->intact();
-  auto written = impl_->ask(
-      [&](Client& mine) { return mine.run(mine.put(key, value, options, hash::Condition::none, 0, "put")); });
-  if (!written) return std::unexpected(std::move(written.error()));
-  return {};
+Result<Version> Store::put(std::string_view key, std::string_view value, PutOptions options) {
+  if (Client* mine = impl_->client_at_hand(); mine != nullptr) {
+    if (const auto version = mine->put_here(key, value, options)) {
+      if (auto intact = impl_->intact(); !intact) [[unlikely]]
+        return std::unexpected(std::move(intact.error()));
+      return Version{*version};
+    }
+  }
+  return version_of(impl_->ask([&](Client& mine) {
+    return mine.run(mine.put(key, value, options, hash::Condition::none, 0, "put"));
+  }));
 }
 
-Result<void> Store::insert(std::string_view key, std::string_view value, PutOptions options) {
-  auto written = impl_->ask([&](Client& mine) {
+Result<Version> Store::insert(std::string_view key, std::string_view value, PutOptions options) {
+  return version_of(impl_->ask([&](Client& mine) {
     return mine.run(mine.put(key, value, options, hash::Condition::absent, 0, "insert"));
-  });
-  if (!written) return std::unexpected(std::move(written.error()));
-  return {};
+  }));
 }
 
 Result<Version> Store::replace(std::string_view key, std::string_view value, Version expected,
                                PutOptions options) {
-  auto written = impl_->ask([&](Client& mine) {
+  return version_of(impl_->ask([&](Client& mine) {
     return mine.run(mine.put(key, value, options, hash::Condition::version, expected.token, "replace"));
-  });
-  if (!written) return std::unexpected(std::move(written.error()));
-  return Version{*written};
+  }));
 }
 
 Result<void> Store::remove(std::string_view key) {
   return impl_->ask([&](Client& mine) { return mine.run(mine.remove(key)); });
+}
+
+Result<void> Store::remove(std::string_view key, Version expected) {
+  return impl_->ask([&](Client& mine) { return mine.run(mine.remove(key, expected.token)); });
 }
 
 namespace {
@@ -258,8 +263,16 @@ struct View::Pin {
 };
 
 View::View() noexcept = default;
-View::View(View&&) noexcept = default;
-View& View::operator=(View&&) noexcept = default;
+View::View(View&& other) noexcept
+    : value_(std::exchange(other.value_, {})),
+      version_(std::exchange(other.version_, {})),
+      pin_(std::move(other.pin_)) {}
+View& View::operator=(View&& other) noexcept {
+  value_ = std::exchange(other.value_, {});
+  version_ = std::exchange(other.version_, {});
+  pin_ = std::move(other.pin_);
+  return *this;
+}
 View::~View() = default;
 
 Result<View> Store::view(std::string_view key) {

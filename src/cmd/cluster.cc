@@ -29,7 +29,7 @@ struct Arguments {
   std::optional<std::uint32_t> regions;
   std::optional<std::uint32_t> shards;
   // drain, remove
-  std::string name;
+  std::string node;
   bool wait = false;
   std::optional<std::chrono::milliseconds> at_most;
   bool lost = false;
@@ -38,12 +38,13 @@ struct Arguments {
 // What went wrong before there was a map to work on.
 Exit can_not_open(const Context& context, const Error& error) {
   return context.complain(error.code == Errc::invalid_argument ? Exit::usage : Exit::cannot_open,
-                          error.detail);
+                          error.detail, error.code);
 }
 
-// A command that is in order, and can not be done as the cluster is now.
+// A command that is in order, and cannot be done as the cluster is now.
 Exit refused(const Context& context, const Error& error) {
-  return context.complain(error.code == Errc::not_found ? Exit::not_found : Exit::failed, error.detail);
+  return context.complain(error.code == Errc::not_found ? Exit::not_found : Exit::failed, error.detail,
+                          error.code);
 }
 
 std::expected<std::unique_ptr<Coordinator>, Exit> open(const Context& context, const Arguments& arguments) {
@@ -211,7 +212,7 @@ Parsed<std::vector<cluster::NewNode>> hosts_of(const Arguments& arguments) {
   for (const std::string& each : arguments.hosts) {
     const std::size_t equals = each.find('=');
     if (equals == std::string::npos)
-      return std::unexpected(fmt::format("'{}' is no NAME=ADDRESS, such as a=10.0.0.1:7457", escaped(each)));
+      return std::unexpected(fmt::format("'{}' is no NODE=ADDRESS, such as a=10.0.0.1:7457", escaped(each)));
     auto at = net::parse_host_port(std::string_view(each).substr(equals + 1), fabric::default_port);
     if (!at) return std::unexpected(at.error().detail);
     hosts.push_back({.name = each.substr(0, equals),
@@ -264,7 +265,11 @@ Exit run_add(Context& context, const Arguments& arguments) {
     const bool is_refusal = code == Errc::exists || code == Errc::no_space || code == Errc::changed;
     return is_refusal ? refused(context, added.error()) : can_not_open(context, added.error());
   }
-  if (context.globals.json) context.print_json({{"epoch", added->epoch}});
+  if (context.globals.json) {
+    Json names = Json::array();
+    for (const cluster::NewNode& host : *hosts) names.push_back(host.name);
+    context.print_json({{"epoch", added->epoch}, {"nodes", names}});
+  }
   const auto present = (*coordinator)->present();
   for (const cluster::NewNode& host : *hosts) {
     const auto node = added->find(host.name);
@@ -285,7 +290,9 @@ std::string what_is_left(std::size_t shards) {
   return shards > 0 ? how_many(shards, "shard") + " left" : "no shards left, items move";
 }
 
-Exit wait_until_drained(Context& context, Coordinator& coordinator, const Arguments& arguments) {
+// The epoch in which it was seen to be, or the exit code after saying why it is not.
+std::expected<std::uint64_t, Exit> wait_until_drained(Context& context, Coordinator& coordinator,
+                                                      const Arguments& arguments) {
   watch_for_interrupts();
   constexpr std::chrono::milliseconds look_at_signals{500};
   const auto at_most = arguments.at_most.value_or(usual_wait);
@@ -295,27 +302,28 @@ Exit wait_until_drained(Context& context, Coordinator& coordinator, const Argume
   while (true) {
     const auto read = coordinator.read_map();
     // A coordinator that is away for a while may be back in time.
-    if (!read && read.error().code != Errc::unavailable) return can_not_open(context, read.error());
+    if (!read && read.error().code != Errc::unavailable)
+      return std::unexpected(can_not_open(context, read.error()));
     if (read) {
-      const auto node = read->map.find(arguments.name);
-      if (!node) return Exit::ok;  // somebody has removed it since
+      const auto node = read->map.find(arguments.node);
+      if (!node) return read->map.epoch;  // somebody has removed it since
       const NodeState state = read->map.nodes[*node].state;
-      if (state == NodeState::drained) return Exit::ok;
+      if (state == NodeState::drained) return read->map.epoch;
       if (state == NodeState::serves)
-        return context.complain(Exit::failed,
-                                fmt::format("node '{}' serves again: somebody has added it", arguments.name));
+        return std::unexpected(context.complain(
+            Exit::failed, fmt::format("node '{}' serves again: somebody has added it", arguments.node)));
       const std::size_t here = shards_of(read->map, *node).here;
-      if (left != here) context.note(fmt::format("{}: {}", arguments.name, what_is_left(here)));
+      if (left != here) context.note(fmt::format("{}: {}", arguments.node, what_is_left(here)));
       left = here;
       version = read->version;
     }
-    if (interrupted()) return Exit::failed;
+    if (interrupted()) return std::unexpected(Exit::failed);
     if (std::chrono::steady_clock::now() >= deadline)
-      return context.complain(
+      return std::unexpected(context.complain(
           Exit::failed,
           fmt::format(
               "node '{}' is not drained after {}, and goes on{}; its lochd's log says what it waits for",
-              arguments.name, human_duration(at_most), left ? ": " + what_is_left(*left) : ""));
+              arguments.node, human_duration(at_most), left ? ": " + what_is_left(*left) : "")));
     const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(look_at_signals).count();
     coordinator.wait_for_change(version, static_cast<base::Nanos>(nanos));
   }
@@ -330,15 +338,18 @@ Exit run_drain(Context& context, const Arguments& arguments) {
   const auto coordinator = open_to_change(context, arguments);
   if (!coordinator) return coordinator.error();
   const auto changed = change(context, **coordinator,
-                              [&](const ClusterMap& map) { return cluster::draining(map, arguments.name); });
+                              [&](const ClusterMap& map) { return cluster::draining(map, arguments.node); });
   if (!changed) return changed.error();
-  bool drained = is_drained(*changed, arguments.name);
+  std::uint64_t epoch = changed->epoch;
+  bool drained = is_drained(*changed, arguments.node);
   if (arguments.wait && !drained) {
-    const Exit exit = wait_until_drained(context, **coordinator, arguments);
-    if (exit != Exit::ok) return exit;
+    const auto drained_in = wait_until_drained(context, **coordinator, arguments);
+    if (!drained_in) return drained_in.error();
+    epoch = *drained_in;
     drained = true;
   }
-  if (context.globals.json) context.print_json({{"node", arguments.name}, {"drained", drained}});
+  if (context.globals.json)
+    context.print_json({{"epoch", epoch}, {"node", arguments.node}, {"drained", drained}});
   return Exit::ok;
 }
 
@@ -349,7 +360,7 @@ std::string question_about(const ClusterMap& map, std::uint32_t number,
   const ClusterMap::Node& node = map.nodes[number];
   const bool runs = present && is_among(*present, node.name);
   return fmt::format(
-      "Give up node '{}' at {}{}: all items there, and the keys of {} of {}, which begin anew, empty?",
+      "Abandon node '{}' at {}{}: all items there, and the keys of {} of {}, which begin anew, empty?",
       node.name, node.at.text(), runs ? ", whose lochd runs" : "", shards_of(map, number).here,
       how_many(map.shards.size(), "shard"));
 }
@@ -360,7 +371,7 @@ Exit run_remove(Context& context, const Arguments& arguments) {
   if (arguments.lost) {
     const auto read = (*coordinator)->read_map();
     if (!read) return can_not_open(context, read.error());
-    const auto node = read->map.find(arguments.name);
+    const auto node = read->map.find(arguments.node);
     if (node && read->map.nodes[*node].state != NodeState::drained) {
       const Exit answer =
           context.confirm([&] { return question_about(read->map, *node, (*coordinator)->present()); });
@@ -368,17 +379,24 @@ Exit run_remove(Context& context, const Arguments& arguments) {
     }
   }
   const auto changed = change(context, **coordinator, [&](const ClusterMap& map) {
-    return cluster::without_node(map, arguments.name, arguments.lost);
+    return cluster::without_node(map, arguments.node, arguments.lost);
   });
   if (!changed) return changed.error();
-  if (context.globals.json) context.print_json({{"epoch", changed->epoch}});
+  if (context.globals.json) context.print_json({{"epoch", changed->epoch}, {"node", arguments.node}});
   return Exit::ok;
 }
 
 // ---- the command line
 
 void add_node(CLI::App& command, Arguments& arguments) {
-  add_argument(command, "NAME", arguments.name, "The node");
+  add_argument(command, "NODE", arguments.node, "The node's name");
+}
+
+void add_cluster_footer(CLI::App& command, std::string_view text) {
+  add_footer(
+      command,
+      fmt::format("{}\nWhich cluster, say --coordinator WHERE or LOCH_COORDINATOR: loch cluster --help",
+                  text));
 }
 
 }  // namespace
@@ -400,7 +418,7 @@ void add_cluster(CLI::App& app, Context& context) {
 
   CLI::App& status = add_command(group, context, "status",
                                  "Show the nodes, and hosts that wait to become one", arguments, run_status);
-  add_footer(
+  add_cluster_footer(
       status,
       "LOCHD says whether a node's lochd is there. SHARDS are parts of the index, COMING and GOING those "
       "on\n"
@@ -410,42 +428,42 @@ void add_cluster(CLI::App& app, Context& context) {
       "  loch --json cluster status | jq '.nodes[] | select(.present == false).name'");
 
   CLI::App& add =
-      add_command(group, context, "add", "Add hosts to the cluster, or make it of them if there is none",
-                  arguments, run_add);
+      add_command(group, context, "add", "Add hosts, or create the cluster from them", arguments, run_add);
   add_arguments(add, "HOSTS", arguments->hosts,
-                "NAME=ADDRESS, the name in its lochd.toml and where its lochd listens");
+                "NODE=ADDRESS, the name in its lochd.toml and where its lochd listens");
   add_number(add, "--regions", arguments->regions,
-             "How much each may hold, in regions of 64 GiB (2 unless told)", 1U,
+             "How much each may hold, in regions of 64 GiB (default: 2)", 1U,
              fabric::data_regions_end - fabric::first_data_region);
   add_number(add, "--shards", arguments->shards,
-             "Into how many parts the index is cut, 1, 2, 4 ... 32 (32 unless told); for the first hosts");
-  add_footer(add,
-             "One that leaves or is drained stays instead. One that takes the place of a node that has gone\n"
-             "has the regions of that one, whatever --regions says.\n"
-             "Examples:\n"
-             "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
-             "  loch cluster add d=10.0.0.4 --regions 4");
+             "Number of index shards: 1, 2, 4 ... 32 (default 32); only when the cluster is created");
+  add_cluster_footer(
+      add,
+      "Adding a node that is being drained cancels the drain. One that takes the place of a node that\n"
+      "has gone has the regions of that one, whatever --regions says.\n"
+      "Examples:\n"
+      "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
+      "  loch cluster add d=10.0.0.4 --regions 4");
 
-  CLI::App& drain = add_command(group, context, "drain", "Have a node give all that it has to the others",
-                                arguments, run_drain);
+  CLI::App& drain = add_command(group, context, "drain", "Move everything off a node", arguments, run_drain);
   add_node(drain, *arguments);
-  add_flag(drain, "--wait", arguments->wait, "Return when it has nothing any more");
-  add_duration(drain, "--at-most", arguments->at_most, "With --wait: for so long (1h unless told)");
+  add_flag(drain, "--wait", arguments->wait, "Return once it is empty");
+  add_duration(drain, "--at-most", arguments->at_most, "With --wait: give up after TIME (default 1h)");
   let_need(drain, "--at-most", "--wait");
-  add_footer(drain,
-             "It goes on without --wait, and after it. `loch cluster add` has it stay.\n"
-             "Examples:\n"
-             "  loch cluster drain b --wait --at-most 10m");
+  add_cluster_footer(
+      drain,
+      "The drain continues without --wait and after a timeout; `loch cluster add` cancels it.\n"
+      "Examples:\n"
+      "  loch cluster drain b --wait --at-most 10m");
 
   CLI::App& remove =
       add_command(group, context, "remove", "Remove a node that is drained, or lost", arguments, run_remove);
   add_node(remove, *arguments);
   add_flag(remove, "--lost", arguments->lost,
-           "It is not drained, and will not come back: give up what it has; asks first, or needs --yes");
-  add_footer(remove,
-             "Examples:\n"
-             "  loch cluster remove b\n"
-             "  loch cluster remove b --lost");
+           "The node is not drained and will not return: abandon its data; asks first, or needs --yes");
+  add_cluster_footer(remove,
+                     "Examples:\n"
+                     "  loch cluster remove b\n"
+                     "  loch cluster remove b --lost");
 }
 
 }  // namespace loch::cmd

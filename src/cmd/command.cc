@@ -1,7 +1,12 @@
 #include "cmd/command.h"
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <unistd.h>
+#include <utility>
 
 #include "cmd/json.h"
 #include "cmd/terminal.h"
@@ -42,10 +47,37 @@ const char* hint_about(const std::string& store_name, const Error& error) {
     return " (`loch ls` lists the stores, `loch create` makes one)";
   if (error.code == Errc::invalid_argument && error.detail.contains("the cluster has no node"))
     return " (and local, spread and by-key, which are no nodes)";
-  if (error.code == Errc::permission && error.detail.contains("Mode::attach"))
-    return " (that is --no-create)";
   return "";
 }
+
+// Whether the detail of an Error says what its code does.
+bool is_said_by_detail(Errc code) {
+  switch (code) {
+    case Errc::not_found:
+    case Errc::exists:
+    case Errc::changed:
+    case Errc::invalid_argument:
+    case Errc::permission:
+    case Errc::io:
+      return true;
+    default:
+      return false;
+  }
+}
+
+struct FarOption {
+  const char* name;
+  const char* variable;
+  std::string Globals::* value;
+};
+// What is about other hosts alone.
+constexpr std::array<FarOption, 6> far_options{
+    {{"--from", "LOCH_FROM", &Globals::source_address},
+     {"--placement", "LOCH_PLACEMENT", &Globals::placement},
+     {"--key-file", "LOCH_KEY_FILE", &Globals::key_file},
+     {"--tls-authority", "LOCH_TLS_AUTHORITY", &Globals::tls_authority},
+     {"--tls-certificate", "LOCH_TLS_CERTIFICATE", &Globals::tls_certificate},
+     {"--tls-key", "LOCH_TLS_KEY", &Globals::tls_key}}};
 
 // For CLI11: what is wrong with a path, if anything.
 std::string complaint_about_path(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
@@ -59,12 +91,33 @@ std::string store_url(std::string_view store_name) {
 
 bool is_of_this_host(std::string_view store_name) { return store_url(store_name).starts_with("shm://"); }
 
+std::string_view last_part(std::string_view store_name) {
+  return store_name.substr(store_name.rfind('/') + 1);
+}
+
+std::string what_is_wrong(const Error& error) {
+  if (error.detail.empty()) {  // what a condition of put makes of it speaks for itself
+    switch (error.code) {
+      case Errc::exists:
+        return "the key is there already (without --if-absent it is replaced)";
+      case Errc::changed:
+        return "another version is stored now; read it again with `loch get --json` and retry";
+      default:
+        return std::string(name(error.code));
+    }
+  }
+  return is_said_by_detail(error.code) ? error.detail : fmt::format("{}: {}", name(error.code), error.detail);
+}
+
 Exit exit_of(Errc code) {
   switch (code) {
     case Errc::not_found:
       return Exit::not_found;
     case Errc::invalid_argument:
       return Exit::usage;
+    case Errc::exists:
+    case Errc::changed:
+      return Exit::refused;
     default:
       return Exit::failed;
   }
@@ -91,7 +144,28 @@ Options Context::options(Work work) const {
   return options;
 }
 
+// The environment is for all stores, so what stands there may be of no use to this one.
+std::optional<Exit> Context::check_options(const std::string& store_name) const {
+  const bool is_near = is_of_this_host(store_name);
+  for (const auto& [option, variable, member] : far_options) {
+    const std::string& value = globals.*member;
+    if (value.empty()) continue;
+    const char* inherited = std::getenv(variable);
+    if (is_near && (inherited == nullptr || value != inherited)) {
+      return complain(Exit::usage, fmt::format("{} is for stores of other hosts, and '{}' is on this one",
+                                               option, escaped(store_name)));
+    }
+    const bool is_file = member != &Globals::source_address && member != &Globals::placement;
+    if (!is_near && is_file && ::access(value.c_str(), R_OK) != 0) {
+      return complain(Exit::cannot_open,
+                      fmt::format("{}: cannot open {}: {}", option, escaped(value), std::strerror(errno)));
+    }
+  }
+  return std::nullopt;
+}
+
 std::expected<Store, Exit> Context::open(const std::string& store_name, Work work, Options::Mode mode) const {
+  if (const auto refused = check_options(store_name)) return std::unexpected(*refused);
   Options wanted = options(work);
   wanted.mode = mode;
   auto store = Store::open(store_url(store_name), wanted);
@@ -101,6 +175,7 @@ std::expected<Store, Exit> Context::open(const std::string& store_name, Work wor
 
 std::expected<Store, Exit> Context::open_or_create(
     const std::string& store_name, Work work, const std::function<std::optional<Exit>()>& may_create) const {
+  if (const auto refused = check_options(store_name)) return std::unexpected(*refused);
   Options wanted = options(work);
   wanted.mode = Options::Mode::attach;
   std::optional<Error> why_not;
@@ -115,20 +190,20 @@ std::expected<Store, Exit> Context::open_or_create(
   if (error.code != Errc::not_found || !is_of_this_host(store_name)) {
     if (error.code == Errc::not_found && error.detail.contains("there is no store")) {
       error.detail += fmt::format("; on another host {} makes none: `loch create {}` there does", command,
-                                  escaped(store_name.substr(store_name.rfind('/') + 1)));
+                                  escaped(last_part(store_name)));
     }
     return std::unexpected(complain_of_store(store_name, error));
   }
   if (const auto refused = may_create()) return std::unexpected(*refused);
   auto created = open(store_name, work, Options::Mode::attach_or_create);
-  if (created) note(fmt::format("loch: created store '{}'", escaped(store_name)));
+  if (created) note(fmt::format("created store '{}'", escaped(store_name)));
   return created;
 }
 
 Exit Context::complain_of_store(const std::string& store_name, const Error& error) const {
   const Exit exit = error.code == Errc::invalid_argument ? Exit::usage : Exit::cannot_open;
   return complain(exit,
-                  fmt::format("cannot open store '{}': {}{}", escaped(store_name), error.message(),
+                  fmt::format("cannot open store '{}': {}{}", escaped(store_name), what_is_wrong(error),
                               hint_about(store_name, error)),
                   error.code);
 }
@@ -149,17 +224,19 @@ Exit Context::report(const Error& error) const {
   const Exit exit = exit_of(error.code);
   if (exit == Exit::not_found && globals.quiet) return exit;
   if (exit == Exit::not_found) return complain(exit, "no such key", error.code);
-  return complain(exit, error.message(), error.code);
+  return complain(exit, what_is_wrong(error), error.code);
 }
 
 void Context::note(std::string_view text) const {
-  if (!globals.quiet) print_stderr(text);
+  if (globals.quiet) return;
+  print_stderr(globals.json ? text_of(Json{{"note", {{"command", command}, {"text", text}}}})
+                            : std::string(text));
 }
 
 Exit Context::confirm(const std::function<std::string()>& question) const {
   if (globals.yes) return Exit::ok;
   if (::isatty(STDIN_FILENO) != 1) {
-    return complain(Exit::usage, "this can not be undone; say --yes where there is no terminal to ask on");
+    return complain(Exit::usage, "this cannot be undone; say --yes where there is no terminal to ask on");
   }
   const auto answer = ask(question(), answer_timeout);
   if (!answer) return complain(Exit::failed, answer.error() + "; nothing was changed");
@@ -193,7 +270,10 @@ CLI::App& add_group(CLI::App& app, const char* name, const char* what) {
   return *app.add_subcommand(name, what)->require_subcommand(1);
 }
 
-void add_footer(CLI::App& command, const char* text) { command.footer(text); }
+void add_footer(CLI::App& command, std::string_view text) {
+  command.footer(
+      fmt::format("{}\nOptions of all commands (--json, --timeout, --key-file, ...): loch --help", text));
+}
 
 void add_argument(CLI::App& command, const char* name, std::string& into, const char* what) {
   command.add_option(name, into, what)->required()->type_name("");
@@ -272,8 +352,8 @@ void let_exclude(CLI::App& command, const char* option, const char* other) {
 }
 
 void add_store(CLI::App& command, std::string& store_name) {
-  add_argument(command, "NAME", store_name,
-               "The store: a name, or shm://, tcp:// or verbs:// and where it is; loch --help tells all");
+  add_argument(command, "STORE", store_name,
+               "A name, or shm://, tcp:// or verbs:// and where it is; loch --help says more");
 }
 
 void add_key(CLI::App& command, std::string& key) { add_argument(command, "KEY", key, "The key"); }

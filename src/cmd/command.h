@@ -36,10 +36,11 @@ namespace loch::cmd {
 // The documented exit codes.
 enum class Exit : std::uint8_t {
   ok = 0,
-  failed = 1,       // the operation failed: no space, timed out, corrupt, exists, changed, ...
+  failed = 1,       // the operation failed: no space, timed out, corrupt, ...
   usage = 2,        // the command line, a key or a value is not as it must be
-  cannot_open = 3,  // there is no such store, or it can not be opened
+  cannot_open = 3,  // there is no such store or file, or it cannot be opened
   not_found = 4,    // no such key (for rm: no such store)
+  refused = 5,      // the key exists (--if-absent), or it changed (--if-version)
 };
 
 struct Globals {
@@ -86,25 +87,35 @@ class Context {
   // "loch: put: ..." on standard error, or under --json {"error":{...}} with the name of `code`; returns
   // `exit`.
   Exit complain(Exit exit, std::string_view text, std::optional<Errc> code = std::nullopt) const;
-  // The same about a store that can not be opened ...
+  // The same about a store that cannot be opened ...
   Exit complain_of_store(const std::string& store_name, const Error& error) const;
   // ... or an Error of a call, with the exit code of its Errc. A key that is not there is no complaint under
   // --quiet.
   [[nodiscard]] Exit report(const Error& error) const;
-  // A remark for people; not under --quiet.
+  // A remark on standard error, under --json {"note":{...}}; not under --quiet.
   void note(std::string_view text) const;
 
-  // Before something that can not be undone. Asks on a terminal; without one, --yes must have been given.
+  // Before something that cannot be undone. Asks on a terminal; without one, --yes must have been given.
   // Exit::ok to go on; everything else has been explained. `question` is called if it is to be asked.
   [[nodiscard]] Exit confirm(const std::function<std::string()>& question) const;
 
   // Prints a JSON document and a newline.
   void print_json(const nlohmann::ordered_json& json);
+
+ private:
+  // What has to be so before a store is opened, and is said in the words of the options; an Exit if it is
+  // not.
+  [[nodiscard]] std::optional<Exit> check_options(const std::string& store_name) const;
 };
 
 // "shm://name" of what a person may write for a store.
 std::string store_url(std::string_view store_name);
 bool is_of_this_host(std::string_view store_name);
+// What comes after its last '/': "sessions".
+std::string_view last_part(std::string_view store_name);
+
+// What an Error says to people, who know neither the calls of the library nor hashes of keys.
+std::string what_is_wrong(const Error& error);
 
 // The exit code that stands for an error of an operation on an open store.
 Exit exit_of(Errc code);
@@ -124,8 +135,8 @@ CLI::App& add_foreign_command(CLI::App& app, Context& context, const char* name,
                               Exit (*run)(Context&, std::vector<std::string> arguments));
 // Of which one of several commands has to follow.
 CLI::App& add_group(CLI::App& app, const char* name, const char* what);
-// What `--help` ends with.
-void add_footer(CLI::App& command, const char* text);
+// What `--help` ends with, before where to read of the options of all commands.
+void add_footer(CLI::App& command, std::string_view text);
 
 // What stands on the command line by its place: one that has to be there ...
 void add_argument(CLI::App& command, const char* name, std::string& into, const char* what);

@@ -31,12 +31,16 @@ Exit run_create(Context& context, const CreateArguments& arguments) {
   if (!where) {
     const Errc code = where.error().code;
     const bool is_no_folder = code == Errc::not_found || code == Errc::permission;
+    const Exit exit = is_no_folder                     ? Exit::cannot_open
+                      : code == Errc::invalid_argument ? Exit::usage
+                                                       : Exit::failed;
     return context.complain(
-        is_no_folder ? Exit::cannot_open : exit_of(code),
-        fmt::format("cannot create store '{}': {}", escaped(arguments.store), where.error().message()), code);
+        exit,
+        fmt::format("cannot create store '{}': {}", escaped(arguments.store), what_is_wrong(where.error())),
+        code);
   }
-  const std::string name = arguments.store.substr(arguments.store.rfind('/') + 1);
-  if (context.globals.json) context.print_json(Json{{"name", name}, {"directory", *where}});
+  if (context.globals.json)
+    context.print_json(Json{{"name", last_part(arguments.store)}, {"location", *where}});
   return Exit::ok;
 }
 
@@ -48,20 +52,22 @@ void add_create(CLI::App& app, Context& context) {
       add_command(app, context, "create", "Make a store with options of its own", arguments, run_create);
   add_store(command, arguments->store);
   add_number(command, "--candidates", arguments->candidates,
-             "Slots that a key may stand in, 2 to 4 (3 unless told)");
-  add_bytes(command, "--max-bytes", arguments->max_bytes,
-            "Limit of items and index together, such as 512M (unless told, what the file system gives)");
+             "Slots that a key may stand in, 2 to 4 (default: 3)");
+  add_bytes(
+      command, "--max-bytes", arguments->max_bytes,
+      "Limit of items and index together, such as 512M, at least 4M; in a cluster, on each host (default: "
+      "what the file system gives)");
   add_duration(command, "--expiry", arguments->expiry,
-               "How long unlinked memory rests, 50ms to 60s (1s unless told)");
+               "How long unlinked memory rests, 50ms to 60s (default: 1s)");
   add_parsed(command, "--mode", arguments->mode,
-             "Mode of the store's files, 600 (unless told), 660 or 666: who may open them may use the store",
+             "Mode of the store's files, 600 (default), 660 or 666: who may open them may use the store",
              "OCTAL", parse_mode);
   add_text(command, "--group", arguments->group, "Group of the store's files", "GROUP");
   add_flag(command, "--no-huge-pages", arguments->no_huge_pages, "Do not ask the kernel for 2 MiB pages");
   add_parsed(
       command, "--atomics", arguments->atomics,
-      "Whose atomics change its words: the processor's, for all processes of this host too, or those of an "
-      "RDMA device, for clients that open it as verbs:// alone (processor unless told)",
+      "What changes its words: processor (default), or device: an RDMA device, and then all clients use "
+      "verbs://",
       "WHOSE", [](std::string_view text) -> Parsed<Atomics> {
         if (const auto atomics = parse_atomics(text)) return *atomics;
         return std::unexpected(fmt::format("'{}' is neither processor nor device", escaped(text)));

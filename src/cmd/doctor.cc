@@ -104,13 +104,12 @@ std::optional<std::uint64_t> field_of(const std::string& path, const std::string
 void add_doctor(CLI::App& app, Context& context) {
   auto store = std::make_shared<std::string>();
   CLI::App& command = add_command(app, context, "doctor",
-                                  "Look at this host: memory, huge pages, processor, limits, network devices",
+                                  "Check this host: memory, huge pages, processor, limits, network devices",
                                   store, run_doctor);
-  add_optional_argument(command, "STORE", *store, "A store to look at too, here or on another host");
+  add_optional_argument(command, "STORE", *store, "A store to check too, here or on another host");
   add_footer(
       command,
-      "Each finding is OK, WARN (works, but not as well as it could) or FAIL, with a line on how to mend "
-      "it.\n"
+      "Each finding is OK, WARN (works, but not as well as it could) or FAIL, with a line on how to fix it.\n"
       "Exit code 1 if anything is FAIL.\n"
       "Examples:\n"
       "  loch doctor\n"

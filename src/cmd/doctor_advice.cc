@@ -38,7 +38,7 @@ std::string mend_near_store(const std::string& store, const Error& error) {
     case Errc::invalid_argument:
       return about_arguments;
     default:
-      return "loch ls -l says why; mend what else is FAIL here, and try again";
+      return "loch ls -l says why; fix what else is FAIL here, and try again";
   }
 }
 

@@ -117,7 +117,7 @@ std::string try_collapse(const std::string& directory) {
 Result<void> use_store(const Options& options, const std::string& url) {
   auto store = Store::open(url, options);
   if (!store) return std::unexpected(store.error());
-  if (auto put = store->put("key", "value"); !put) return put;
+  if (auto put = store->put("key", "value"); !put) return std::unexpected(put.error());
   const auto value = store->get("key");
   if (!value) return std::unexpected(value.error());
   if (*value != "value") return fail(Errc::corrupt, "doctor", "another value was read than was put");
@@ -210,7 +210,7 @@ Finding probe_memory(const std::string& directory) {
   if (available && space) return judge_memory(directory, *space, *available, group_limit_bytes());
   return {.subject = "memory",
           .status = Status::warn,
-          .found = "unknown: /proc/meminfo or the directory can not be read",
+          .found = "unknown: /proc/meminfo or the directory cannot be read",
           .mend = "mount /proc"};
 }
 
@@ -238,7 +238,7 @@ Finding probe_round_trip(const Options& options) {
   }
   finding.status = Status::fail;
   finding.found = used ? destroyed.error().message() : used.error().message();
-  finding.mend = "mend what else is FAIL here; else report this line";
+  finding.mend = "fix what else is FAIL here; else report this line";
   return finding;
 }
 

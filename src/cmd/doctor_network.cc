@@ -19,7 +19,7 @@ std::vector<Finding> probe_rdma() {
       findings.push_back(
           {.subject = "RDMA " + device.name,
            .status = Status::warn,
-           .found = "can not be opened: " + device.trouble,
+           .found = "cannot be opened: " + device.trouble,
            .mend = "let this user read and write /dev/infiniband/uverbs* (Debian: group rdma)"});
     }
     for (const RdmaDevice::Port& port : device.ports) findings.push_back(judge_port(device, port));
@@ -91,8 +91,7 @@ std::vector<Finding> probe_store(const Options& options, const std::string& stor
     findings.push_back(
         {.subject = "store",
          .status = Status::warn,
-         .found =
-             fmt::format("{}: {} of its {} hosts can not be reached", url, info->hosts_away, info->hosts),
+         .found = fmt::format("{}: {} of its {} hosts cannot be reached", url, info->hosts_away, info->hosts),
          .mend = "loch cluster status says which; is lochd running there, and what does its log say?"});
   } else {
     findings.push_back(time_store(*store, store_name));

@@ -12,7 +12,8 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string limit_text(const Info& info) {
-  return info.max_bytes == 0 ? "what the file system gives" : human_bytes(info.max_bytes);
+  if (info.max_bytes == 0) return "what the file system gives";
+  return human_bytes(info.max_bytes) + (info.hosts > 1 ? " on each host" : "");
 }
 
 void begin_with_store(Table& table, const Info& info) {
@@ -21,7 +22,7 @@ void begin_with_store(Table& table, const Info& info) {
   const std::string without =
       info.hosts_away == 0
           ? ""
-          : fmt::format("; {} CAN NOT BE REACHED, and their part is not in this", info.hosts_away);
+          : fmt::format("; {} CANNOT BE REACHED, and their part is not in this", info.hosts_away);
   table.add({"hosts", fmt::format("{}{}", info.hosts, without)});
 }
 
@@ -29,7 +30,7 @@ void begin_with_store(Table& table, const Info& info) {
 
 Json info_json(const Info& info) {
   Json json{{"name", info.name},
-            {"directory", info.directory},
+            {"location", info.directory},
             {"hosts", info.hosts},
             {"hosts_away", info.hosts_away},
             {"format_version", info.format_version},

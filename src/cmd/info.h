@@ -9,8 +9,8 @@
 
 namespace loch::cmd {
 
-// Every member under its own name; times in milliseconds ("expiry_ms"); "totals" is an object of all
-// counters.
+// Every member under its own name, but "location", the store's own folder or URL, which is not what
+// --directory takes; times in milliseconds ("expiry_ms"); "totals" is an object of all counters.
 Json info_json(const Info& info);
 
 // What it is and how full, as a table.

@@ -137,6 +137,19 @@ TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
   ::unlink(path.c_str());
 }
 
+// Values are as private as the store.
+TEST(WholeFile, ANewOneIsForItsOwnerAlone) {
+  const std::string path = testing::TempDir() + "/loch-new-test-" + std::to_string(::getpid());
+  const mode_t mask = ::umask(0);
+  auto file = WholeFile::create(path);
+  ::umask(mask);
+  ASSERT_TRUE(file && file->publish());
+  struct stat status{};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+  ::unlink(path.c_str());
+}
+
 TEST(WholeFile, WritesADeviceInPlace) {
   auto file = WholeFile::create("/dev/null");
   ASSERT_TRUE(file) << file.error();

@@ -59,8 +59,10 @@ class Loader {
   bool take_line(std::string_view line);
   bool store_batch();
   bool count_results();
-  bool count_failure(std::uint64_t line_number, std::string_view text);
-  void complain_of_line(std::uint64_t line_number, std::string_view text);
+  // `code` is that of a line that could be read, and not stored.
+  bool count_failure(std::uint64_t line_number, std::string_view text,
+                     std::optional<Errc> code = std::nullopt);
+  void complain_of_line(std::uint64_t line_number, std::string_view text, std::optional<Errc> code);
   void complain_of_end(std::size_t first, std::size_t failures);
   [[nodiscard]] bool ends_load(const Error& error) const;
   void fail_input(std::string_view text);
@@ -83,14 +85,14 @@ class Loader {
   bool input_failed_ = false;
 };
 
-void Loader::complain_of_line(std::uint64_t line_number, std::string_view text) {
+void Loader::complain_of_line(std::uint64_t line_number, std::string_view text, std::optional<Errc> code) {
   progress_.erase();
-  context_.complain(Exit::failed, fmt::format("{}, line {}: {}", file_.name(), line_number, text));
+  context_.complain(Exit::failed, fmt::format("{}, line {}: {}", file_.name(), line_number, text), code);
 }
 
-bool Loader::count_failure(std::uint64_t line_number, std::string_view text) {
+bool Loader::count_failure(std::uint64_t line_number, std::string_view text, std::optional<Errc> code) {
   ++failed_;
-  if (failed_ <= complaints_max) complain_of_line(line_number, text);
+  if (failed_ <= complaints_max) complain_of_line(line_number, text, code);
   if (failed_ == complaints_max && arguments_.continue_on_error) {
     context_.complain(Exit::failed, "further errors are only counted");
   }
@@ -105,7 +107,8 @@ bool Loader::ends_load(const Error& error) const {
 
 // Of the batch, `failures` lines failed in a way that ends the load, the first of them at `first`.
 void Loader::complain_of_end(std::size_t first, std::size_t failures) {
-  complain_of_line(batch_[first].number, assignments_[first].result.error().message());
+  const Error& error = assignments_[first].result.error();
+  complain_of_line(batch_[first].number, what_is_wrong(error), error.code);
   if (failures > 1) {
     context_.complain(Exit::failed, fmt::format("with it {} up to line {} could not be stored",
                                                 how_many(failures - 1, "item"), batch_.back().number));
@@ -124,7 +127,7 @@ bool Loader::count_results() {
     if (result) {
       ++loaded_;
     } else if (!ends_load(result.error())) {
-      count_failure(batch_[i].number, result.error().message());
+      count_failure(batch_[i].number, what_is_wrong(result.error()), result.error().code);
     } else {
       if (!first) first = i;
       ++failures;
@@ -230,7 +233,7 @@ Exit Loader::finish() {
 
 Exit run_load(Context& context, const LoadArguments& arguments) {
   auto file = InputFile::open(arguments.file);
-  if (!file) return context.complain(Exit::failed, file.error());
+  if (!file) return context.complain(Exit::cannot_open, file.error());
   const Format format = arguments.format.value_or(format_of_file(arguments.file));
   Loader loader(context, arguments, std::move(*file), format);
   auto store = arguments.no_create ? context.open(arguments.store, Work::batch)
@@ -248,24 +251,22 @@ void add_load(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "load", "Store the items of a TSV or JSON Lines file", arguments, run_load);
   add_store(command, arguments->store);
-  add_optional_path(command, "FILE", arguments->file, "Where from; standard input unless told");
+  add_optional_path(command, "FILE", arguments->file, "Where from (default: standard input)");
   add_format(command, arguments->format);
-  add_duration(command, "--ttl", arguments->ttl,
-               "Time to live of items that bring none, such as 30s, 5m, 2h");
+  add_duration(command, "--ttl", arguments->ttl, "Time to live for items without one, such as 30s, 5m, 2h");
   add_flag(command, "--continue-on-error", arguments->continue_on_error,
-           "Go on after a line that can not be read or stored, unless no host answers; the exit code is "
-           "still 1");
+           "Continue past lines that fail, unless the host is unreachable; still exits with 1");
   add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if there is no such store, instead of creating it; take one of any user");
+           "Fail (3) if the store does not exist; also accept a store that another user made");
   add_footer(
       command,
-      "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"
+      "Without --format the file's name says it (.jsonl, .ndjson, .json: JSON Lines; else TSV).\n"
       "TSV: KEY<TAB>VALUE[<TAB>TTL_MS], with \\t \\n \\r \\\\ \\xHH for those bytes.\n"
       "JSON Lines: {\"key\":\"k\",\"value\":\"v\",\"ttl_ms\":5000}; key_base64 and value_base64 for other "
       "bytes.\n"
       "Empty lines are skipped. Without --continue-on-error it stops at the first error; what was stored "
-      "stays,\n"
-      "also lines after one that can not be stored: 256 are stored together.\n"
+      "stays.\n"
+      "Lines are stored 256 at a time, so later lines may be stored although an earlier one failed.\n"
       "Examples:\n"
       "  loch load sessions sessions.tsv\n"
       "  zstdcat sessions.jsonl.zst | loch load --format jsonl sessions\n"

@@ -1,16 +1,21 @@
 // loch: the command line of Loch. Reads the arguments, runs one command, and turns what happened into an exit
 // code.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <string_view>
 #include <unistd.h>
+#include <utility>
 
 #include <loch/truncation.h>
 
 #include "cmd/command.h"
 #include "cmd/terminal.h"
+#include "cmd/version.h"
 
 namespace loch::cmd {
 namespace {
@@ -22,23 +27,32 @@ constexpr const char* description =
     "Loch: a key-value store in memory that any number of processes share, without a server.";
 
 constexpr const char* footer =
-    "NAME is a store: 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere,\n"
+    "STORE is 'sessions' or 'shm://sessions' in the directory, 'shm:///folder/sessions' elsewhere,\n"
     "'verbs://host/sessions' (RDMA) or 'tcp://host:port/sessions' on another host, where lochd runs,\n"
-    "'tcp://host,host/sessions' on the hosts of a cluster, of which the first that answers knows the "
-    "others.\n"
+    "'tcp://h1,h2/sessions' in a cluster (any one host is enough to find the rest).\n"
     "Exit codes:\n"
     "  0  ok\n"
-    "  1  failed: no space, timed out, corrupt, the key exists (--if-absent), it changed (--if-version), "
-    "...\n"
-    "  2  usage: the command line, a key or a value is not as it must be; --yes is missing\n"
-    "  3  cannot open: no such store or cluster, no permission, another format\n"
+    "  1  failed: no space, timed out, corrupt, ...\n"
+    "  2  usage: bad command line, key or value, or --yes missing\n"
+    "  3  cannot open: no such store, cluster or file, no permission, another format\n"
     "  4  not found: no such key (for rm: no such store; for cluster: no such node)\n"
+    "  5  refused: the key exists (--if-absent), or it changed (--if-version)\n"
     "Examples:\n"
     "  loch put sessions user:17 ada\n"
     "  loch get sessions user:17\n"
     "  loch load sessions sessions.tsv && loch stat sessions\n"
     "  loch COMMAND --help\n"
-    "Results go to standard output, remarks and errors to standard error.";
+    "Results go to standard output, notes and errors to standard error.";
+
+// What other stores call it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> synonyms{{{"set", "put"},
+                                                                                 {"insert", "put"},
+                                                                                 {"del", "remove"},
+                                                                                 {"delete", "remove"},
+                                                                                 {"keys", "scan-all"},
+                                                                                 {"scan", "scan-all"},
+                                                                                 {"list", "ls"},
+                                                                                 {"info", "stat"}}};
 
 // A store's file must never become descriptor 0, 1 or 2: what is printed would be written into it.
 void occupy_standard_descriptors() {
@@ -51,35 +65,33 @@ void occupy_standard_descriptors() {
 }
 
 void add_globals(CLI::App& app, Globals& globals) {
-  add_path(app, "-d,--directory", globals.directory, "Where the stores are (/dev/shm unless told)", "DIR",
+  add_path(app, "-d,--directory", globals.directory, "Where the stores are (default: /dev/shm)", "DIR",
            "LOCH_DIRECTORY");
-  add_text(app, "--from", globals.source_address,
-           "The address of this host to go to another from, which chooses the network device", "ADDRESS",
-           "LOCH_FROM");
+  add_text(app, "--from", globals.source_address, "Local address to connect from; selects the network device",
+           "ADDRESS", "LOCH_FROM");
   add_text(app, "--placement", globals.placement,
-           "In a cluster, where new items are put: local (unless told), spread, by-key, or a node's name",
-           "WHERE", "LOCH_PLACEMENT");
-  add_path(app, "--key-file", globals.key_file, "The key of the other host's lochd", "FILE", "LOCH_KEY_FILE");
-  app.add_flag("--read-only", globals.read_only,
-               "Change nothing; of a store on another host, lochd sees to it")
+           "In a cluster, where new items go: local (default), spread, by-key or a node's name", "WHERE",
+           "LOCH_PLACEMENT");
+  add_path(app, "--key-file", globals.key_file, "Key shared with the other host's lochd", "FILE",
+           "LOCH_KEY_FILE");
+  app.add_flag("--read-only", globals.read_only, "Refuse every change; on another host lochd enforces it")
       ->envname("LOCH_READ_ONLY");
-  add_path(app, "--tls-authority", globals.tls_authority,
-           "Speak TLS with the other host, and trust whom this certificate vouches for", "FILE",
-           "LOCH_TLS_AUTHORITY");
-  add_path(app, "--tls-certificate", globals.tls_certificate, "Ours, if the other host wants one", "FILE",
-           "LOCH_TLS_CERTIFICATE");
+  add_path(app, "--tls-authority", globals.tls_authority, "Use TLS and trust certificates signed by this CA",
+           "FILE", "LOCH_TLS_AUTHORITY");
+  add_path(app, "--tls-certificate", globals.tls_certificate, "Client certificate, if the host asks for one",
+           "FILE", "LOCH_TLS_CERTIFICATE");
   add_path(app, "--tls-key", globals.tls_key, "The key of that certificate", "FILE", "LOCH_TLS_KEY");
   let_need(app, "--tls-certificate", "--tls-key");
   let_need(app, "--tls-key", "--tls-certificate");
   add_duration(
       app, "--timeout", globals.timeout,
-      "How long one call may take, 1ms to 1h (unless told: 5s for one key, 30s for a batch, 1h for a walk); "
-      "to open a store of another host takes up to 5s besides",
+      "How long one call may take, 1ms to 1h (default: 5s for one key, 30s for a batch, 1h for a walk); "
+      "opening a store of another host may take 5s more",
       timeout_max);
   add_flag(app, "-j,--json", globals.json, "Print JSON, for programs");
-  add_flag(app, "-y,--yes", globals.yes, "Do not ask before something that can not be undone");
-  add_flag(app, "-q,--quiet", globals.quiet, "No progress, no remarks, nothing about a missing key");
-  app.set_version_flag("-V,--version", "loch " LOCH_VERSION, "Print the version");
+  add_flag(app, "-y,--yes", globals.yes, "Do not ask before irreversible actions");
+  add_flag(app, "-q,--quiet", globals.quiet, "No progress or notes; silent about a missing key");
+  app.set_version_flag("-V,--version", program_version(), "Print the version");
 }
 
 void add_commands(CLI::App& app, Context& context) {
@@ -96,14 +108,30 @@ void add_commands(CLI::App& app, Context& context) {
   group("Upkeep", {add_gc, add_check, add_doctor, add_bench});
 }
 
+std::string complaint_about_command(const CLI::App& app, const std::string& word) {
+  const auto* const known =
+      std::ranges::find(synonyms, word, &std::pair<std::string_view, std::string_view>::first);
+  if (known != synonyms.end())
+    return fmt::format("unknown command '{}'; did you mean {}?", word, known->second);
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({}))
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  return fmt::format("unknown command '{}'; there are: {}", escaped(word), names);
+}
+
 // What CLI11 says, with a hint where it says too little.
 std::string complaint_about(const CLI::App& app, const CLI::ParseError& error) {
-  const bool has_command = !app.get_subcommands().empty();
+  const auto commands = app.get_subcommands();
   for (const std::string& extra : app.remaining(true)) {
-    if (!has_command) return fmt::format("unknown command or option '{}'", escaped(extra));
-    if (extra.starts_with('-') && extra != "--") {
-      return fmt::format("unknown option '{}' (a key or value that starts with '-' goes after '--')",
-                         escaped(extra));
+    if (extra == "--") continue;
+    if (extra.starts_with('-')) {
+      const char* hint = commands.empty() ? "" : " (a key or value that starts with '-' goes after '--')";
+      return fmt::format("unknown option '{}'{}", escaped(extra), hint);
+    }
+    if (commands.empty()) return complaint_about_command(app, extra);
+    if (commands.front()->get_name() == "rm") {
+      return fmt::format("rm destroys a whole store; a key: loch remove {} {}",
+                         escaped(commands.front()->get_option("STORE")->as<std::string>()), escaped(extra));
     }
   }
   return error.what();

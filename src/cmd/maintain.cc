@@ -83,9 +83,11 @@ void add_gc(CLI::App& app, Context& context) {
       add_command(app, context, "gc", "Clear up after dead clients, drop expired items, free empty blocks",
                   store, run_gc);
   add_store(command, *store);
-  add_footer(command,
-             "Clients do this themselves, in small steps, when none is left; this does all of it now.\n"
-             "Example:\n  loch gc sessions");
+  add_footer(
+      command,
+      "Clients do this in small steps when memory runs out; this does it all now. Empty blocks become\n"
+      "free for items of any size; the store's files keep their size until `loch rm`.\n"
+      "Example:\n  loch gc sessions");
 }
 
 void add_check(CLI::App& app, Context& context) {

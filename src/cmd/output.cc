@@ -80,15 +80,14 @@ Parsed<WholeFile> WholeFile::create(const std::string& path) {
   const bool exists = ::stat(target.c_str(), &status) == 0;
   const bool in_place = exists && !S_ISREG(status.st_mode);
   std::string temporary = in_place ? "" : fmt::format("{}.{}.part", target, ::getpid());
-  const int descriptor =
-      in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC)
-               : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, exists ? 0600 : 0666);
+  const int descriptor = in_place ? ::open(target.c_str(), O_WRONLY | O_CLOEXEC)
+                                  : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) {
     return std::unexpected(
         fmt::format("cannot create {}: {}", in_place ? target : temporary, std::strerror(errno)));
   }
   WholeFile file(descriptor, std::move(temporary), target);
-  // Who may not read the one that it replaces may not read it either.
+  // Whoever may read the one that it replaces may read it too, and nobody else.
   if (exists && !in_place && ::fchmod(descriptor, status.st_mode & 0777) != 0)
     return std::unexpected(fmt::format("cannot give {} its mode: {}", target, std::strerror(errno)));
   return file;

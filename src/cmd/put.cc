@@ -36,7 +36,7 @@ Parsed<Version> parse_version(std::string_view text) {
 // Hexadecimal may end in a newline, as `loch get --hex` prints it.
 std::expected<std::string, Exit> value_of_file(Context& context, const PutArguments& arguments) {
   auto file = InputFile::open(arguments.file.value_or("-"));
-  if (!file) return std::unexpected(context.complain(Exit::failed, file.error()));
+  if (!file) return std::unexpected(context.complain(Exit::cannot_open, file.error()));
   const bool is_hex = arguments.encoding.value_is_hex();
   auto content = file->read_all(is_hex ? 2 * value_bytes_max + 1 : value_bytes_max);
   if (!content) return std::unexpected(context.complain(Exit::failed, content.error()));
@@ -118,13 +118,13 @@ void add_put(CLI::App& app, Context& context) {
   add_path(command, "-f,--file", arguments->file, "Read the value from this file, byte for byte unless --hex",
            "FILE");
   add_duration(command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
-  add_flag(command, "--if-absent", arguments->if_absent, "Fail (1) if the key is there already");
+  add_flag(command, "--if-absent", arguments->if_absent, "Fail (5) if the key is there already");
   add_parsed(command, "--if-version", arguments->if_version,
-             "Replace only this version, as `loch get --json` gave it; fail (1) if it changed", "VERSION",
+             "Replace only this version, as `loch get --json` gave it; fail (5) if it changed", "VERSION",
              parse_version);
   let_exclude(command, "--if-version", "--if-absent");
   add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if there is no such store, instead of creating it; take one of any user");
+           "Fail (3) if the store does not exist; also accept a store that another user made");
   arguments->encoding.add_to(command, true);
   add_footer(command,
              "Examples:\n"

@@ -31,7 +31,11 @@ Parsed<std::chrono::milliseconds> ttl_of_text(std::string_view text) {
 
 Parsed<Record> parse_tsv(std::string_view line) {
   const std::size_t key_end = line.find('\t');
-  if (key_end == std::string_view::npos) return std::unexpected("no tab: expected KEY<TAB>VALUE");
+  if (key_end == std::string_view::npos) {
+    return std::unexpected(
+        fmt::format("no tab: expected KEY<TAB>VALUE{}",
+                    line.starts_with('{') ? "; is this JSON Lines? Say --format jsonl" : ""));
+  }
   const std::string_view rest = line.substr(key_end + 1);
   const std::size_t value_end = rest.find('\t');
   Record record;

@@ -84,6 +84,14 @@ TEST(Tsv, RefusesBadLines) {
   }
 }
 
+TEST(Tsv, SaysWhatALineOfTheOtherFormatMayBe) {
+  const auto json = parse_record(Format::tsv, R"({"key":"k","value":"v"})");
+  ASSERT_FALSE(json);
+  EXPECT_TRUE(json.error().ends_with("; is this JSON Lines? Say --format jsonl")) << json.error();
+  EXPECT_FALSE(parse_record(Format::tsv, "k").error().contains("jsonl"));
+  EXPECT_TRUE(parse_record(Format::tsv, "{k\tv"));
+}
+
 TEST(Jsonl, RefusesBadLines) {
   for (const char* bad :
        {"", "{", "[]", "7", R"({"key":"k"})", R"({"value":"v"})", R"({"key":1,"value":"v"})",

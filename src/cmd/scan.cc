@@ -64,13 +64,14 @@ Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format,
 // How a walk that came to its end ended.
 Exit report_damage(const Context& context, const Walked& walked) {
   if (walked.damaged == 0) return Exit::ok;
-  return context.complain(Exit::failed, fmt::format("{} left out; `loch check` tells which",
+  return context.complain(Exit::failed, fmt::format("{} left out; `loch check` says which",
                                                     how_many(walked.damaged, "damaged item")));
 }
 
 // Writes the items to standard output, or to a file that takes its name when it is whole.
 std::expected<Walked, Exit> write_items(Context& context, Store& store, const ScanArguments& arguments,
                                         Format format, Progress& progress) {
+  watch_for_interrupts();  // before there is a file, which is not to be left behind
   std::optional<WholeFile> file;
   if (arguments.file != "-") {
     auto created = WholeFile::create(arguments.file);
@@ -79,7 +80,6 @@ std::expected<Walked, Exit> write_items(Context& context, Store& store, const Sc
   }
   Output file_out(file ? file->descriptor() : -1);
   Output& out = file ? file_out : context.out;
-  watch_for_interrupts();
   const auto walked = walk(store, arguments, format, out, progress);
   progress.erase();
   if (!walked) return std::unexpected(context.report(walked.error()));
@@ -152,10 +152,9 @@ void add_scan_all(CLI::App& app, Context& context) {
   add_format(command, arguments->format);
   add_footer(
       command,
-      "A line an item: KEY<TAB>VALUE[<TAB>TTL_MS] with \\t \\n \\r \\\\ \\xHH for those bytes; with --json "
-      "or\n"
-      "--format jsonl {\"key\":...,\"value\":...,\"ttl_ms\":...}, where bytes that are not UTF-8 stand in\n"
-      "key_base64 and value_base64. A key that others change meanwhile may appear more than once.\n"
+      "One item per line: KEY<TAB>VALUE[<TAB>TTL_MS] with \\t \\n \\r \\\\ \\xHH for those bytes; with\n"
+      "--json or --format jsonl {\"key\":...,\"value\":...,\"ttl_ms\":...}, where bytes that are not UTF-8\n"
+      "stand in key_base64 and value_base64. A key that others change meanwhile may appear more than once.\n"
       "Examples:\n"
       "  loch scan-all sessions | head\n"
       "  loch scan-all --keys --limit 100 sessions\n"
@@ -167,16 +166,15 @@ void add_dump(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "dump", "Write all items to a file, as load reads them", arguments, run_dump);
   add_store(command, arguments->store);
-  add_optional_path(command, "FILE", arguments->file, "Where to; standard output unless told");
+  add_optional_path(command, "FILE", arguments->file, "Where to (default: standard output)");
   add_format(command, arguments->format);
-  add_footer(
-      command,
-      "The format follows the file's name (.jsonl, .ndjson, .json: JSON Lines; else TSV) unless told.\n"
-      "The file takes its name only when it is whole.\n"
-      "Examples:\n"
-      "  loch dump sessions sessions.tsv\n"
-      "  loch dump sessions | zstd > sessions.tsv.zst\n"
-      "  loch dump --format jsonl sessions | loch load --format jsonl copy");
+  add_footer(command,
+             "Without --format the file's name says it (.jsonl, .ndjson, .json: JSON Lines; else TSV).\n"
+             "The file takes its name only when it is whole. A new one is for its owner alone (mode 600).\n"
+             "Examples:\n"
+             "  loch dump sessions sessions.tsv\n"
+             "  loch dump sessions | zstd > sessions.tsv.zst\n"
+             "  loch dump --format jsonl sessions | loch load --format jsonl copy");
 }
 
 void add_count(CLI::App& app, Context& context) {

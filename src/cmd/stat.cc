@@ -1,6 +1,6 @@
 // loch stat: what a store is and what its clients did, once or again and again.
 #include <algorithm>
-#include <map>
+#include <chrono>
 #include <unistd.h>
 
 #include "cmd/command.h"
@@ -15,7 +15,7 @@ namespace {
 
 struct StatArguments {
   std::string store;
-  std::optional<double> watch_s;
+  std::optional<std::chrono::milliseconds> watch;
   std::optional<std::uint64_t> times;
 };
 
@@ -50,9 +50,7 @@ Exit run_stat(Context& context, const StatArguments& arguments) {
   auto store = context.open(arguments.store, Work::point);
   if (!store) return store.error();
   watch_for_interrupts();
-  const bool redraw = arguments.watch_s && !context.globals.json && ::isatty(STDOUT_FILENO) == 1;
-  const auto period =
-      std::chrono::milliseconds(static_cast<std::int64_t>(arguments.watch_s.value_or(0) * 1000));
+  const bool redraw = arguments.watch && !context.globals.json && ::isatty(STDOUT_FILENO) == 1;
   std::optional<Stats> before;
   std::chrono::steady_clock::time_point before_time;
   for (std::uint64_t round = 1;; ++round) {
@@ -63,9 +61,9 @@ Exit run_stat(Context& context, const StatArguments& arguments) {
     if (round > 1 && !redraw && !context.globals.json) context.out.write("\n");
     print_once(context, *info, before ? &*before : nullptr,
                std::chrono::duration<double>(now - before_time).count());
-    const bool last = !arguments.watch_s || (arguments.times && round >= *arguments.times);
+    const bool last = !arguments.watch || (arguments.times && round >= *arguments.times);
     if (last || !context.out.good()) return Exit::ok;
-    if (!wait_unless_interrupted(period)) return Exit::ok;
+    if (!wait_unless_interrupted(*arguments.watch)) return Exit::ok;
     before = info->totals;
     before_time = now;
   }
@@ -78,17 +76,15 @@ void add_stat(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "stat", "Show a store's size, use and counters", arguments, run_stat);
   add_store(command, arguments->store);
-  add_number(command, "-w,--watch", arguments->watch_s, "Show it again every so many seconds", 0.01, 86400.0,
-             "SECONDS");
-  add_number(command, "--times", arguments->times, "With --watch: stop after so many times",
-             std::uint64_t{1});
+  add_duration(command, "-w,--watch", arguments->watch, "Repeat every TIME", std::chrono::days(1));
+  add_number(command, "--times", arguments->times, "With --watch: stop after N", std::uint64_t{1});
   let_need(command, "--times", "--watch");
   add_footer(command,
              "Counters are those of all clients since the store was created; with --watch also their rates.\n"
              "--json prints one object a line.\n"
              "Examples:\n"
              "  loch stat sessions\n"
-             "  loch stat --watch 2 sessions\n"
+             "  loch stat --watch 2s sessions\n"
              "  loch --json stat sessions | jq .totals.get_hit");
 }
 

@@ -24,7 +24,7 @@ void print_long(Context& context, const std::vector<std::string>& names) {
   for (const std::string& each : names) {
     const auto info = info_of(context, each);
     if (!info) {
-      table.add({each, "-", "-", "-", info.error().message()});
+      table.add({each, "-", "-", "-", what_is_wrong(info.error())});
       continue;
     }
     const std::uint64_t blocks_used = info->blocks - std::min(info->blocks, info->blocks_free);
@@ -43,7 +43,9 @@ Json long_json(const Context& context, const std::vector<std::string>& names) {
       json.erase("totals");
       all.push_back(std::move(json));
     } else {
-      all.push_back(Json{{"name", each}, {"error", info.error().message()}});
+      const Error& error = info.error();
+      all.push_back(
+          Json{{"name", each}, {"error", {{"code", name(error.code)}, {"text", what_is_wrong(error)}}}});
     }
   }
   return all;
@@ -54,7 +56,7 @@ Exit run_ls(Context& context, const bool& with_details) {
   if (!names) {
     return context.complain(
         Exit::cannot_open,
-        fmt::format("cannot list {}: {}", context.globals.directory, names.error().message()),
+        fmt::format("cannot list {}: {}", context.globals.directory, what_is_wrong(names.error())),
         names.error().code);
   }
   if (context.globals.json) {
@@ -86,12 +88,13 @@ Exit run_rm(Context& context, const std::string& store_name) {
   if (answer != Exit::ok) return answer;
   const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));
   if (destroyed) {
-    if (context.globals.json) context.print_json(Json{{"destroyed", store_name}});
+    if (context.globals.json) context.print_json(Json{{"name", last_part(store_name)}, {"destroyed", true}});
     return Exit::ok;
   }
   const Error& error = destroyed.error();
   if (error.code == Errc::not_found)
-    return context.complain(Exit::not_found, fmt::format("no such store '{}'", escaped(store_name)));
+    return context.complain(Exit::not_found, fmt::format("no such store '{}'", escaped(store_name)),
+                            error.code);
   const bool is_forbidden = error.code == Errc::permission;
   // The error knows of the files, and not that it is their folder that was to be changed.
   const char* hint =
@@ -100,7 +103,8 @@ Exit run_rm(Context& context, const std::string& store_name) {
           : "";
   return context.complain(
       is_forbidden ? Exit::cannot_open : exit_of(error.code),
-      fmt::format("cannot destroy store '{}': {}{}", escaped(store_name), error.message(), hint));
+      fmt::format("cannot destroy store '{}': {}{}", escaped(store_name), what_is_wrong(error), hint),
+      error.code);
 }
 
 }  // namespace

@@ -89,9 +89,11 @@ Result<void> Posted::finish(std::span<const Operation> operations) {
   if (!outcome) return std::move(outcome);
   for (const Operation& operation : operations) {
     if (operation.unreachable) {
-      return fail(Errc::unavailable, "fabric",
-                  fmt::format("{}: the host that region {} is on can not be reached now",
-                              endpoint.fabric().location(), operation.at.region));
+      const std::string why = endpoint.port().why_unreachable(operation.at.region);
+      return fail(
+          Errc::unavailable, "fabric",
+          fmt::format("{}: the host that region {} is on can not be reached now{}{}",
+                      endpoint.fabric().location(), operation.at.region, why.empty() ? "" : ": ", why));
     }
     if (!operation.bad_address) continue;
     if (operation.kind == Operation::Kind::expect) {

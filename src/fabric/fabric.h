@@ -169,6 +169,8 @@ class Port {
   // Makes progress; waits for at most `wait_ns` if there is none to make.
   virtual void poll(base::Nanos wait_ns) = 0;
   [[nodiscard]] virtual bool keeps_order() const { return false; }  // of batches, and takes `expect`
+  // Why the host of a region is not reached that operations say is unreachable; for people.
+  [[nodiscard]] virtual std::string why_unreachable(RegionId /*region*/) const { return {}; }
   // Whether an operation is a message of its own, as on a queue pair, and not one of many in a frame: then
   // what may not be needed is better asked for later.
   [[nodiscard]] virtual bool sends_each_alone() const { return false; }

@@ -38,19 +38,20 @@ bool may_be_linked(const memory::Session& session, ItemState state) {
 
 // Which items the index names; counts what it finds on the way.
 coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* report) {
-  const auto read_now = co_await slots_.read_directory();
-  if (!read_now) co_return std::unexpected(read_now.error());
-  const Directory d = *read_now;
-  const SlotNumber slots = d.slots();
+  const Stay stay(attachment_);
+  auto d = co_await slots_.read_directory();
   SlotGroup group(slots_, items_);
-  for (SlotNumber slot = 0; slot < slots; ++slot) {
+  for (SlotNumber slot = 0; d && slot < d->slots(); ++slot) {
     if (!group.has(slot)) {
-      if (auto read = co_await group.read(slot, slots); !read) co_return read;
+      if (auto read = co_await group.read(slot, d->slots()); !read) co_return read;
+      // A growth may have begun, or ended. One of a cluster may be about to leave, and waits for this.
+      if (!attachment_.is_of_cluster()) d = co_await slots_.read_directory();
+      if (!d) break;
     }
     const SlotWord word = group.word(slot);
-    if (word.is(SlotType::unborn) && d.growing) continue;
+    if (word.is(SlotType::unborn) && d->growing) continue;
     const ItemRef ref = word.item();
-    const bool level_fits = d.is_unsplit(word) || (d.growing && d.is_split(word));
+    const bool level_fits = d->is_unsplit(word) || (d->growing && d->is_split(word));
     if (word.is(SlotType::empty) && level_fits) continue;
     const bool is_there = word.names_item() && ref.region >= memory::first_data_region &&
                           endpoint_.reaches(ref.address(), memory::item_unit_bytes);
@@ -78,6 +79,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
     }
     if (word.is(SlotType::committed)) ++report->items;
   }
+  if (!d) co_return std::unexpected(d.error());
   co_return Result<void>{};
 }
 
@@ -105,6 +107,8 @@ coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node
   if (!blocks) co_return std::unexpected(blocks.error());
   std::vector<memory::Allocator::ItemWords> items;
   for (const BlockNumber block : *blocks) {
+    if (auto fresh = co_await some().slots().keep_fresh(); !fresh) co_return fresh;
+    const memory::Attachment::Operation during(attachment_);
     const auto looked = co_await look_at_block(node->allocator.get(), block, &items);
     if (!looked) co_return std::unexpected(looked.error());
     const LeaseWord lease = *looked;

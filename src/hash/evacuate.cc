@@ -17,8 +17,7 @@ using memory::BlockNumber;
 using memory::ItemKind;
 using memory::ItemRef;
 
-// False if the item is named still, or may be.
-coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
+coro::Task<Result<Table::Evacuation>> Table::evacuate_item(ItemRef item, Key key) {
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
     if (auto fresh = co_await slots_.keep_fresh(); !fresh)
@@ -30,20 +29,22 @@ coro::Task<Result<bool>> Table::evacuate_item(ItemRef item, Key key) {
     const auto j = static_cast<unsigned>(named);
     if (named >= 0 && seen.word[j].is(SlotType::committed)) {
       auto found = co_await items_.fetch(item);
+      if (!found && found.error().code == Errc::corrupt) co_return Evacuation::damaged;
       if (!found) co_return std::unexpected(std::move(found.error()));
-      auto copied = co_await item_writer_.put_copy(seen.at.slot[j], seen.word[j], &found->view);
-      if (!copied || *copied) co_return copied;
+      const auto copied = co_await item_writer_.put_copy(seen.at.slot[j], seen.word[j], &found->view);
+      if (!copied) co_return std::unexpected(copied.error());
+      if (*copied) co_return Evacuation::done;
     }
-    auto equal = co_await snapshots_.is_snapshot(key, &seen);
-    if (!equal) co_return equal;
+    const auto equal = co_await snapshots_.is_snapshot(key, &seen);
+    if (!equal) co_return std::unexpected(equal.error());
     if (!*equal) continue;
-    if (named < 0) co_return true;
+    if (named < 0) co_return Evacuation::done;
     // A move or an insert is half way: it is brought on.
-    auto resolved = co_await resolver_.resolve_step(key, &seen);
-    if (!resolved) co_return resolved;
-    if (!*resolved) co_return false;
+    const auto resolved = co_await resolver_.resolve_step(key, &seen);
+    if (!resolved) co_return std::unexpected(resolved.error());
+    if (!*resolved) break;
   }
-  co_return false;
+  co_return Evacuation::named;
 }
 
 // Clears what moves have left that names items of the node, and damaged words that do; how many words name
@@ -113,16 +114,17 @@ Shards::Evacuated ended(Shards::Evacuated evacuated) {
 
 // One item: its key's slot names a copy instead, if it names this one.
 coro::Task<Result<void>> Shards::evacuate_one(ItemRef item, Evacuated* evacuated) {
-  auto found = co_await items_.fetch(item);
-  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-  if (!found) co_return Result<void>{};  // if a word names it, that is cleared later
-  const Key key{.bytes = found->view.key(), .hash = found->view.key_hash()};
+  auto head = co_await items_.fetch_intact_head(item);
+  if (!head && head.error().code != Errc::corrupt) co_return std::unexpected(std::move(head.error()));
+  if (!head) co_return Result<void>{};  // if a word names it, that is cleared later
+  const Key key{.bytes = head->view.key(), .hash = head->view.key_hash()};
   const auto table = table_of(key.hash);
   if (!table) co_return std::unexpected(table.error());
   auto done = co_await (*table)->evacuate_item(item, key);
   if (!done && !is_out_of_reach(done.error())) co_return std::unexpected(std::move(done.error()));
+  if (done && *done == Table::Evacuation::damaged) co_return Result<void>{};  // likewise
   // What can not be copied by its key now is by its word, if that stays in its slot later.
-  ++(done && *done ? evacuated->copied : evacuated->left);
+  ++(done && *done == Table::Evacuation::done ? evacuated->copied : evacuated->left);
   co_return Result<void>{};
 }
 

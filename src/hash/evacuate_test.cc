@@ -31,6 +31,27 @@ TEST_F(Evacuation, ANodeIsEmptied) {
   EXPECT_TRUE(report->findings.empty()) << report->findings.front();
 }
 
+// Receive: a node with a long value. Expect: it is read once, and written once.
+TEST_F(Evacuation, ANodeIsEmptiedOfALongValueByOneReading) {
+  constexpr std::size_t length = 8'000'000;
+  constexpr memory::Placement to_second{.policy = memory::Placement::Policy::node, .node = 1};
+  Client writer(*store_, to_second);
+  ASSERT_TRUE(writer.fake::Client::put("long", std::string(length, 'l')).has_value());
+  fabric::store_word(store_->at({regions().nodes[1].control, memory::closed_offset}), 1);
+  client_tells();
+  std::uint64_t bytes = 0;
+  Client mover(*store_, {}, regions(),
+               {.before = [&bytes](const fabric::Operation& one) { bytes += one.length_bytes; }});
+  ASSERT_TRUE(mover.run(mover.attachment().refresh()).has_value());
+  bytes = 0;
+  const auto emptied = mover.run(mover.shards().evacuate(1));
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_GT(emptied->copied, 5U);
+  EXPECT_EQ(item_of("long").region % 2, 0);
+  EXPECT_GE(bytes, 2 * length);
+  EXPECT_LT(bytes, length / 2 * 5);
+}
+
 // Receive: a node is to be emptied by one who is told to end. Expect: nothing is done, and it says that there
 // is more to do.
 TEST_F(Evacuation, ANodeIsEmptiedUntilItIsToEnd) {

@@ -47,7 +47,8 @@ class Growth final {
   // that is known as look_before_split would have told it.
   coro::Task<Result<bool>> split_slot(SlotNumber low, Directory d,
                                       std::optional<SlotWord> seen = std::nullopt);
-  // Looks at every slot: each is split, and no move is half done whose other end is told by the old level.
+  // Looks at every slot: each is split, and no move is half done whose other end is told by the old level. In
+  // one operation of the caller's, which read the directory: the level is not used again while that runs.
   //
   // `until`: on the way of an operation. It goes on where this session has left off, until then or to the
   // first slot that can not be settled now. Those before that stay settled.

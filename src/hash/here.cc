@@ -36,17 +36,10 @@ memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, ba
 }
 
 bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
-                        base::Nanos expires_at_ns, base::Nanos now) {
-  const memory::ItemHeader header{.state = 0,
-                                  .header_sum = 0,
-                                  .value_sum = 0,
-                                  .key_hash = probe.key.hash,
-                                  .written_at_ns = home_.next_write_time(now),
-                                  .expires_at_ns = expires_at_ns,
-                                  .value_bytes = 0,
-                                  .key_bytes = 0,
-                                  .client = home_.client()};
-  write_item(place.at, place.ref, header, probe.key.bytes, value);
+                        base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version) {
+  const WriteRequest request{.key = probe.key, .value = value, .expires_at_ns = expires_at_ns};
+  const memory::ItemHeader header = ItemWriter::header_for(request, home_, home_.next_write_time(now));
+  *version = write_item(place.at, place.ref, header, request.key.bytes, request.value);
   LOCH_FAULT_POINT("put_here.item_written");
   // A damaged word may name what is no node's.
   if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;

@@ -82,6 +82,10 @@ struct Directory {
             .stage = static_cast<ShardStage>(word >> 9 & 3),
             .arrives_in = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
   }
+  // Of a store of one host, whose directory only rises.
+  [[nodiscard]] constexpr bool is_before(Directory other) const {
+    return level < other.level || (level == other.level && !growing && other.growing);
+  }
   [[nodiscard]] constexpr Directory with_stage(ShardStage other) const {
     return {.level = level, .growing = growing, .stage = other};
   }

@@ -13,8 +13,7 @@ coro::Task<Result<NewItem>> ItemWriter::compose(WriteRequest request) {
   if (!ref) co_return std::unexpected(std::move(ref.error()));
   NewItem item{.ref = *ref};
   if (std::byte* at = endpoint_.mapped(ref->address(), length); at != nullptr) {
-    item.version = write_item(at, *ref, header_for(request, *ref), request.key.bytes, request.value);
-    write_tail(at, length);
+    write_copy(request, &item, at);
   } else {
     const auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
     write_copy(request, &item, copy.get());
@@ -26,26 +25,19 @@ coro::Task<Result<NewItem>> ItemWriter::compose(WriteRequest request) {
 }
 
 void ItemWriter::write_copy(const WriteRequest& request, NewItem* item, std::byte* copy) {
-  item->version =
-      write_item(copy, item->ref, header_for(request, item->ref), request.key.bytes, request.value);
+  memory::Session& session = attachment_.session_of(item->ref);
+  const memory::ItemHeader header = header_for(request, session, session.next_write_time());
+  item->version = write_item(copy, item->ref, header, request.key.bytes, request.value);
   write_tail(copy, length_of(request));
 }
 
-fabric::Operation ItemWriter::link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
-                                   SlotWord old) const {
+void ItemWriter::prepare(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot, SlotWord old) {
   item->slot = slot;
   item->word = SlotWord::link(as, item->ref, filter, item->tag, old.level());
-  return fabric::Operation::compare_swap(slots_.place().slot(slot), old.raw, item->word.raw);
 }
 
-memory::ItemHeader ItemWriter::header_for(const WriteRequest& request, const memory::ItemRef& item) {
-  memory::Session& session = attachment_.session_of(item);
-  memory::ItemHeader header{};
-  header.key_hash = request.key.hash;
-  header.written_at_ns = session.next_write_time();
-  header.expires_at_ns = request.expires_at_ns;
-  header.client = session.client();
-  return header;
+fabric::Operation ItemWriter::linking(const NewItem& item, SlotWord old) const {
+  return fabric::Operation::compare_swap(slots_.place().slot(item.slot), old.raw, item.word.raw);
 }
 
 coro::Task<Result<bool>> ItemWriter::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {

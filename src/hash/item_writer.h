@@ -50,18 +50,30 @@ class ItemWriter final {
 
   // Takes memory for an item, and writes it there. Errors: no_space, timed_out, and those of the fabric.
   coro::Task<Result<NewItem>> compose(WriteRequest request);
-  // The item as it is to be, to `copy`, which is length_of(request) long.
+  // The item as it is to be, to `copy`, or to its place itself, length_of(request) long.
   void write_copy(const WriteRequest& request, NewItem* item, std::byte* copy);
-  // Has the slot name the item instead of what `old` says.
-  fabric::Operation link(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot,
-                         SlotWord old) const;
+  // By which word which slot is to name the item, in place of `old`: so it stands in `item`. Nothing is
+  // changed by that ...
+  static void prepare(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot, SlotWord old);
+  // ... but by this compare-swap, for who has it done in a batch.
+  [[nodiscard]] fabric::Operation linking(const NewItem& item, SlotWord old) const;
+  // What an item begins with that is written then, but for what write_item fills in.
+  static memory::ItemHeader header_for(const WriteRequest& request, const memory::Session& session,
+                                       base::Nanos written_at_ns) {
+    return {.state = 0,
+            .header_sum = 0,
+            .value_sum = 0,
+            .key_hash = request.key.hash,
+            .written_at_ns = written_at_ns,
+            .expires_at_ns = request.expires_at_ns,
+            .value_bytes = 0,
+            .key_bytes = 0,
+            .client = session.client()};
+  }
   // A copy of the item that is committed there takes its place. False if the slot has changed.
   coro::Task<Result<bool>> put_copy(SlotNumber slot, SlotWord word, const ItemView* item);
 
  private:
-  // Of an item that is to lie there.
-  memory::ItemHeader header_for(const WriteRequest& request, const memory::ItemRef& item);
-
   memory::Attachment& attachment_;
   Slots& slots_;
   fabric::Endpoint& endpoint_;

@@ -35,8 +35,7 @@ Result<void> Items::reaches(const memory::ItemRef& ref) const {
                 "the item is on a host of the cluster that this client does not know yet");
   if (!node) return damaged_item(ref);
   return fail(Errc::unavailable, "read",
-              fmt::format("the item is on {}, which can not be reached now",
-                          attachment_.memory().name_of_node(*node)));
+              fmt::format("the item is on {}", attachment_.describe_unreached(*node)));
 }
 
 coro::Task<Result<Found>> Items::fetch(memory::ItemRef ref) const {
@@ -67,15 +66,23 @@ coro::Task<Result<Found>> Items::fetch(memory::ItemRef ref) const {
   co_return found;
 }
 
-coro::Task<Result<Found>> Items::fetch_head(memory::ItemRef ref) const {
+coro::Task<Result<Found>> Items::fetch_head(memory::ItemRef ref, std::uint64_t key_bytes) const {
   if (auto reached = reaches(ref); !reached) co_return std::unexpected(std::move(reached.error()));
-  const std::uint64_t length = std::min(room_of(ref), item_bytes(key_bytes_max, 0));
+  const std::uint64_t length = std::min(room_of(ref), item_bytes(key_bytes, 0));
   auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
   Found found;
   if (!found.view.parse_head(bytes->data(), length, ref)) co_return damaged_item(ref);
   found.copy = std::move(*bytes).take_copy();
   co_return found;
+}
+
+coro::Task<Result<Found>> Items::fetch_intact_head(memory::ItemRef ref, std::uint64_t key_bytes) const {
+  auto found = co_await fetch_head(ref, key_bytes);
+  if (found && found->view.header_is_intact()) co_return found;
+  if (!found && found.error().code != Errc::corrupt) co_return found;
+  if (key_bytes < key_bytes_max) co_return co_await fetch_intact_head(ref);
+  co_return damaged_item(ref);
 }
 
 Result<Found> Items::take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length) {

@@ -40,8 +40,12 @@ class Items final {
   // no room in this process.
   coro::Task<Result<Found>> fetch(memory::ItemRef ref) const;
   // Of that, the header and the key (ItemView::parse_head), which is all that who moves it needs. They may be
-  // damaged.
-  coro::Task<Result<Found>> fetch_head(memory::ItemRef ref) const;
+  // damaged. Of one whose key is longer than `key_bytes`, it is corrupt.
+  coro::Task<Result<Found>> fetch_head(memory::ItemRef ref, std::uint64_t key_bytes = key_bytes_max) const;
+  // The same of one that is as it was written, whatever became of the value; else it is corrupt. As many
+  // bytes are read as a key of `key_bytes` takes, and more only if it is another one's.
+  coro::Task<Result<Found>> fetch_intact_head(memory::ItemRef ref,
+                                              std::uint64_t key_bytes = key_bytes_max) const;
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref) const;
   // What was read of it, in place or into a copy. Errors: corrupt.
   static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);

@@ -111,4 +111,38 @@ coro::Task<bool> KnownItems::read_value(Known* known, std::string* into) {
   co_return true;
 }
 
+// Of what this session holds on to, the slot alone says that it is there, but not for how long.
+coro::Task<bool> KnownItems::is_there(Known* known) {
+  const PointerCache::Pointer& pointer = known->pointer;
+  const std::uint64_t length = item_bytes(known->key.bytes.size(), 0);
+  const bool takes_head = !known->was_used_lately() || pointer.is_mortal;
+  const auto head = std::make_unique_for_overwrite<std::byte[]>(length);
+  std::array<fabric::Operation, 3> operations = {slot_reading(*known)};
+  std::size_t count = 1;
+  if (takes_head) {
+    operations[count] = fabric::Operation::read_settled(pointer.item().address(), head.get(), length);
+    operations[count++].after_previous = known->item_comes_after;
+  }
+  if (pointer.is_mortal) operations[count++] = time_reading(&known->time);
+  const std::span asked(operations.data(), count);
+  if (!co_await endpoint_.perform_each(asked)) co_return false;
+  if (std::ranges::any_of(asked, &fabric::Operation::did_nothing)) known->word = {};
+  if (!known->is_as_known() || has_been_let_go(*known)) co_return false;
+  home_.control().learn_time(known->time);
+  if (takes_head) {
+    ItemView item;
+    const bool is_its = item.parse_head(head.get(), length, known->word.item()) && item.header_is_intact() &&
+                        item.key() == known->key.bytes;
+    if (!is_its || !has_time_left(item.expires_at_ns(), known->time)) co_return false;
+  }
+  // A location may be of an item of another length.
+  if (known->was_used_lately())
+    note_lately(known->key, {.word = known->word,
+                             .slot = pointer.slot,
+                             .length_bytes = pointer.length_bytes,
+                             .is_mortal = pointer.is_mortal,
+                             .copy = pointer.copy});
+  co_return true;
+}
+
 }  // namespace loch::hash

@@ -60,6 +60,9 @@ class KnownItems final {
   // Asks for it, and has the value read to where it is wanted; for long ones. False if that is not what was
   // read; `into` was changed then.
   coro::Task<bool> read_value(Known* known, std::string* into);
+  // Asks for it, and for no more of the item than tells that it is the key's, and has time left. False if
+  // that is not what was read.
+  coro::Task<bool> is_there(Known* known);
   // What a remote session remembers of where a key's item is.
   [[nodiscard]] std::optional<PointerCache::Pointer> pointer_of(Key key) const {
     if (!home_.remote()) return std::nullopt;

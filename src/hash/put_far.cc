@@ -83,7 +83,8 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
   std::vector<fabric::Operation> operations = {write};
   operations.reserve(3 + Expectation::operations);
   if (expected != nullptr) expected->ask(&operations);
-  operations.push_back(item_writer_.link(item, SlotType::committed, key.filter(), slot, old));
+  ItemWriter::prepare(item, SlotType::committed, key.filter(), slot, old);
+  operations.push_back(item_writer_.linking(*item, old));
   operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
   const std::size_t linking = operations.size() - 1;
   if (expected != nullptr)

@@ -147,8 +147,8 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
     copy += in_whole_words(length_of(request));
     if (one.stage == Stage::looks) continue;
     if (one.lately) one.lately->ask(&operations);
-    operations.push_back(
-        item_writer_.link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old));
+    ItemWriter::prepare(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[0], one.old);
+    operations.push_back(item_writer_.linking(one.item, one.old));
     operations.back().after_previous = !base::planted(base::Planted::link_beside_item);
     LOCH_FAULT_POINT("put_together.before_write");
   }
@@ -263,8 +263,9 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
     } else if (one.stage == Stage::offers) {
       one.old = one.seen.word[one.location];
       one.item.seen = true;
-      operations.push_back(item_writer_.link(&one.item, SlotType::pending, one.key().filter(),
-                                             one.seen.at.slot[one.location], one.old));
+      ItemWriter::prepare(&one.item, SlotType::pending, one.key().filter(), one.seen.at.slot[one.location],
+                          one.old);
+      operations.push_back(item_writer_.linking(one.item, one.old));
     }
   }
   if (operations.empty()) co_return Result<void>{};
@@ -355,8 +356,8 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
     if (!is_found) LOCH_FAULT_POINT("put_together.before_home");
     const unsigned at = is_found ? one.location : home_location(one.seen);
     one.old = one.seen.word[at];
-    operations.push_back(
-        item_writer_.link(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old));
+    ItemWriter::prepare(&one.item, SlotType::committed, one.key().filter(), one.seen.at.slot[at], one.old);
+    operations.push_back(item_writer_.linking(one.item, one.old));
   }
   if (operations.empty()) co_return Result<void>{};
   if (auto done = co_await endpoint_.perform_each(operations); !done) co_return done;

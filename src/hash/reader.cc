@@ -30,13 +30,35 @@ coro::Task<Result<Found>> Table::get_near(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-// The rest of GET: what is not a plain hit. `seen`: a first collect.
-coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
+// GET that reads of items no more than their heads.
+coro::Task<Result<bool>> Table::exists(Key key) {
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (Known known = known_.of(key); !known.is_nothing()) {
+    if (co_await known_.is_there(&known)) co_return true;
+    if (known.is_gone()) known_.forget_location(key, known.pointer.slot);
+    if (known.is_of_another_item()) {
+      const auto head = co_await items_.fetch_intact_head(known.word.item(), key.bytes.size());
+      if (head && head->view.key() == key.bytes &&
+          known_.has_time_left(head->view.expires_at_ns(), known.time)) {
+        co_return true;
+      }
+    }
+  }
+  Collect seen;
+  if (auto read = co_await slots_.collect_once(key.hash, &seen, Slots::DirectoryToo::no); !read)
+    co_return std::unexpected(std::move(read.error()));
+  const auto found = co_await get_by_snapshot(key, seen, Part::head);
+  if (!found && found.error().code != Errc::not_found) co_return std::unexpected(found.error());
+  co_return found.has_value();
+}
+
+// The rest of GET: what is not a plain hit. `seen`: a first collect. Of the item, `part` is read.
+coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen, Part part) {
   Attempts attempts(slots_, "get", key.hash, Attempts::Of::look);
   std::optional<Collect> before;  // the collect before `seen`, if they make a snapshot when they are equal
   for (;;) {
     Doubt doubt;
-    if (auto answer = co_await look_for(key, &seen, Words::committed, &doubt); answer)
+    if (auto answer = co_await look_for(key, &seen, Words::committed, part, &doubt); answer)
       co_return std::move(*answer);
     bool counts = false;  // `seen`, as the first of two
     if (doubt.time_ran_out) {
@@ -50,7 +72,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
                base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
-      if (auto answer = co_await look_for(key, &seen, Words::paired, &doubt); answer)
+      if (auto answer = co_await look_for(key, &seen, Words::paired, part, &doubt); answer)
         co_return std::move(*answer);
       if (!doubt.time_ran_out) co_return miss(key, doubt);
     } else {
@@ -71,7 +93,7 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen) {
 
 // What the committed or the paired words answer; nothing if none of them is the key's. What can not be read
 // may be another key's: it is an error only if none of the others answers.
-coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect* seen, Words words,
+coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect* seen, Words words, Part part,
                                                          Doubt* doubt) {
   std::optional<Error> unread;
   for (unsigned j = 0; j < seen->at.count; ++j) {
@@ -79,7 +101,8 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const bool wanted =
         words == Words::committed ? word.is(SlotType::committed) : paired_destination(*seen, j) >= 0;
     if (!wanted || word.filter() != key.filter()) continue;
-    auto found = co_await items_.fetch(word.item());
+    auto found = part == Part::all ? co_await items_.fetch(word.item())
+                                   : co_await items_.fetch_intact_head(word.item(), key.bytes.size());
     if (!found) {
       if (found.error().code == Errc::corrupt)
         doubt->damaged = true;
@@ -91,9 +114,9 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
     const auto left = co_await snapshots_.time_left(found->view.expires_at_ns(), seen->asked_at_ns);
     if (!left) co_return std::unexpected(left.error());
     if (*left == Snapshots::TimeLeft::some) {
-      if (words == Words::committed) {
+      // How long the item is, its head does not tell.
+      if (words == Words::committed && part == Part::all)
         known_.note_item(key, word, seen->at.slot[j], found->view);
-      }
       co_return std::move(found);
     }
     doubt->time_ran_out = *left == Snapshots::TimeLeft::look_again;

@@ -109,17 +109,21 @@ coro::Task<Result<void>> Table::mend_slot(SlotNumber slot, SlotWord word, Collec
   co_return Result<void>{};
 }
 
-// Unlinks the item that a slot was seen to have committed, if its time to live is over.
+// Unlinks the item that a slot was seen to have committed, if its time to live is over, and the slot names it
+// by right: of a damaged word the item may be another slot's, and is not to be retired.
 coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup* group,
                                                 Collected* collected) {
   const SlotWord word = group->word(slot);
-  auto header = co_await group->header_of(slot);
-  if (!header || !has_expired(header->expires_at_ns, home_.now() + slots_.time_ahead_ns()))
-    co_return Result<void>{};
-  // A damaged word may point at anything that looks like this, but for its sum, which is bound to the place;
-  // nothing is to be written there.
-  const auto head = co_await items_.fetch_head(word.item());
-  if (!head || !head->view.header_is_intact()) co_return Result<void>{};
+  const base::Nanos now = home_.now() + slots_.time_ahead_ns();
+  const auto header = co_await group->header_of(slot);
+  if (!header || !has_expired(header->expires_at_ns, now)) co_return Result<void>{};
+  // What the header was read of with the group may be another item by now; and a word may point at anything
+  // that looks like one, but for its sum, which is bound to the place.
+  const auto head = co_await items_.fetch_intact_head(word.item());
+  if (!head || !has_expired(head->view.expires_at_ns(), now)) co_return Result<void>{};
+  const std::uint64_t hash = head->view.key_hash();
+  const Locations at = Locations::of(hash, slots_.directory(), slots_.candidates());
+  if (word.filter() != filter_of(hash) || at.index_of(slot) < 0) co_return Result<void>{};
   const auto gone = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
   if (!gone) co_return std::unexpected(gone.error());
   if (!*gone) co_return Result<void>{};
@@ -130,6 +134,7 @@ coro::Task<Result<void>> Table::drop_if_expired(SlotNumber slot, const SlotGroup
 
 // False if moves may have been left half done.
 coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
+  const Stay stay(attachment_);
   const Directory d = slots_.directory();
   const SlotNumber slots = d.slots();
   bool all_done = true;
@@ -157,16 +162,19 @@ coro::Task<Result<bool>> Table::repair_slots(Collected* collected) {
   co_return all_done;
 }
 
-coro::Task<Result<SlotNumber>> Table::drop_expired(SlotNumber first, SlotNumber count, Collected* collected) {
+coro::Task<Result<std::optional<SlotNumber>>> Table::drop_expired(SlotNumber first, SlotNumber count,
+                                                                  base::Nanos until, Collected* collected) {
+  const Stay stay(attachment_);
   const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const SlotNumber slots = directory->slots();
   // While it grows, a slot's words are for who splits it.
-  if (directory->growing || first >= slots) co_return slots;
+  if (directory->growing || first >= slots) co_return std::nullopt;
   const SlotNumber end = std::min(slots, first + count);
   SlotGroup group(slots_, items_);
   for (SlotNumber slot = first; slot < end; ++slot) {
     if (!group.has(slot)) {
+      if (endpoint_.now() >= until) co_return slot;
       if (auto read = co_await group.read_with_headers(slot, end); !read)
         co_return std::unexpected(std::move(read.error()));
     }
@@ -174,7 +182,7 @@ coro::Task<Result<SlotNumber>> Table::drop_expired(SlotNumber first, SlotNumber 
     if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)
       co_return std::unexpected(std::move(dropped.error()));
   }
-  co_return slots;
+  co_return end < slots ? std::optional(end) : std::nullopt;
 }
 
 // Retires an item that belongs to nobody, as if it had been unlinked just now: somebody who is late may still
@@ -198,6 +206,9 @@ coro::Task<Result<bool>> Shards::reclaim(memory::Session* session, BlockNumber b
 
 coro::Task<Result<std::uint64_t>> Shards::reclaim_orphans_in(const memory::Attachment::Node* node,
                                                              BlockNumber block, Collected* collected) {
+  if (auto fresh = co_await some().slots().keep_fresh(); !fresh)
+    co_return std::unexpected(std::move(fresh.error()));
+  const memory::Attachment::Operation during(attachment_);
   memory::Session* const session = node->session.get();
   std::vector<memory::Allocator::ItemWords> items;
   const auto lease = co_await look_at_block(node->allocator.get(), block, &items);
@@ -235,8 +246,8 @@ coro::Task<Result<void>> Shards::reclaim_orphans(const memory::Attachment::Node*
 }
 
 // The next slots, of all tables in turn, and the next blocks, of all nodes.
-coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
-  // Elsewhere each item that is dropped takes some round trips, and the put has a deadline.
+coro::Task<Result<void>> Shards::look_for_room(base::Nanos until, Collected* collected) {
+  // Elsewhere each item that is dropped takes some round trips.
   const bool is_far = attachment_.remote();
   const SlotNumber slots_at_once = SlotNumber{1} << (is_far ? 11 : 15);
   const std::uint64_t items_at_once = is_far ? 512 : 4096;
@@ -244,13 +255,10 @@ coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
   if (Table* const table = tables_[room_.table].get(); table == nullptr) {
     ++room_.table;
   } else {
-    const SlotNumber first = std::exchange(room_.slot, room_.slot + slots_at_once);
-    const auto slots = co_await table->drop_expired(first, slots_at_once, collected);
-    if (!slots) co_return std::unexpected(slots.error());
-    if (first + slots_at_once >= *slots) {
-      ++room_.table;
-      room_.slot = 0;
-    }
+    const auto next = co_await table->drop_expired(room_.slot, slots_at_once, until, collected);
+    if (!next) co_return std::unexpected(next.error());
+    room_.slot = next->value_or(0);
+    if (!*next) ++room_.table;
   }
   // Whether an item is somebody's only all tables can say.
   if (!all_reached("collect")) co_return Result<void>{};
@@ -258,7 +266,7 @@ coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
   const memory::Attachment::Node& node = attachment_.nodes()[room_.node];
   const auto blocks = node.allocator->blocks();
   if (!blocks) co_return std::unexpected(blocks.error());
-  for (std::uint64_t items = 0; items < items_at_once; ++items) {
+  for (std::uint64_t items = 0; items < items_at_once && attachment_.endpoint().now() < until; ++items) {
     if (room_.block >= blocks->size()) {
       ++room_.node;
       room_.block = 0;
@@ -271,11 +279,11 @@ coro::Task<Result<void>> Shards::look_for_room(Collected* collected) {
   co_return Result<void>{};
 }
 
-coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room() {
+coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room(base::Nanos until) {
   const base::Nanos now = attachment_.endpoint().now();
   if (now < room_.rests_until) co_return room_.rests_until;
   Collected collected;
-  if (auto looked = co_await look_for_room(&collected); !looked)
+  if (auto looked = co_await look_for_room(until, &collected); !looked)
     co_return std::unexpected(std::move(looked.error()));
   base::Nanos rest = 0;
   bool has_notes = false;
@@ -300,6 +308,7 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
       co_return std::unexpected(std::move(swept.error()));
   }
   for (const auto& table : tables_) {
+    const memory::Attachment::Operation during(attachment_);  // of which the directory is (Growth::finish)
     const auto directory = co_await table->slots().read_directory();
     if (!directory) co_return std::unexpected(directory.error());
     if (!directory->growing) continue;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <list>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "fabric/testing/posting_fabric.h"
 #include "hash/testing/scenes.h"
@@ -85,6 +87,42 @@ TEST_P(RemoteClient, ACopyOfTheDirectoryThatIsOldMissesNoMove) {
   ASSERT_EQ(near_.get(key).value(), "value");
   EXPECT_EQ(far_.insert(key, "other").error().code, Errc::exists);
   EXPECT_EQ(far_.get(key).value(), "value");
+}
+
+// Receive: sessions that refresh, and otherwise do nothing, while the index grows by four levels, after which
+// its words look as they did before. Expect: their first put does not go by the directory of then.
+TEST_P(RemoteClient, GoesByNoDirectoryThatIsOlderThanItsLastRefresh) {
+  std::list<Client> idle;
+  for (int i = 0; i < 4; ++i) idle.emplace_back(*store_, elsewhere(*store_), TableOptions{});
+  std::vector<Client*> all{&far_};
+  for (Client& each : idle) all.push_back(&each);
+  const Directory before = directory_of(*store_);
+  const Directory after{.level = static_cast<std::uint8_t>(before.level + level_modulus)};
+  std::uint64_t keys = 0;
+  const auto grow_to = [&](Directory wanted) {
+    while (directory_of(*store_) != wanted) {
+      ASSERT_TRUE(near_.put(fmt::format("key{}", keys++), "value").has_value());
+      if (keys % 512 != 0) continue;
+      store_->advance(base::millisecond_ns);
+      tell_time(*store_);
+      for (Client* each : all) ASSERT_TRUE(each->run(each->attachment().refresh()).has_value());
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(grow_to(after));
+  int found = 0;
+  for (Client& each : idle) {
+    // One that there would be a slot for where it does not belong.
+    const std::string key =
+        find_key(near_, fmt::format("new{}.", found++), [&](const Locations& now, std::uint64_t hash) {
+          const Locations then = Locations::of(hash, before, now.candidates);
+          const auto holds = [&](unsigned i, SlotType type) { return slot(*store_, then.slot[i]).is(type); };
+          return holds(0, SlotType::committed) && holds(1, SlotType::empty) && now.index_of(then.slot[1]) < 0;
+        });
+    ASSERT_TRUE(each.run(each.attachment().refresh()).has_value());
+    EXPECT_TRUE(each.put(key, "value").has_value());
+    EXPECT_EQ(near_.get(key).value(), "value");
+  }
+  expect_sound(near_, keys + idle.size());
 }
 
 TEST_P(RemoteClient, JudgesTimesToLiveByTheStoresClock) {

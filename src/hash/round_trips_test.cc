@@ -33,6 +33,7 @@ class RoundTrips : public testing::Test {
                                              .mapped = {},
                                              .before =
                                                  [this](const fabric::Operation& operation) {
+                                                   if (time_goes_on_) tell_time(*store_);
                                                    bytes_ += operation.length_bytes;
                                                    ++operations_;
                                                    const bool is_read =
@@ -62,6 +63,7 @@ class RoundTrips : public testing::Test {
   }
 
   const std::string value = std::string(64, 'v');
+  bool time_goes_on_ = false;
   std::uint64_t round_trips_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t operations_ = 0;
@@ -319,6 +321,21 @@ TEST_F(RoundTrips, WritesMoveTheItemOnceAndFewBytesBesides) {
   EXPECT_LE(bytes("new", [&](const std::string& key) { return warm_.insert(key, value); }),
             item + 2 * slots + 2 * swap);
   EXPECT_LE(bytes("del", [&](const std::string& key) { return warm_.remove(key); }), 2 * slots + head + swap);
+}
+
+// Receive: long values. Expect: who visits them all reads each once.
+TEST_F(RoundTrips, AWalkReadsEachValueOnce) {
+  constexpr std::size_t length = 4'000'000;
+  constexpr std::size_t count = 3;
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_TRUE(near_.put("long" + std::to_string(i), std::string(length, 'l')).has_value());
+  time_goes_on_ = true;
+  const Cost walk = cost([&] {
+    const auto items = warm_.walk();
+    return items && items->size() == count + 20;
+  });
+  EXPECT_GE(walk.bytes, count * length);
+  EXPECT_LT(walk.bytes, count * length * 3 / 2);
 }
 
 // The same of a store on two nodes: slots are on the first, and items on the second.

@@ -6,7 +6,10 @@
 namespace loch::hash {
 namespace {
 
-coro::Task<Result<Found>> failed(Error error) { co_return std::unexpected(std::move(error)); }
+template <class T>
+coro::Task<Result<T>> failed(Error error) {
+  co_return std::unexpected(std::move(error));
+}
 
 }  // namespace
 
@@ -34,8 +37,8 @@ coro::Task<Result<void>> Shards::open() {
 std::unexpected<Error> Shards::unreached(std::uint64_t key_hash) const {
   const std::uint32_t shard = shard_of(key_hash, tables_.size());
   return fail(Errc::unavailable, "index",
-              fmt::format("the key's index is on {}, which can not be reached now",
-                          attachment_.memory().name_of_node(attachment_.region_map().shards[shard].home)),
+              fmt::format("the key's index is on {}",
+                          attachment_.describe_unreached(attachment_.region_map().shards[shard].home)),
               key_hash);
 }
 
@@ -62,7 +65,12 @@ Known Shards::known(Key key) const {
 
 coro::Task<Result<Found>> Shards::get(Key key) {
   auto table = table_of(key.hash);
-  return table ? (*table)->get(key) : failed(std::move(table.error()));
+  return table ? (*table)->get(key) : failed<Found>(std::move(table.error()));
+}
+
+coro::Task<Result<bool>> Shards::exists(Key key) {
+  auto table = table_of(key.hash);
+  return table ? (*table)->exists(key) : failed<bool>(std::move(table.error()));
 }
 
 coro::Task<Result<std::uint64_t>> Shards::count() {

@@ -41,6 +41,8 @@ class Shards final : public memory::ReuseGuard {
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
   coro::Task<Result<Found>> get(Key key);
+  // As Table::exists.
+  coro::Task<Result<bool>> exists(Key key);
   // As KnownItems::of.
   [[nodiscard]] Known known(Key key) const;
   void fetch_known(Key key) const {
@@ -56,10 +58,10 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<void>> for_each(const Visit* visit);
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect_garbage();
-  // For who found no memory: a part of collect_garbage, and another one each time. When what that unlinked
-  // will have rested, so that it is worth another try; or, where that is a moment, what this client has
-  // unlinked before. Nothing if there was none.
-  coro::Task<Result<std::optional<base::Nanos>>> make_room();
+  // For who found no memory: a part of collect_garbage, and another one each time, until then. When what that
+  // unlinked will have rested, so that it is worth another try; or, where that is a moment, what this client
+  // has unlinked before. Nothing if there was none.
+  coro::Task<Result<std::optional<base::Nanos>>> make_room(base::Nanos until);
   coro::Task<Result<Report>> check();
 
   // Whether all operations that began on the node until `since`, by its clock, are over.
@@ -104,7 +106,7 @@ class Shards final : public memory::ReuseGuard {
   struct Walked {
     memory::ItemRef ref;
     bool written_before = false;
-    Result<Found> found{};
+    Result<Found> found{};  // its head
     Result<Found> current{};
   };
   [[nodiscard]] bool is_visited_now(const Walk& walk, const Walked& x) const;
@@ -113,7 +115,7 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<void> find_item(Walked* walked);
   coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);
-  coro::Task<Result<void>> look_for_room(Collected* collected);
+  coro::Task<Result<void>> look_for_room(base::Nanos until, Collected* collected);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
   // In one block; how many items it has.
   coro::Task<Result<std::uint64_t>> reclaim_orphans_in(const memory::Attachment::Node* node,

@@ -13,9 +13,11 @@ coro::Task<Result<memory::ItemHeader>> known_already(Result<memory::ItemHeader> 
 }  // namespace
 
 coro::Task<Result<void>> SlotGroup::read(SlotNumber first, SlotNumber end) {
-  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
-  constexpr std::size_t most_if_mapped = fabric::cache_line_bytes / sizeof(std::uint64_t);
   count_ = 0;
+  during_.reset();
+  if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
+  during_.emplace(slots_.attachment());
+  constexpr std::size_t most_if_mapped = fabric::cache_line_bytes / sizeof(std::uint64_t);
   first_ = first;
   headers_.clear();
   const auto count =

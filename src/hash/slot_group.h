@@ -1,9 +1,15 @@
 // SlotGroup: some slots in a row that are read at once, by who looks at all of them: by a remote session
 // more, with the headers of the items that they name if it needs these.
+//
+// Each group is an operation of its own, which lasts until the next one is read, so that who looks at all
+// slots does not hold on all the while to what is unlinked meanwhile. So no word or item of one group says
+// anything once the next one is read. A shard of a cluster may leave between two groups (Handover), unless
+// the caller is in an operation all the while (Stay).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <loch/coro/task.h>
@@ -11,8 +17,20 @@
 
 #include "hash/items.h"
 #include "hash/slots.h"
+#include "memory/attachment.h"
 
 namespace loch::hash {
+
+// Of a cluster: an operation of who looks at one of its shards, which stays there while this lives.
+class Stay final {
+ public:
+  explicit Stay(memory::Attachment& attachment) {
+    if (attachment.is_of_cluster()) during_.emplace(attachment);
+  }
+
+ private:
+  std::optional<memory::Attachment::Operation> during_;
+};
 
 class SlotGroup final {
  public:
@@ -30,6 +48,7 @@ class SlotGroup final {
  private:
   Slots& slots_;
   const Items& items_;
+  std::optional<memory::Attachment::Operation> during_;
   std::vector<std::uint64_t> words_;
   std::vector<Result<memory::ItemHeader>> headers_;  // by slot, if they were read
   SlotNumber first_ = 0;

@@ -106,8 +106,18 @@ coro::Task<Result<bool>> Slots::collect_once(std::uint64_t key_hash, Collect* in
   co_return end_collect(reading, *into);
 }
 
+// A remote session's refresh reads the directory with the rest of the control region. Levels are used again
+// once nobody says that it has run since (Growth::may_reuse_level), so by an older one than that of its last
+// refresh words that it never heard of would look right.
+void Slots::learn_directory() {
+  if (!home_.remote() || attachment_.is_of_cluster()) return;
+  const std::uint64_t refreshed = home_.control().word(place_.directory().offset_bytes);
+  if (directory().is_before(Directory::decode(refreshed))) directory_copy_ = refreshed;
+}
+
 Slots::Reading Slots::begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
                                     std::optional<SlotNumber> only) {
+  learn_directory();
   into->at.set(key_hash, directory(), candidates_);
   if (only) {
     into->at.count = 1;

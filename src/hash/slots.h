@@ -110,6 +110,7 @@ class Slots final {
   coro::Task<Result<void>> check_map(std::uint64_t key_hash);
   coro::Task<Result<bool>> find_out_why_absent(Collect* seen, Error error);
   std::byte* directory_place();
+  void learn_directory();
 
   memory::Attachment& attachment_;
   const std::uint32_t home_number_;

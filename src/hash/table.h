@@ -79,6 +79,8 @@ class Table final {
     if (!home_.remote()) return get_near(known->key);
     return attachment_.refresh_due() ? get_anew(known->key) : get_far(known);
   }
+  // Whether the key has an item. No byte of its value is read, which may be damaged.
+  coro::Task<Result<bool>> exists(Key key);
   // Returns the version of the item that was written. Errors: exists, changed, not_found by the condition;
   // no_space, timed_out, corrupt.
   coro::Task<Result<std::uint64_t>> put(WriteRequest request);
@@ -87,7 +89,8 @@ class Table final {
   // One of them; nothing if there is no memory for it at hand.
   std::optional<GroupedPut> grouped_put(const WriteRequest& request);
   coro::Task<void> put_together(std::span<GroupedPut> puts);
-  coro::Task<Result<void>> remove(Key key);
+  // If it has that version, if one is named. Errors: not_found, changed; timed_out, corrupt.
+  coro::Task<Result<void>> remove(Key key, std::optional<std::uint64_t> version = std::nullopt);
 
   // ---- the plain cases of one key on mapped memory; what they do not do, the coroutines above do
   [[nodiscard]] bool works_here() const { return works_here_; }
@@ -97,10 +100,11 @@ class Table final {
   // Before here's steps: memory for an item, on its way into the cache while they run; null if there is none
   // at hand. `now` was read during this operation.
   memory::Allocator::Place prepare_item_here(std::uint64_t length_bytes, base::Nanos now);
-  // After here's steps: step 2 of PUT. If it fails, the item is not linked, and is to be discarded; else the
-  // one that was there, probe.word, is to be retired at a time that is read after this.
+  // After here's steps: step 2 of PUT; `version` is the item's. If it fails, the item is not linked, and is
+  // to be discarded; else the one that was there, probe.word, is to be retired at a time that is read after
+  // this.
   bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
-                   base::Nanos expires_at_ns, base::Nanos now);
+                   base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version);
   void discard_here(const memory::Allocator::Place& place) {
     attachment_.nodes().front().allocator->discard_here(place);
   }
@@ -131,13 +135,15 @@ class Table final {
 
   // ---- reader.cc
   coro::Task<Result<Found>> get_near(Key key);
-  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect seen);
+  enum class Part : std::uint8_t { all, head };
+  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect seen, Part part = Part::all);
   enum class Words : std::uint8_t { committed, paired };
   struct Doubt {
     bool damaged = false;       // an item that may be the key's
     bool time_ran_out = false;  // of the key's item, since the slots were asked for
   };
-  coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Doubt* doubt);
+  coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Part part,
+                                                    Doubt* doubt);
   Result<Found> miss(Key key, Doubt doubt);
 
   // ---- get_far.cc
@@ -157,9 +163,9 @@ class Table final {
   };
 
   // ---- put_far.cc
-  // `compose` of a remote session, which does more while the item is on its way: it looks for the key, of
-  // which one slot is enough where the key's item is known; or, if it knows the word there, too, it has the
-  // item linked as soon as it is written.
+  // ItemWriter::compose of a remote session, which does more while the item is on its way: it looks for the
+  // key, of which one slot is enough where the key's item is known; or, if it knows the word there, too, it
+  // has the item linked as soon as it is written.
   enum class Begun : std::uint8_t { written, collected, linked };  // collected: `seen`, for the first step
   coro::Task<Result<NewItem>> compose_and_begin(const WriteRequest* request, KeyCollect* seen, Begun* begun);
   // `expected`: what goes without saying of a word that is known; null then.
@@ -204,7 +210,7 @@ class Table final {
   // The rest of PUT, once the item is written.
   coro::Task<Result<std::uint64_t>> put_written(const WriteRequest* request, KeyCollect* seen, NewItem item,
                                                 Begun begun);
-  // Whether the item that is committed at location `j` lets the request be.
+  // Whether the item that is committed at location `j` lets the request be. Errors are of a put's operations.
   static Result<void> check_condition(const WriteRequest& request, const KeyCollect& seen, unsigned j);
   // `is_collected`: `seen` is of this operation.
   coro::Task<Result<Outcome>> put_step(const WriteRequest* request, KeyCollect* seen, NewItem* item,
@@ -225,7 +231,9 @@ class Table final {
   void note_insert(bool displaced);
 
   // ---- evacuate.cc
-  coro::Task<Result<bool>> evacuate_item(memory::ItemRef item, Key key);
+  // Whether no slot of its key names the item any more. `damaged`: one does, and it can not be copied.
+  enum class Evacuation : std::uint8_t { done, damaged, named };
+  coro::Task<Result<Evacuation>> evacuate_item(memory::ItemRef item, Key key);
   coro::Task<Result<std::uint64_t>> clear_words(std::uint32_t node);
   coro::Task<Result<bool>> evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash);
 
@@ -234,9 +242,10 @@ class Table final {
 
   // ---- reclaim.cc
   coro::Task<Result<bool>> repair_slots(Collected* collected);
-  // Unlinks what has expired in `count` slots from `first` on, as far as there are any; not while the index
-  // grows. How many slots there are.
-  coro::Task<Result<SlotNumber>> drop_expired(SlotNumber first, SlotNumber count, Collected* collected);
+  // Unlinks what has expired in `count` slots from `first` on, as far as there are any, or until then; not
+  // while the index grows. With which slot to go on, if there are more.
+  coro::Task<Result<std::optional<SlotNumber>>> drop_expired(SlotNumber first, SlotNumber count,
+                                                             base::Nanos until, Collected* collected);
   coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
   coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<void>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);

@@ -61,11 +61,12 @@ std::uint64_t version_of(Client& client, const std::string& key) {
 // An operation of A, and before each of its steps in turn a whole operation of B on the same key, after which
 // `pause_ns` passes and a third client writes something else. Expect: the answers, and the value at the end,
 // are those of one order of the two.
-void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
+void expect_one_came_first(const Case& of, base::Nanos pause_ns, std::span<const Op> firsts = ops,
+                           std::span<const Op> seconds = ops) {
   const auto [scene, present, growing, place] = of;
   const TableOptions patient{.timeout_ns = 3'600 * base::second_ns};
-  for (const Op first : ops) {
-    for (const Op second : ops) {
+  for (const Op first : firsts) {
+    for (const Op second : seconds) {
       if (first == Op::get && second == Op::get) continue;
       for (int at = 0;; ++at) {
         SCOPED_TRACE(fmt::format("{} with {} before its step {}", name_of(first), name_of(second), at));
@@ -108,6 +109,13 @@ void expect_one_came_first(const Case& of, base::Nanos pause_ns) {
 }
 
 TEST_P(Interleaved, TwoOperationsActAsIfOneCameFirst) { expect_one_came_first(GetParam(), 0); }
+
+TEST_P(Interleaved, ARemoveOfAVersionActsAsIfItCameFirstOrLast) {
+  constexpr std::array remove = {Op::remove_version};
+  constexpr std::array changes = {Op::put, Op::replace, Op::remove, Op::remove_version};
+  expect_one_came_first(GetParam(), 0, remove, changes);
+  expect_one_came_first(GetParam(), 0, changes, remove);
+}
 
 // Receive: a client that is stopped at any step for longer than it may act. Expect: it looks again.
 TEST_P(Late, AClientThatComesTooLateActsAsIfItCameFirstOrLast) {

@@ -153,7 +153,10 @@ coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<c
   co_return Result<void>{};
 }
 
-coro::Task<void> Shards::find_item(Walked* walked) { walked->found = co_await items_.fetch(walked->ref); }
+// Whose it is; the value is read once, with what its key has now.
+coro::Task<void> Shards::find_item(Walked* walked) {
+  walked->found = co_await items_.fetch_intact_head(walked->ref);
+}
 
 coro::Task<void> Shards::find_current(Walked* walked) {
   const ItemView& item = walked->found->view;
@@ -161,6 +164,7 @@ coro::Task<void> Shards::find_current(Walked* walked) {
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {
+  const Stay stay(attachment_);
   const auto now = co_await slots_.read_time();
   if (!now) co_return std::unexpected(now.error());
   std::uint64_t total = 0;

@@ -13,6 +13,7 @@ namespace loch::hash {
 namespace {
 
 using fake::Client;
+using fake::directory_of;
 using fake::locations;
 using fake::make_store;
 
@@ -163,6 +164,24 @@ TEST(Walk, LargeItemsAndEmptyValuesToo) {
   for (const auto& [key, value] : *items) EXPECT_EQ(value.size(), lengths[key]);
 }
 
+// Receive: items, one of them long, whose values are damaged. Expect: they are left out, and count as damaged
+// once each.
+TEST(Walk, ADamagedValueIsLeftOutAndCountsOnce) {
+  const auto store = make_store();
+  Client client(*store);
+  for (const auto& [key, length] : {std::pair{"whole", 100}, {"short", 100}, {"long", 3'000'000}})
+    ASSERT_TRUE(client.put(key, std::string(static_cast<std::size_t>(length), 'x')).has_value());
+  for (const std::string key : {"short", "long"}) {
+    const memory::ItemRef item = fake::slot(*store, locations(client, key).slot[0]).item();
+    *store->at(item.address() + item_bytes(key.size(), 50)) ^= std::byte{1};
+  }
+  const auto items = client.walk();
+  ASSERT_TRUE(items.has_value()) << items.error().message();
+  ASSERT_EQ(items->size(), 1U);
+  EXPECT_EQ(items->front().first, "whole");
+  EXPECT_EQ(client.counted(Counter::corrupt_items), 2U);
+}
+
 // ---- times to live
 
 TEST(TimeToLive, AnItemIsThereUntilItsTime) {
@@ -205,6 +224,37 @@ TEST(TimeToLive, ACollectionDropsWhatHasExpired) {
   EXPECT_EQ(client.collect()->items_expired, 25U);
   EXPECT_EQ(client.check()->items, 25U);
   EXPECT_EQ(client.collect()->items_expired, 0U);
+}
+
+// Receive: a put that finds no memory, and has no time left. Expect: it looks at nothing, and the next one
+// goes on from there.
+TEST(TimeToLive, WhoNeedsMemoryLooksForItUntilItsTimeIsOver) {
+  const auto store = make_store();
+  Client client(*store);
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(client.put(fmt::format("k{}", i), "v", 1).has_value());
+  store->advance(base::second_ns);
+  const auto room_until = [&](base::Nanos until) {
+    return client.run(client.shards().make_room(until)).value();
+  };
+  EXPECT_EQ(room_until(store->now()), std::nullopt);
+  EXPECT_TRUE(room_until(store->now() + base::second_ns).has_value());
+  EXPECT_EQ(client.count().value(), 0U);
+}
+
+// Receive: a damaged slot that names an item of another slot, which has expired. Expect: it is dropped once,
+// by the slot that names it by right, and nobody is given its place twice.
+TEST(TimeToLive, AnExpiredItemIsDroppedByItsOwnSlotAlone) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("key", "v", 1).has_value());
+  const Locations at = locations(client, "key");
+  const SlotWord word = fake::slot(*store, at.slot[0]);
+  for (SlotNumber other : {SlotNumber{0}, directory_of(*store).slots() - 1}) {
+    while (at.index_of(other) >= 0) ++other;
+    fake::set_slot(*store, other, word);
+  }
+  store->advance(base::second_ns);
+  EXPECT_EQ(client.collect()->items_expired, 1U);
 }
 
 // ---- accounting
@@ -253,13 +303,14 @@ TEST(Collect, WhatTheDeadLeftIsGotBackByWhoNeedsMemory) {
     std::optional<base::Nanos> ready;
     for (int i = 0; i < 4 && !ready; ++i) {
       const memory::Attachment::Operation during(client.attachment());
-      const auto room = client.run(client.shards().make_room());
+      const auto room = client.run(client.shards().make_room(store->now() + base::second_ns));
       ASSERT_TRUE(room.has_value()) << room.error().message();
       ready = *room;
     }
     ASSERT_TRUE(ready.has_value());
     EXPECT_GT(*ready, store->now());
-    EXPECT_EQ(client.run(client.shards().make_room()).value(), ready) << "first what it found is waited for";
+    EXPECT_EQ(client.run(client.shards().make_room(store->now() + base::second_ns)).value(), ready)
+        << "first what it found is waited for";
     ASSERT_TRUE(client.collect().has_value()) << "for the dead session itself";
     EXPECT_EQ(client.check()->items_unaccounted, 0U);
     for (int i = 1; i < 100; ++i) EXPECT_EQ(client.get(fmt::format("k{}", i)).value(), "v");

@@ -93,7 +93,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step2_update(const WriteRequest* r
   }
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
-  item_writer_.link(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
+  ItemWriter::prepare(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
   auto won = co_await slots_.swap(item->slot, old, item->word);
   if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   co_await let_go_of(old,
@@ -183,7 +183,8 @@ coro::Task<Result<Table::Outcome>> Table::put_step4_home(KeyCollect* snapshot, N
   const SlotWord empty = snapshot->word[home];
   if (!empty.is(SlotType::empty)) co_return Outcome::again;
   LOCH_FAULT_POINT("put.before_home");
-  item_writer_.link(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home], empty);
+  ItemWriter::prepare(item, SlotType::committed, filter_of(snapshot->key_hash), snapshot->at.slot[home],
+                      empty);
   auto won = co_await slots_.swap(item->slot, empty, item->word);
   if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
   LOCH_FAULT_POINT("put.after_home");
@@ -199,7 +200,7 @@ coro::Task<Result<Table::Outcome>> Table::put_step5_pending(Key key, KeyCollect*
 
   const unsigned a = *alternate;
   const SlotWord empty = seen->word[a];
-  item_writer_.link(item, SlotType::pending, key.filter(), seen->at.slot[a], empty);
+  ItemWriter::prepare(item, SlotType::pending, key.filter(), seen->at.slot[a], empty);
   const SlotWord pending = item->word;
   item->seen = true;
   auto placed = co_await slots_.swap(item->slot, empty, pending);
@@ -339,17 +340,23 @@ coro::Task<Result<Table::Outcome>> Table::put_step6_make_room(KeyCollect* seen) 
   co_return Outcome::again;
 }
 
-coro::Task<Result<void>> Table::remove(Key key) {
+coro::Task<Result<void>> Table::remove(Key key, std::optional<std::uint64_t> version) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
   if (slots_.directory().growing) [[unlikely]] {
     if (auto helped = co_await growth_.help(); !helped) co_return helped;
   }
+  const WriteRequest request{.key = key,
+                             .value = {},
+                             .condition = version ? Condition::version : Condition::none,
+                             .version = version.value_or(0)};
   Attempts attempts(slots_, "remove", key.hash, Attempts::Of::change);
   KeyCollect seen;
   for (;;) {
     if (auto read = co_await snapshots_.collect(key, &seen); !read) co_return read;
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
+      if (const auto holds = check_condition(request, seen, j); !holds)
+        co_return fail(holds.error().code, "remove", {}, key.hash);
       const SlotWord old = seen.word[j];
       const bool was_expired = has_expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");

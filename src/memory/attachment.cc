@@ -198,6 +198,12 @@ void Attachment::close() {
   for (const Node& node : nodes_) endpoint_->run(node.allocator->close());
 }
 
+std::string Attachment::describe_unreached(std::uint32_t node) const {
+  const std::string why = endpoint_->port().why_unreachable(region_map().nodes[node].control);
+  return fmt::format("{}, which can not be reached now{}{}", memory_->name_of_node(node),
+                     why.empty() ? "" : ": ", why);
+}
+
 Result<std::size_t> Attachment::place(std::uint32_t home) {
   using Policy = Placement::Policy;
   if (placement_.policy == Policy::gone) {
@@ -209,8 +215,7 @@ Result<std::size_t> Attachment::place(std::uint32_t home) {
   const Node* wanted = node(placement_.policy == Policy::by_key ? home : placement_.node);
   if (wanted == nullptr && placement_.policy == Policy::node) {
     return fail(Errc::unavailable, "allocate",
-                fmt::format("new items are put on {}, which can not be reached now",
-                            memory_->name_of_node(placement_.node)));
+                fmt::format("new items are put on {}", describe_unreached(placement_.node)));
   }
   if (wanted == nullptr) wanted = node(home);
   return static_cast<std::size_t>(wanted - nodes_.data());

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <string>
 #include <string_view>
@@ -120,11 +121,20 @@ TEST(Connect, EndsWithItsDeadline) {
   }
 }
 
+// As the kernel says: that Loch can not listen there is no proof of it.
+bool has_ipv6() {
+  const base::FileDescriptor socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 at{};
+  at.sin6_family = AF_INET6;
+  at.sin6_addr = in6addr_loopback;
+  return socket.is_open() && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
+}
+
 TEST(Address, OfThisHostAloneAreItsLoopbackAddresses) {
   for (const std::string host : {"127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"}) {
     const auto listener = listen({.host = host, .port = "0"});
-    if (!listener && host.starts_with("::")) continue;  // no IPv6
-    ASSERT_TRUE(listener.has_value()) << host;
+    if (!listener && host.starts_with("::") && !has_ipv6()) continue;
+    ASSERT_TRUE(listener.has_value()) << listener.error().message();
     const auto socket =
         connect({.host = host, .port = std::to_string(listener->port)}, "", in(base::second_ns));
     ASSERT_TRUE(socket.has_value()) << host;
@@ -145,11 +155,12 @@ TEST(Address, OfThisHostAloneAreItsLoopbackAddresses) {
 // name for where it went.
 TEST(Address, IsNamedAlikeByBothEnds) {
   const auto listener = listen({.host = "::", .port = "0"});
-  if (!listener) GTEST_SKIP() << "there is no IPv6";
+  if (!listener && !has_ipv6()) GTEST_SKIP() << "there is no IPv6";
+  ASSERT_TRUE(listener.has_value()) << listener.error().message();
   for (const std::string host : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
     const HostPort at{.host = host, .port = std::to_string(listener->port)};
     const auto socket = connect(at, "", in(base::second_ns));
-    if (!socket && host == "::1") continue;  // no such address
+    if (!socket && host == "::1" && !has_ipv6()) continue;  // no such address
     ASSERT_TRUE(socket.has_value()) << socket.error().message();
     ASSERT_TRUE(wait_for(listener->socket.get(), POLLIN, in(base::second_ns)));
     const base::FileDescriptor accepted = accept(*listener);

@@ -157,6 +157,22 @@ Result<void> check_config(const Config& config, const std::string& path) {
   return {};
 }
 
+std::vector<std::string> warnings_of(const Config& config) {
+  std::vector<std::string> warnings;
+  if (config.cluster && std::ranges::all_of(config.listen, is_loopback)) {
+    warnings.push_back(
+        fmt::format("hosts of a cluster reach each other at `listen`; {} is this host alone: set listen = "
+                    "[\"0.0.0.0:{}\"], unless all of them are on this host",
+                    config.listen.front().host, fabric::default_port));
+  }
+  if (config.verbs && !config.tls.certificate.empty()) {
+    warnings.emplace_back(
+        "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
+        "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
+  }
+  return warnings;
+}
+
 std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now) {
   const std::pair<const char*, bool> all[] = {
       {"listen", running.listen != now.listen},

@@ -61,6 +61,8 @@ Config default_config();
 // Whether the settings fit together; `path` is the file that they are of, if there is one. Errors:
 // invalid_argument.
 Result<void> check_config(const Config& config, const std::string& path = {});
+// What is allowed and hardly meant, a line each, for the log.
+std::vector<std::string> warnings_of(const Config& config);
 // Settings that differ, and that a lochd which runs goes by as they were when it started.
 std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now);
 

@@ -183,6 +183,25 @@ TEST_F(ConfigTest, ACookieIsForWhereNothingSaysWhoGetsIn) {
   EXPECT_TRUE(read("open_to_all = true\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"").has_value());
 }
 
+// Expect: a host that no other one of its cluster reaches is warned of; it may be meant, on one host alone.
+TEST_F(ConfigTest, WarnsOfAClusterWhoseHostsDoNotReachThisOne) {
+  const std::string cluster = "\nopen_to_all = true\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"";
+  for (const char* listen : {"", "listen = [\"127.0.0.1\"]", "listen = [\"127.0.0.2\", \"[::1]:8\"]"}) {
+    const auto warnings = warnings_of(read(listen + cluster).value());
+    ASSERT_EQ(warnings.size(), 1U) << listen;
+    EXPECT_NE(warnings[0].find("set listen = [\"0.0.0.0:7457\"]"), std::string::npos) << warnings[0];
+  }
+  for (const char* listen : {"listen = [\"0.0.0.0\"]", "listen = [\"127.0.0.1\", \"10.0.0.7\"]"})
+    EXPECT_TRUE(warnings_of(read(listen + cluster).value()).empty()) << listen;
+  EXPECT_TRUE(warnings_of(default_config()).empty());
+}
+
+TEST_F(ConfigTest, WarnsThatRdmaIsNotEncrypted) {
+  const std::string tls = "[tls]\ncertificate = \"c\"\nkey = \"k\"";
+  EXPECT_TRUE(warnings_of(read(tls).value()).empty());
+  EXPECT_EQ(warnings_of(read("verbs = true\n" + tls).value()).size(), 1U);
+}
+
 // Expect: what a lochd that runs does not take over is named, and nothing else.
 TEST_F(ConfigTest, SaysWhatNeedsARestart) {
   const Config running = default_config();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <poll.h>
 #include <span>
 #include <string>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include "fabric/remote/remote_fabric.h"
 #include "memory/layout.h"
 #include "net/credentials.h"
+#include "net/socket.h"
 #include "server/testing/fixed_cluster.h"
 
 namespace loch::server {
@@ -29,11 +31,11 @@ using testing::HasSubstr;
 // A session that one host has taken for dead has ended on all before the first gives away what it had.
 class Fencing : public fake::FixedCluster {
  protected:
-  Fencing() {
+  void SetUp() override {
     add_nodes(2);
     nodes_[0]->config().silence_max = 1s;
     nodes_[1]->config().silence_max = 1h;
-    start_all();
+    ASSERT_NO_FATAL_FAILURE(start_all());
   }
   Result<std::shared_ptr<fabric::remote::RemoteFabric>> way_to(std::size_t node) {
     return fabric::remote::RemoteFabric::attach(
@@ -84,9 +86,17 @@ TEST_F(Fencing, KeepsTheNumberWhileAHostCanNotBeAsked) {
   ASSERT_TRUE(at_a->claim_presence(7).value());
   nodes_[1]->stop();
   const auto watcher = way_to(0).value();
-  std::this_thread::sleep_for(2500ms);
-  EXPECT_TRUE(watcher->connect("watcher").value()->present(7));
-  nodes_[1]->start();
+  {
+    // It is asked, and asked again.
+    const auto in_its_place = net::listen(nodes_[1]->address()).value();
+    for (int i = 0; i < 2; ++i) {
+      const base::Nanos deadline = base::Clock().now() + 30 * base::second_ns;
+      ASSERT_TRUE(net::wait_for(in_its_place.socket.get(), POLLIN, deadline));
+      net::accept(in_its_place);
+    }
+    EXPECT_TRUE(watcher->connect("watcher").value()->present(7));
+  }
+  ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
 }
 
@@ -115,7 +125,7 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
           ->note_session(7, "0123456789abcdef 3")
           .has_value());
   ASSERT_TRUE(touch(*at_b, 1).has_value());
-  nodes_[0]->start();
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   const auto watcher = way_to(0).value();
   EXPECT_TRUE(comes_true([&] { return !touch(*at_b, 1).has_value(); }));
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
@@ -130,7 +140,7 @@ TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {
           .value()
           ->note_session(7, "0123456789abcdef 1")
           .has_value());
-  nodes_[0]->start();
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   const auto watcher = way_to(0).value();
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
 }

@@ -205,7 +205,8 @@ void expect_no_changes(Store& reader, Store& writer) {
   std::vector<Assignment> batch{{.key = "a", .value = "2"}, {.key = "b", .value = "2"}};
   reader.multi_put(batch);
   for (const Result<void>& refused :
-       {reader.put("a", "2"), reader.insert("b", "2"), reader.remove("a"), batch[0].result, batch[1].result,
+       {to_void(reader.put("a", "2")), to_void(reader.insert("b", "2")), reader.remove("a"),
+        reader.remove("a", version), batch[0].result, batch[1].result,
         to_void(reader.replace("a", "2", version)), to_void(reader.collect())}) {
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, Errc::permission);

@@ -38,12 +38,17 @@ struct Arguments {
 // For CLI11. An unset variable of a script is not to stand for the default.
 std::string complaint_about_path(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
 
-// The file, and what the command line says instead.
-Result<Config> configuration(const Arguments& arguments) {
-  std::string path = arguments.config_path;
+// Where the configuration is; empty: there is none.
+std::string path_of_config(const Arguments& arguments) {
+  if (!arguments.config_path.empty()) return arguments.config_path;
   // If we may not even look for it, reading it says why.
   std::error_code unknown;
-  if (path.empty() && (std::filesystem::exists(usual_config, unknown) || unknown)) path = usual_config;
+  return std::filesystem::exists(usual_config, unknown) || unknown ? usual_config : "";
+}
+
+// The file, and what the command line says instead.
+Result<Config> configuration(const Arguments& arguments) {
+  const std::string path = path_of_config(arguments);
   Result<Config> config = path.empty() ? default_config() : read_config(path);
   if (!config) return config;
   if (!arguments.listen.empty()) config->listen.clear();
@@ -55,6 +60,7 @@ Result<Config> configuration(const Arguments& arguments) {
   if (!arguments.directory.empty()) config->directory = arguments.directory;
   if (!arguments.key_file.empty()) config->key_file = arguments.key_file;
   if (auto fits = check_config(*config, path); !fits) return std::unexpected(std::move(fits.error()));
+  std::error_code unknown;
   if (!std::filesystem::is_directory(config->directory, unknown)) {
     return fail(Errc::invalid_argument, "configuration",
                 fmt::format("there is no folder '{}' for the stores (directory)", config->directory));
@@ -163,15 +169,16 @@ Exit run(const Arguments& arguments) {
   const auto config = configuration(arguments);
   if (!config) return complain(config.error(), usage);
   if (const auto sound = check_files(*config); !sound) return complain(sound.error(), usage);
+  if (!arguments.check_only) spdlog::set_level(spdlog::level::from_str(config->log_level));
+  for (const std::string& warning : warnings_of(*config)) spdlog::warn("{}", warning);
   if (arguments.check_only) {
-    fmt::print("the configuration is sound\n");
+    const std::string path = path_of_config(arguments);
+    if (path.empty()) {
+      fmt::print("there is no {}; the defaults are sound\n", usual_config);
+    } else {
+      fmt::print("{} is sound\n", path);
+    }
     return ok;
-  }
-  spdlog::set_level(spdlog::level::from_str(config->log_level));
-  if (config->verbs && !config->tls.certificate.empty()) {
-    spdlog::warn(
-        "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
-        "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
   }
   // Whoever may write to one of the stores is not to end the service of all.
   if (const auto survives = survive_truncation(); !survives) return complain(survives.error(), failed);
@@ -191,26 +198,31 @@ Exit run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   loch::server::Arguments arguments;
-  CLI::App app("Lends the stores of this host to clients on others, over RDMA and TCP.", "lochd");
+  const loch::server::Config defaults = loch::server::default_config();
+  const std::string listen = defaults.listen.front().text();
+  CLI::App app("Serves this host's stores to clients on others, over TCP and RDMA.", "lochd");
   app.set_version_flag("-V,--version", "lochd " LOCH_VERSION);
-  app.add_option("-c,--config", arguments.config_path,
-                 "the configuration; unless told, " + std::string(loch::server::usual_config) +
-                     " if it is there, else the defaults")
+  app.add_option(
+         "-c,--config", arguments.config_path,
+         "The configuration (default: " + std::string(loch::server::usual_config) + ", if it is there)")
       ->type_name("FILE")
       ->check(loch::server::complaint_about_path);
-  app.add_flag("--check-config", arguments.check_only, "say whether the configuration is sound, and end");
-  app.add_option("-l,--listen", arguments.listen, "where to listen, instead of what the configuration says")
+  app.add_flag("--check-config", arguments.check_only, "Check the configuration, then exit");
+  app.add_option("-l,--listen", arguments.listen,
+                 "Where to listen (default: " + listen + "); may be repeated")
       ->type_name("HOST[:PORT]");
-  app.add_option("-d,--directory", arguments.directory, "where the stores are")
+  app.add_option("-d,--directory", arguments.directory,
+                 "Where the stores are (default: " + defaults.directory + ")")
       ->type_name("DIR")
       ->check(loch::server::complaint_about_path);
-  app.add_option("-k,--key-file", arguments.key_file, "the key that clients have to know")
+  app.add_option("-k,--key-file", arguments.key_file, "The key that clients have to know")
       ->type_name("FILE")
       ->check(loch::server::complaint_about_path);
   app.footer(
+      "--listen, --directory and --key-file override the configuration.\n"
       "Without key_file, tls.authority and open_to_all: lets in its own user and root, from this host.\n"
-      "Signals: SIGHUP reads the configuration again, SIGTERM and SIGINT end.\n"
-      "Exit codes: 0 ended as told, 1 failed, 2 the command line or the configuration is wrong.");
+      "Signals: SIGHUP reads the configuration again, SIGTERM and SIGINT stop lochd.\n"
+      "Exit codes: 0 stopped on request, 1 failed, 2 the command line or the configuration is wrong.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

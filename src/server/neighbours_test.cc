@@ -37,7 +37,7 @@ class LostMemory : public fake::FixedCluster, public testing::WithParamInterface
   void come_back_without_it() {
     nodes_[GetParam()]->stop();
     nodes_[GetParam()]->lose_memory();
-    nodes_[GetParam()]->start();
+    ASSERT_NO_FATAL_FAILURE(nodes_[GetParam()]->start());
   }
   // How many keys are not there; the others have their values.
   static int count_lost(Store& store, int count, const std::set<int>& changed = {}) {
@@ -58,7 +58,7 @@ class LostMemory : public fake::FixedCluster, public testing::WithParamInterface
 
 TEST_P(LostMemory, AHostWithoutItIsNotTakenForTheOneItWas) {
   begin(100, false);
-  come_back_without_it();
+  ASSERT_NO_FATAL_FAILURE(come_back_without_it());
   auto store = open().value();
   int unavailable = 0;
   for (int i = 0; i < 100; ++i) {
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, LostMemory, testing::Values(0, 1, 2));
 TEST_P(LostMemory, AHostWithoutItServesAgainWhenTheOthersHaveForgotten) {
   constexpr int count = 200;
   auto store = begin(count, true);
-  come_back_without_it();
+  ASSERT_NO_FATAL_FAILURE(come_back_without_it());
   ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
   const int lost = count_lost(store, count);
   EXPECT_GT(lost, count / 4);
@@ -103,7 +103,7 @@ TEST_P(LostMemory, AHostWithoutItServesWhileTheOthersAreAway) {
   constexpr int count = 200;
   begin(count, true);
   for (const auto& node : nodes_) node->stop();
-  come_back_without_it();
+  ASSERT_NO_FATAL_FAILURE(come_back_without_it());
   auto store = open(put_at(Placement::by_key)).value();
   std::set<int> changed;
   for (int i = 0; i < count; ++i) {
@@ -116,7 +116,7 @@ TEST_P(LostMemory, AHostWithoutItServesWhileTheOthersAreAway) {
   }
   EXPECT_GT(changed.size(), 30U);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (i != GetParam()) nodes_[i]->start();
+    if (i != GetParam()) ASSERT_NO_FATAL_FAILURE(nodes_[i]->start());
   }
   ASSERT_TRUE(comes_true([&] { return store.count().has_value(); }));
   EXPECT_LT(count_lost(store, count, changed), count / 2);

@@ -1,6 +1,9 @@
 // loch scan-all, count, load and dump: formats, errors in the input, full stores, readers that go away.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
@@ -196,15 +199,15 @@ TEST_F(AllItems, ManyErrorsAreCountedNotListed) {
 
 TEST_F(AllItems, LoadNeedsItsFile) {
   const Outcome outcome = loch({"load", "s", file_path("missing.tsv")});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("missing.tsv"), std::string::npos);
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.err.find("missing.tsv: No such file or directory\n"), std::string::npos) << outcome.err;
   EXPECT_EQ(ok({"ls"}), "");  // and no store is made for nothing
   EXPECT_EQ(loch({"load", "--no-create", "s"}, {.input = "a\t1\n"}).exit_code, 3);
 }
 
 TEST_F(AllItems, NoStoreIsMadeForWhatCanNotBeRead) {
   const Outcome of_folder = loch({"load", "new", folder()});
-  EXPECT_EQ(of_folder.exit_code, 1);
+  EXPECT_EQ(of_folder.exit_code, 3);
   EXPECT_NE(of_folder.err.find(folder() + ": Is a directory"), std::string::npos) << of_folder.err;
   const Outcome garbage = loch({"load", "new"}, {.input = "\ngarbage\na\t1\n"});
   EXPECT_EQ(garbage.exit_code, 1);
@@ -247,6 +250,9 @@ TEST_F(AllItems, AFullStoreFailsClearlyAndStaysUsable) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.err.find("no_space"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find(", line "), std::string::npos) << outcome.err;
+  const Outcome again = loch({"--json", "load", "s"}, {.input = lines});
+  const auto first = nlohmann::json::parse(again.err.substr(0, again.err.find('\n')));
+  EXPECT_EQ(first["error"]["code"], "no_space") << first;
   EXPECT_EQ(loch({"put", "s", "one more", "-"}, {.input = std::string(20 << 20, 'y')}).exit_code, 1);
   EXPECT_EQ(ok({"get", "s", "key0"}), value);
   ok({"remove", "s", "key0"});
@@ -278,6 +284,29 @@ TEST_F(AllItems, AFailedDumpLeavesTheOldFile) {
                               {.program = "/bin/sh"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.err.find("cannot write " + path), std::string::npos) << outcome.err;
+  EXPECT_EQ(read_file(path), "old");
+  const std::filesystem::directory_iterator beside(std::filesystem::path(path).parent_path());
+  EXPECT_EQ(std::distance(begin(beside), end(beside)), 1);
+}
+
+// Receive: a signal in the midst of a dump. Expect: the old file is whole, and nothing of the new one stays.
+TEST_F(AllItems, AnInterruptedDumpLeavesTheOldFile) {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += fmt::format("key{}\t{}\n", i, std::string(100'000, 'v'));
+  ok({"load", "s"}, {.input = lines});
+  const std::string path = write_file("dump.tsv", "old");
+  const auto written_bytes = [&] {  // so far, of the new one
+    std::uintmax_t bytes = 0;
+    for (const auto& each : std::filesystem::directory_iterator(std::filesystem::path(path).parent_path()))
+      if (each.path().extension() == ".part") bytes = each.file_size();
+    return bytes;
+  };
+  Running dump(in_folder({"dump", "s", path}), false);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (written_bytes() == 0 && std::chrono::steady_clock::now() < deadline) {
+  }
+  dump.send_signal(SIGINT);
+  EXPECT_EQ(dump.wait(), 128 + SIGINT);
   EXPECT_EQ(read_file(path), "old");
   const std::filesystem::directory_iterator beside(std::filesystem::path(path).parent_path());
   EXPECT_EQ(std::distance(begin(beside), end(beside)), 1);

@@ -1,6 +1,7 @@
 // The real loch, about the hosts of clusters: of a fixed list, and of a real ZooKeeper.
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <fmt/format.h>
 #include <functional>
 #include <gmock/gmock.h>
@@ -57,7 +58,7 @@ TEST_F(ClusterCommand, BadCommandLinesAreUsageAndSayWhatIsWrong) {
       {{"cluster", "status", "--coordinator", "oracle:7"}, "zookeeper://HOST:PORT"},
       {{"cluster", "status", "--coordinator", "zookeeper://u:secret@h"}, "under a path"},
       {{"cluster", "add", "--coordinator", "file:/x"}, "HOSTS"},
-      {{"cluster", "add", "a", "--coordinator", "file:/x"}, "NAME=ADDRESS"},
+      {{"cluster", "add", "a", "--coordinator", "file:/x"}, "NODE=ADDRESS"},
       {{"cluster", "add", "a=h:x", "--coordinator", "file:/x"}, "h:x"},
       {{"cluster", "add", "a=h", "--regions", "0", "--coordinator", "file:/x"}, "--regions"},
       {{"cluster", "drain", "a", "--at-most", "1m", "--coordinator", "file:/x"}, "--wait"},
@@ -99,7 +100,8 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   EXPECT_THAT(said({"add", "a=10.0.0.9"}, 1), HasSubstr("'a' serves already, at 10.0.0.1:7457"));
   EXPECT_THAT(said({"add", "e=10.0.0.9", "--shards", "8"}, 2), HasSubstr("first hosts alone"));
   EXPECT_THAT(said({"status"}, 0), HasSubstr("waits: loch cluster add d=10.0.0.4:7457"));
-  EXPECT_EQ(said({"add", "d=10.0.0.4", "--regions", "4"}, 0), "") << "its lochd is there";
+  EXPECT_EQ(said({"add", "d=10.0.0.4", "--regions", "4", "--json"}, 0), "{\"epoch\":2,\"nodes\":[\"d\"]}\n")
+      << "its lochd is there";
   const auto status = nlohmann::json::parse(said({"status", "--json"}, 0));
   EXPECT_EQ(status["epoch"], 2);
   EXPECT_EQ(status["nodes"][3], (nlohmann::json{{"name", "d"},
@@ -121,11 +123,12 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
     EXPECT_THAT(said(read_only, 1), HasSubstr("--read-only")) << what.front();
   }
   EXPECT_THAT(said({"drain", "x"}, 4), HasSubstr("no node 'x'"));
+  EXPECT_EQ(nlohmann::json::parse(said({"drain", "x", "--json"}, 4))["error"]["code"], "not_found");
   EXPECT_THAT(said({"drain", "b", "--wait", "--at-most", "300ms"}, 1),
               AllOf(HasSubstr("b: 3 shards left"), HasSubstr("not drained after")));
   EXPECT_THAT(said({"status"}, 0), HasSubstr("b     10.0.0.2:7457  leaves  absent "));
   EXPECT_THAT(said({"remove", "b"}, 1), HasSubstr("drain it first"));
-  Running waits({"cluster", "drain", "b", "--wait", "--coordinator", server.url()}, true);
+  Running waits({"cluster", "drain", "b", "--wait", "--json", "--coordinator", server.url()}, true);
   ASSERT_TRUE(waits.await("3 shards left")) << waits.output();
   change([](const ClusterMap& map) { return cluster::with_moves_announced(map, 1); });
   EXPECT_THAT(said({"status"}, 0), HasSubstr("3       0      3        2\n"));
@@ -134,16 +137,19 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   change([](const ClusterMap& map) { return cluster::with_moves_done(map, 1, {7}); });
   change([](const ClusterMap& map) { return cluster::drained(map, "b").value(); });
   EXPECT_EQ(waits.wait(), 0) << waits.output();
+  const std::uint64_t epoch = coordinator->read_map().value().map.epoch;
+  const std::string drained = fmt::format(R"({{"epoch":{},"node":"b","drained":true}})", epoch);
+  EXPECT_THAT(waits.output(), HasSubstr(drained));
   EXPECT_EQ(said({"drain", "b", "--wait", "--quiet"}, 0), "");
-  EXPECT_EQ(nlohmann::json::parse(said({"drain", "b", "--json"}, 0))["drained"], true);
-  said({"remove", "b"}, 0);
+  EXPECT_EQ(said({"drain", "b", "--json"}, 0), drained + "\n");
+  EXPECT_EQ(said({"remove", "b", "--json"}, 0), fmt::format("{{\"epoch\":{},\"node\":\"b\"}}\n", epoch + 1));
   EXPECT_THAT(said({"status"}, 0), HasSubstr("1 node gone"));
 
   // Receive: the loss of one. Expect: a question, and nothing without an answer.
   EXPECT_THAT(said({"remove", "c", "--lost"}, 2), HasSubstr("--yes"));
   Running asks({"cluster", "remove", "c", "--lost", "--coordinator", server.url()}, true);
   ASSERT_TRUE(asks.await("[y/N]")) << asks.output();
-  EXPECT_THAT(asks.output(), HasSubstr("Give up node 'c' at 10.0.0.3:7457: all items there"));
+  EXPECT_THAT(asks.output(), HasSubstr("Abandon node 'c' at 10.0.0.3:7457: all items there"));
   asks.type("n\n");
   EXPECT_EQ(asks.wait(), 1);
   EXPECT_TRUE(coordinator->read_map().value().map.find("c").has_value());

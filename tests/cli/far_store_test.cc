@@ -26,6 +26,18 @@ class FarStore : public CliTest {
     lochd_ = std::make_unique<Running>(arguments, true, LOCHD_PROGRAM);
     ASSERT_TRUE(lochd_->await("lends the stores in")) << lochd_->output();
   }
+  // Starts the one host of a cluster that lends a store 's'; the file of its key.
+  std::string start_cluster() {
+    const std::string list = write_file(
+        "cluster.toml", fmt::format("[[node]]\nname = \"a\"\naddress = \"{}\"\n", port_.at().text()));
+    std::string key = write_file("key", "a key that all of them know");
+    ::chmod(key.c_str(), 0600);
+    start({"--config", write_file("a.toml", fmt::format("key_file = \"{}\"\n[cluster]\n"
+                                                        "coordinator = \"file:{}\"\nnode = \"a\"\n"
+                                                        "[[store]]\nname = \"s\"\ncluster = true\n",
+                                                        key, list))});
+    return key;
+  }
   [[nodiscard]] std::string url(const std::string& store) const {
     return fmt::format("tcp://{}/{}", port_.at().text(), store);
   }
@@ -81,7 +93,7 @@ TEST_F(FarStore, AWalkWhoseReaderLetsItWaitGoesOn) {
   Running dump(in_folder({"dump", url("s")}), false);
   ASSERT_TRUE(dump.await("key"));
 
-  Running silent(in_folder({"load", url("s")}), false);
+  const Running silent(in_folder({"load", url("s")}), false);
   silent.type("last\tvalue\n");
   const auto await_clients = [&](int clients) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -203,17 +215,42 @@ TEST_F(FarStore, DoctorAdvisesByWhatIsWrong) {
 }
 
 TEST_F(FarStore, APlacementThatIsNoNodeIsToldAllThereAre) {
-  const std::string list = write_file(
-      "cluster.toml", fmt::format("[[node]]\nname = \"a\"\naddress = \"{}\"\n", port_.at().text()));
-  const std::string key = write_file("key", "a key that all of them know");
-  ::chmod(key.c_str(), 0600);
-  start({"--config", write_file("a.toml", fmt::format("key_file = \"{}\"\n[cluster]\n"
-                                                      "coordinator = \"file:{}\"\nnode = \"a\"\n"
-                                                      "[[store]]\nname = \"s\"\ncluster = true\n",
-                                                      key, list))});
+  const std::string key = start_cluster();
   const Outcome outcome = loch({"--key-file", key, "--placement", "spred", "put", url("s"), "k", "v"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("there are: a (and local, spread and by-key, which are no nodes)"));
+}
+
+TEST_F(FarStore, OptionsComeFromTheEnvironmentToo) {
+  const std::string key = start_cluster();
+  const std::string key_variable = "LOCH_KEY_FILE=" + key;
+  const struct {
+    std::vector<std::string> variables;
+    int exit_code;
+    std::string said;
+  } cases[] = {
+      {{}, 3, "key"},
+      {{key_variable}, 0, ""},
+      {{"LOCH_KEY_FILE=/no/such/key"},
+       3,
+       "--key-file: cannot open /no/such/key: No such file or directory\n"},
+      {{key_variable, "LOCH_FROM=203.0.113.7"}, 2, "203.0.113.7 is no address of this host"},
+      {{key_variable, "LOCH_PLACEMENT=a"}, 0, ""},
+      {{key_variable, "LOCH_PLACEMENT=nosuch"}, 2, "there are: a"},
+      {{key_variable, "LOCH_READ_ONLY=1"}, 1, "may only read"},
+      {{key_variable, "LOCH_TLS_AUTHORITY=/no/such/ca"}, 3, "--tls-authority: cannot open /no/such/ca: "},
+      {{key_variable, "LOCH_TLS_CERTIFICATE=/no/such/c", "LOCH_TLS_KEY=" + key},
+       3,
+       "--tls-certificate: cannot open /no/such/c: "},
+      {{key_variable, "LOCH_TLS_CERTIFICATE=" + key, "LOCH_TLS_KEY=/no/such/k"},
+       3,
+       "--tls-key: cannot open /no/such/k: "},
+  };
+  for (const auto& [variables, exit_code, said] : cases) {
+    const Outcome outcome = loch({"put", url("s"), "k", "v"}, {.variables = variables});
+    EXPECT_EQ(outcome.exit_code, exit_code) << testing::PrintToString(variables) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(said)) << testing::PrintToString(variables);
+  }
 }
 
 }  // namespace

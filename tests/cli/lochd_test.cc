@@ -1,5 +1,4 @@
 // The real lochd as a process, and the real loch as its client.
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -61,7 +60,7 @@ TEST_F(Lochd, LendsTheStoresOfItsDirectory) {
   ok({"put", url("sessions"), "far", "2"});
   EXPECT_EQ(ok({"get", "sessions", "far"}), "2");
   EXPECT_EQ(ok({"count", url("sessions")}), "2\n");
-  EXPECT_EQ(json({"stat", url("sessions")})["directory"], url("sessions"));
+  EXPECT_EQ(json({"stat", url("sessions")})["location"], url("sessions"));
   ok({"check", url("sessions")});
   const std::string items = write_file("items.tsv", "a\tx\nb\ty\n");
   ok({"load", url("sessions"), items});
@@ -249,7 +248,7 @@ TEST_F(LochdCluster, LendsOneStoreAndOutlivesOneOfItsHosts) {
   EXPECT_LT(there, 24);
   EXPECT_EQ(nlohmann::json::parse(ok(with_key({"--json", "stat", url()})))["hosts_away"], 1);
   const Outcome doctor = loch(with_key({"--json", "doctor", url()}));
-  EXPECT_THAT(doctor.out, HasSubstr("1 of its 3 hosts can not be reached"));
+  EXPECT_THAT(doctor.out, HasSubstr("1 of its 3 hosts cannot be reached"));
 
   start(1);
   for (int i = 0; i < 24; ++i)
@@ -289,9 +288,7 @@ TEST_F(LochdCluster, GoesOnWithoutWhatAHostHasLost) {
 // Receive: a part of a cluster's store. Expect: doctor finds it in order, and does not say to remove it.
 TEST_F(LochdCluster, DoctorTakesAHostsPartForSound) {
   const Outcome doctor = run({"--directory", folder() + "/a", "--json", "doctor"});
-  const auto findings = nlohmann::json::parse(doctor.out)["findings"];
-  const auto stores =
-      *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
+  const auto stores = finding(nlohmann::json::parse(doctor.out), "stores");
   EXPECT_EQ(stores["status"], "OK") << stores;
   EXPECT_THAT(std::string(stores["found"]), HasSubstr("1 for clients of lochd alone"));
 }
@@ -386,9 +383,7 @@ TEST_F(Lochd, LeavesACookieThatNobodyTakesForAStore) {
                                    std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   ok({"create", "other"});
   ok({"gc", "sessions"});
-  const auto findings = nlohmann::json::parse(loch({"--json", "doctor"}).out)["findings"];
-  const auto stores =
-      *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
+  const auto stores = finding(nlohmann::json::parse(loch({"--json", "doctor"}).out), "stores");
   EXPECT_EQ(stores["status"], "OK") << stores;
   start("127.0.0.1:0");
   EXPECT_EQ(read_file(cookie), before);
@@ -515,8 +510,21 @@ TEST_F(Lochd, WaitsWhenItHasNoDescriptorsLeft) {
   EXPECT_EQ(ok({"--timeout", "5s", "get", url("sessions"), "a"}), "1");
 }
 
+// Expect: --check-config says which file it has looked at, or that there is none.
+TEST_F(Lochd, SaysWhatIsSound) {
+  const Outcome usual = lochd({"--check-config"});
+  EXPECT_EQ(usual.exit_code, 0) << usual.err;
+  EXPECT_THAT(usual.out, HasSubstr(std::filesystem::exists("/etc/loch/lochd.toml")
+                                       ? "/etc/loch/lochd.toml is sound"
+                                       : "there is no /etc/loch/lochd.toml; the defaults are sound"));
+  const std::string file = write_file("lochd.toml", "silence_s = 3\n");
+  const Outcome sound = lochd({"--config", file, "--check-config"});
+  EXPECT_EQ(sound.exit_code, 0) << sound.err;
+  EXPECT_EQ(sound.out, file + " is sound\n");
+  EXPECT_EQ(sound.err, "");
+}
+
 TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
-  EXPECT_EQ(lochd({"--check-config"}).exit_code, 0);
   const std::string file = write_file("lochd.toml", "silence = 3\n");
   const Outcome unknown = lochd({"--config", file, "--check-config"});
   EXPECT_EQ(unknown.exit_code, 2);
@@ -563,6 +571,8 @@ TEST_F(Lochd, SaysWhatIsWrongAndEnds) {
   const Outcome help = lochd({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("--check-config"));
+  EXPECT_THAT(help.out, HasSubstr("/dev/shm"));
+  EXPECT_THAT(help.out, HasSubstr("127.0.0.1:7457"));
   EXPECT_THAT(lochd({"--version"}).out, HasSubstr("lochd "));
 }
 
@@ -593,7 +603,9 @@ TEST_F(Lochd, SaysWhatIsWrongWithTheListOfItsCluster) {
   write_file("cluster.toml", "[[node]]\nname = \"b\"\naddress = \"10.0.0.1\"\n");
   expect_wrong("has no node 'a'");
   write_file("cluster.toml", "[[node]]\nname = \"a\"\naddress = \"10.0.0.1\"\n");
-  EXPECT_EQ(lochd({"--config", config("file:" + list), "--check-config"}).exit_code, 0);
+  const Outcome alone = lochd({"--config", config("file:" + list), "--check-config"});
+  EXPECT_EQ(alone.exit_code, 0);
+  EXPECT_THAT(alone.err, HasSubstr("hosts of a cluster reach each other at `listen`")) << "no other one can";
   EXPECT_EQ(lochd({"--config", config("zookeeper://127.0.0.1:1/loch"), "--check-config"}).exit_code, 0)
       << "ZooKeeper may not be there yet";
 }

@@ -37,8 +37,10 @@ TEST_F(OneKey, PutCreatesTheStoreAndSaysSo) {
   EXPECT_EQ(loch({"put", "--no-create", "s", "k", "v"}).exit_code, 3);
   const Outcome outcome = loch({"put", "s", "k", "v"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_NE(outcome.err.find("created store 's'"), std::string::npos);
+  EXPECT_EQ(outcome.err, "created store 's'\n");
   EXPECT_EQ(loch({"put", "s", "k", "v"}).err, "");
+  EXPECT_EQ(loch({"--json", "put", "t", "k", "v"}).err,
+            "{\"note\":{\"command\":\"put\",\"text\":\"created store 't'\"}}\n");
   EXPECT_EQ(loch({"-q", "put", "quiet", "k", "v"}).err, "");
 }
 
@@ -102,7 +104,10 @@ TEST_F(OneKey, AValueComesFromAFileByteForByte) {
   const std::string bytes = "\0\n\r\xff no newline at the end"s;
   ok({"put", "s", "k", "--file", write_file("value", bytes)});
   EXPECT_EQ(ok({"get", "s", "k"}), bytes);
-  EXPECT_EQ(loch({"put", "s", "k", "--file", file_path("missing")}).exit_code, 1);
+  const Outcome missing = loch({"put", "s", "k", "--file", file_path("missing")});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_NE(missing.err.find(file_path("missing") + ": No such file or directory\n"), std::string::npos)
+      << missing.err;
   EXPECT_EQ(loch({"put", "s", "k", "--file", ""}).exit_code, 2);
   EXPECT_EQ(loch({"put", "s", "k", "v", "--file", file_path("value")}).exit_code, 2);
   EXPECT_EQ(loch({"put", "s", "k"}).exit_code, 2);
@@ -140,8 +145,8 @@ TEST_F(OneKey, HexadecimalComesFromFilesAndStandardInputToo) {
 TEST_F(OneKey, IfAbsentKeepsWhatIsThere) {
   ok({"put", "--if-absent", "s", "k", "first"});
   const Outcome outcome = loch({"put", "--if-absent", "s", "k", "second"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("exists"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 5);
+  EXPECT_EQ(outcome.err, "loch: put: the key is there already (without --if-absent it is replaced)\n");
   EXPECT_EQ(ok({"get", "s", "k"}), "first");
 }
 
@@ -151,8 +156,9 @@ TEST_F(OneKey, IfVersionReplacesOnlyThatVersion) {
   const std::string next = json({"put", "s", "k", "second", "--if-version", version})["version"];
   EXPECT_EQ(ok({"get", "s", "k"}), "second");
   const Outcome late = loch({"put", "s", "k", "third", "--if-version", version});
-  EXPECT_EQ(late.exit_code, 1);
-  EXPECT_NE(late.err.find("changed"), std::string::npos) << late.err;
+  EXPECT_EQ(late.exit_code, 5);
+  EXPECT_EQ(late.err,
+            "loch: put: another version is stored now; read it again with `loch get --json` and retry\n");
   ok({"put", "s", "k", "fourth", "--if-version", next});
   EXPECT_EQ(ok({"get", "s", "k"}), "fourth");
   EXPECT_EQ(loch({"put", "s", "missing", "v", "--if-version", version}).exit_code, 4);
@@ -192,10 +198,31 @@ TEST_F(OneKey, JsonNamesWhatIsWrong) {
   const auto error_of = [](const Outcome& outcome) { return nlohmann::json::parse(outcome.err)["error"]; };
   const auto exists = error_of(loch({"--json", "put", "--if-absent", "s", "k", "w"}));
   EXPECT_EQ(exists["command"], "put");
-  EXPECT_EQ(exists["exit"], 1);
+  EXPECT_EQ(exists["exit"], 5);
   EXPECT_EQ(exists["code"], "exists");
   EXPECT_EQ(error_of(loch({"--json", "get", "s", "x"}))["code"], "not_found");
   EXPECT_EQ(error_of(loch({"--json", "get", "none", "x"}))["exit"], 3);
+}
+
+// Receive: options about other hosts, on the command line and in the environment. Expect: there alone they
+// are refused.
+TEST_F(OneKey, OptionsOfOtherHostsAreRefusedWithAStoreOfThisOne) {
+  ok({"put", "s", "k", "v"});
+  const std::pair<const char*, const char*> options[] = {{"--placement", "LOCH_PLACEMENT"},
+                                                         {"--from", "LOCH_FROM"},
+                                                         {"--key-file", "LOCH_KEY_FILE"},
+                                                         {"--tls-authority", "LOCH_TLS_AUTHORITY"}};
+  for (const auto& [option, variable] : options) {
+    for (const Arguments& words : {Arguments{"get", "s", "k"}, Arguments{"put", "s", "k", "w"}}) {
+      Arguments told = words;
+      told.insert(told.begin(), {option, "nosuch"});
+      const Outcome refused = loch(told);
+      EXPECT_EQ(refused.exit_code, 2) << option;
+      EXPECT_NE(refused.err.find(std::string(option) + " is for stores of other hosts"), std::string::npos)
+          << refused.err;
+    }
+    EXPECT_EQ(ok({"get", "s", "k"}, {.variables = {std::string(variable) + "=nosuch"}}), "v");
+  }
 }
 
 TEST_F(OneKey, GetPrintsWhatLoadTakes) {

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include "fabric/remote/protocol.h"
+#include "memory/layout.h"
 #include "tests/cli/run.h"
 
 namespace loch::cli {
@@ -35,9 +38,11 @@ class Program : public CliTest {
     return copy;
   }
 
-  // What the completion offers for the words, the last of which is being typed.
+  // What the completion offers for the words, the last of which is being typed; before files "-o filenames",
+  // by which bash knows that they are.
   std::vector<std::string> complete(const Arguments& words) const {
-    std::string script = "source '" LOCH_SOURCE_FOLDER "/packaging/loch.bash'; COMP_WORDS=(loch";
+    std::string script = "source '" LOCH_SOURCE_FOLDER
+                         "/packaging/loch.bash'; compopt() { COMPREPLY+=(\"$*\"); }; COMP_WORDS=(loch";
     for (const std::string& word : words) script += " '" + word + "'";
     script += "); COMP_CWORD=" + std::to_string(words.size()) + R"(; _loch; printf '%s\n' "${COMPREPLY[@]}")";
     const std::string path = std::filesystem::path(loch_program()).parent_path();
@@ -65,22 +70,32 @@ TEST_F(Program, HelpHasExamplesForEveryCommand) {
     const Outcome one = run({command, "--help"});
     EXPECT_EQ(one.exit_code, 0) << command;
     EXPECT_NE(one.out.find("Example"), std::string::npos) << command;
+    EXPECT_NE(one.out.find("Options of all commands"), std::string::npos) << command;
     EXPECT_EQ(one.err, "") << command;
+  }
+  for (const std::string& command : cluster_commands) {
+    const Outcome one = run({"cluster", command, "--help"});
+    EXPECT_NE(one.out.find("\nWhich cluster, say --coordinator WHERE or LOCH_COORDINATOR"), std::string::npos)
+        << command;
   }
 }
 
-TEST_F(Program, VersionIsOneLine) {
+TEST_F(Program, VersionSaysWhatHasToBeTheSameElsewhere) {
   const Outcome outcome = run({"--version"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out.substr(0, 5), "loch ");
-  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1);
+  EXPECT_TRUE(outcome.out.ends_with(fmt::format(" (store format {}, protocol {})\n", memory::format_version,
+                                                fabric::remote::protocol_version)))
+      << outcome.out;
 }
 
 TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
   const std::pair<Arguments, std::string> cases[] = {
       {{}, "subcommand"},
-      {{"frobnicate"}, "frobnicate"},
-      {{"--frobnicate"}, "--frobnicate"},
+      {{"frobnicate"}, "unknown command 'frobnicate'; there are: put, get, "},
+      {{"delete", "s", "k"}, "unknown command 'delete'; did you mean remove?"},
+      {{"--frobnicate"}, "unknown option '--frobnicate'\n"},
+      {{"rm", "sessions", "user:17"}, "rm destroys a whole store; a key: loch remove sessions user:17\n"},
       {{"get", "s"}, "KEY"},
       {{"get", "s", "k", "more"}, "more"},
       {{"get", "s", "-x"}, "-x"},
@@ -139,10 +154,7 @@ TEST_F(Program, DoctorSaysHowToMendWhatItFinds) {
 // Receive: a store that only lochd lends, and one that is damaged. Expect: the first is in order, and nothing
 // says to remove it.
 TEST_F(Program, DoctorTellsStoresThatAreLentFromThoseThatCanNotBeOpened) {
-  const auto stores = [&] {
-    const auto findings = json({"doctor"})["findings"];
-    return *std::ranges::find(findings, "stores", [](const auto& finding) { return finding["subject"]; });
-  };
+  const auto stores = [&] { return finding(json({"doctor"}), "stores"); };
   ok({"create", "near"});
   ok({"create", "--atomics", "device", "far"});
   EXPECT_EQ(stores()["status"], "OK") << stores();
@@ -164,21 +176,18 @@ TEST_F(Program, DoctorOfAStoreOfAnotherUserSpeaksOfItsOwner) {
   std::filesystem::permissions(folder() + "/loch.s", std::filesystem::perms(0755));
   const Outcome outcome = loch({"--json", "doctor", "s"}, {.unprivileged = true});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
-  const auto findings = nlohmann::json::parse(outcome.out)["findings"];
+  const auto report = nlohmann::json::parse(outcome.out);
   for (const char* subject : {"stores", "store"}) {
-    const auto finding =
-        *std::ranges::find(findings, subject, [](const auto& each) { return each["subject"]; });
-    const std::string mend = finding["mend"];
-    EXPECT_NE(mend.find("its owner"), std::string::npos) << finding;
-    EXPECT_EQ(mend.find("loch rm"), std::string::npos) << finding;
-    EXPECT_EQ(mend.find("lochd"), std::string::npos) << finding;
+    const auto found = finding(report, subject);
+    const std::string mend = found["mend"];
+    EXPECT_NE(mend.find("its owner"), std::string::npos) << found;
+    EXPECT_EQ(mend.find("loch rm"), std::string::npos) << found;
+    EXPECT_EQ(mend.find("lochd"), std::string::npos) << found;
   }
 }
 
 TEST_F(Program, DoctorThatMayOnlyReadMakesNoStore) {
-  const auto findings = json({"--read-only", "doctor"})["findings"];
-  const auto tried =
-      *std::ranges::find(findings, "try-out", [](const auto& finding) { return finding["subject"]; });
+  const auto tried = finding(json({"--read-only", "doctor"}), "try-out");
   EXPECT_EQ(tried["status"], "OK") << tried;
   EXPECT_EQ(tried["found"], "not tried: --read-only");
 }
@@ -246,6 +255,8 @@ TEST_F(Program, CompletionOffersCommandsStoresAndOptions) {
             (std::vector<std::string>{"--wait"}));
   EXPECT_TRUE(complete({"cluster", "drain", ""}).empty());
   EXPECT_EQ(complete({"create", "--atomics", ""}), (std::vector<std::string>{"processor", "device"}));
+  EXPECT_EQ(complete({"create", "--candidates", ""}), (std::vector<std::string>{"2", "3", "4"}));
+  EXPECT_EQ(complete({"create", "--mode", "66"}), (std::vector<std::string>{"660", "666"}));
   EXPECT_TRUE(complete({"--from", ""}).empty());
   EXPECT_EQ(complete({"--ver"}), (std::vector<std::string>{"--version"}));
   EXPECT_TRUE(complete({"get", "sessions", ""}).empty());
@@ -264,6 +275,23 @@ TEST_F(Program, CompletionKnowsValuesThatFollowAnEqualsSign) {
   EXPECT_EQ(complete({"dump", "s", "--format", "=", "j"}), (std::vector<std::string>{"jsonl"}));
   EXPECT_EQ(complete({"cluster", "add", "d", "=", "10.0.0.4", "--sh"}),
             (std::vector<std::string>{"--shards"}));
+}
+
+// Receive: URLs, and a key, which bash cuts at each ':'. Expect: they are the one word that they were, of
+// which bash keeps what stands before the last ':'.
+TEST_F(Program, CompletionKnowsUrls) {
+  ok({"create", "sessions"});
+  const std::string file = write_file("items.tsv", "");
+  const std::vector<std::string> sessions{"//sessions"};
+  EXPECT_EQ(complete({"get", "shm", ":", "//se"}), sessions);
+  EXPECT_EQ(complete({"--timeout", "=", "2s", "get", "shm", ":", "//"}), sessions);
+  EXPECT_EQ(complete({"--directory", "/", "get", "shm", ":", "//" + folder() + "/se"}),
+            (std::vector<std::string>{"//" + folder() + "/sessions"}));
+  EXPECT_EQ(complete({"get", "shm://se"}), (std::vector<std::string>{"shm://sessions"})) << "not cut";
+  const std::vector<std::string> files{"-o filenames", file};
+  EXPECT_EQ(complete({"load", "tcp", ":", "//h", ":", "7457/s", file_path("it")}), files);
+  EXPECT_EQ(complete({"load", "tcp", ":", "//[", "::", "1]", ":", "7457/s", file_path("it")}), files);
+  EXPECT_EQ(complete({"put", "s", "user", ":", "17", "--file", file_path("it")}), files);
 }
 
 TEST_F(Program, CompletionAndManPageKnowEveryOptionOfTheHelp) {

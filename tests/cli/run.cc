@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
+
 namespace loch::cli {
 namespace {
 
@@ -59,7 +61,7 @@ struct Launch {
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string_view text = *variable;
       const std::string_view name = text.substr(0, text.find('=') + 1);
-      bool replaced = text.starts_with("LOCH_DIRECTORY=");
+      bool replaced = text.starts_with("LOCH_");  // what the caller's own loch is told is not for the test's
       for (const std::string& given : extra) replaced = replaced || given.starts_with(name);
       if (!replaced) variables.emplace_back(text);
     }
@@ -143,6 +145,7 @@ Outcome run(const Arguments& arguments, const RunOptions& options) {
   Pipe out;
   Pipe err;
   const pid_t process = ::fork();
+  LOCH_CHECK(process >= 0);
   if (process == 0) {
     ::signal(SIGPIPE, SIG_DFL);
     ::dup2(in.read_end, STDIN_FILENO);
@@ -179,6 +182,7 @@ Running::Running(const Arguments& arguments, bool on_terminal, const std::string
   if (on_terminal) {
     int terminal = -1;
     process_ = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+    LOCH_CHECK(process_ >= 0);
     if (process_ == 0 && unprivileged) drop_privileges();
     if (process_ == 0) launch.execute();
     ::fcntl(terminal, F_SETFD, FD_CLOEXEC);
@@ -189,6 +193,7 @@ Running::Running(const Arguments& arguments, bool on_terminal, const std::string
   Pipe in;
   Pipe out;
   process_ = ::fork();
+  LOCH_CHECK(process_ >= 0);
   if (process_ == 0) {
     ::signal(SIGPIPE, SIG_DFL);
     ::dup2(in.read_end, STDIN_FILENO);
@@ -246,9 +251,13 @@ void Running::close_output() { close_end(output_descriptor_); }
 
 void Running::close_input() { close_end(input_); }
 
-void Running::send_signal(int number) const { ::kill(process_, number); }
+void Running::send_signal(int number) const {
+  LOCH_CHECK(process_ > 0);  // -1 would be every process there is
+  ::kill(process_, number);
+}
 
 int Running::wait() {
+  LOCH_CHECK(process_ > 0);
   const auto deadline = Clock::now() + patience;
   while (read_some(deadline)) {
   }
@@ -307,6 +316,13 @@ nlohmann::json CliTest::json(Arguments arguments) const {
   auto parsed = nlohmann::json::parse(text, nullptr, false);
   EXPECT_FALSE(parsed.is_discarded()) << text;
   return parsed;
+}
+
+nlohmann::json CliTest::finding(const nlohmann::json& report, std::string_view subject) {
+  for (const auto& each : report["findings"])
+    if (each["subject"] == subject) return each;
+  ADD_FAILURE() << "nothing about '" << subject << "' in " << report;
+  return nlohmann::json::object();
 }
 
 std::string CliTest::write_file(const std::string& file_name, std::string_view content) const {

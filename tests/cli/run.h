@@ -22,7 +22,7 @@ inline constexpr std::chrono::seconds patience{60};
 struct RunOptions {
   std::string program{};                 // the built loch unless told
   std::string input{};                   // all of standard input
-  std::vector<std::string> variables{};  // "NAME=value", over the caller's environment
+  std::vector<std::string> variables{};  // "NAME=value", over the caller's environment without its LOCH_*
   std::string output_path{};             // standard output goes there instead of into Outcome::out
   bool output_closed = false;            // there is no standard output
   bool unprivileged = false;             // if we are root, the process is not
@@ -93,6 +93,9 @@ class CliTest : public testing::Test {
   [[nodiscard]] std::unique_ptr<Running> run_all_said(const Arguments& arguments) const;
   // Waits until the store holds so many items.
   [[nodiscard]] bool await_count(const std::string& store, const std::string& count) const;
+
+  // What a report of doctor found of the subject; fails the test if that is nothing.
+  static nlohmann::json finding(const nlohmann::json& report, std::string_view subject);
 
   // A file beside the stores, that no store is made of.
   std::string write_file(const std::string& file_name, std::string_view content) const;

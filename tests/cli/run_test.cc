@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
@@ -22,6 +23,14 @@ TEST(Running, NothingIsReadAfterTheDeadline) {
   ASSERT_LT(in_time_bytes, printed_bytes);
   EXPECT_FALSE(prints.await("more", std::chrono::milliseconds(-1)));
   EXPECT_EQ(prints.output().size(), in_time_bytes);
+}
+
+TEST(Run, PassesOnNoVariableOfLochButThoseOfTheTest) {
+  ::setenv("LOCH_KEY_FILE", "of the caller", 1);
+  const Outcome outcome = run({}, {.program = "/usr/bin/env", .variables = {"LOCH_FROM=the test"}});
+  ::unsetenv("LOCH_KEY_FILE");
+  EXPECT_EQ(outcome.out.find("LOCH_KEY_FILE"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("LOCH_FROM=the test\n"), std::string::npos) << outcome.out;
 }
 
 TEST(Running, EndsWithTheThreadThatStartedIt) {

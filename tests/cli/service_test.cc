@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,8 +15,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file_descriptor.h"
+#include "base/testing/comes_true.h"
+#include "net/socket.h"
 #include "tests/cli/run.h"
+#include "tests/cluster/zookeeper_server.h"
 #include "tests/process.h"
 
 namespace loch::cli {
@@ -91,6 +96,72 @@ TEST_F(Service, LochdThatCanNotBeginIsNotReady) {
                  .output = file_path("log")});
   EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 2}) << lochd.output();
   EXPECT_EQ(manager.next(std::chrono::milliseconds(0)), "");
+}
+
+// One that is to be a host of a cluster: it makes a store of its own, and then asks ZooKeeper.
+class ServiceOfACluster : public Service {
+ protected:
+  ServiceOfACluster() : manager_(file_path("notify")) {}
+
+  [[nodiscard]] Process start(const std::string& zookeeper) const {
+    const std::string config =
+        write_file("lochd.toml", fmt::format("listen = [\"127.0.0.1:0\"]\nopen_to_all = true\n"
+                                             "directory = \"{}\"\n[[store]]\nname = \"own\"\n"
+                                             "[cluster]\ncoordinator = \"{}\"\nnode = \"a\"\n",
+                                             folder(), zookeeper));
+    return Process({.program = "/usr/bin/setpriv",
+                    .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config},
+                    .environment = {"NOTIFY_SOCKET=" + manager_.path()},
+                    .output = file_path("log")});
+  }
+  // By something that takes connections and never answers.
+  [[nodiscard]] Process start(const net::Listener& silent) const {
+    return start(fmt::format("zookeeper://127.0.0.1:{}/loch", silent.port));
+  }
+  static net::Listener listen() { return net::listen({.host = "127.0.0.1", .port = "0"}).value(); }
+  [[nodiscard]] static bool await_connection(const net::Listener& silent) {
+    return net::wait_for(silent.socket.get(), POLLIN, base::Clock().now() + 60 * base::second_ns);
+  }
+
+  const NotifySocket manager_;
+};
+
+// Receive: ZooKeeper does not answer. Expect: lochd fails, says why, and was never ready.
+TEST_F(ServiceOfACluster, LochdFailsWithoutZooKeeper) {
+  const net::Listener silent = listen();
+  Process lochd = start(silent);
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 1}) << lochd.output();
+  EXPECT_TRUE(lochd.output().contains(fmt::format("ZooKeeper at 127.0.0.1:{}", silent.port)))
+      << lochd.output();
+  EXPECT_TRUE(lochd.output().contains("no answer in time")) << lochd.output();
+  EXPECT_EQ(manager_.next(std::chrono::milliseconds(0)), "");
+}
+
+// Receive: the same, and meanwhile the word to end. Expect: it ends as it was told, and was never ready.
+TEST_F(ServiceOfACluster, LochdIsToldToEndWhileItStarts) {
+  const net::Listener silent = listen();
+  Process lochd = start(silent);
+  ASSERT_TRUE(await_connection(silent)) << lochd.output();
+  lochd.signal(SIGTERM);
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
+  EXPECT_EQ(manager_.next(std::chrono::milliseconds(0)), "");
+}
+
+// Receive: a SIGHUP while it waits for ZooKeeper, which answers then. Expect: it goes on, is ready, and reads
+// the configuration again after that.
+TEST_F(ServiceOfACluster, LochdIsToldToReloadWhileItStarts) {
+  tests::ZooKeeperServer server;
+  server.pause();
+  Process lochd = start(server.url());
+  ASSERT_TRUE(base::fake::comes_true([&] { return std::filesystem::exists(folder() + "/loch.own"); }))
+      << lochd.output();
+  lochd.signal(SIGHUP);
+  server.resume();
+  for (const char* told : {"READY=1", "RELOADING=1", "READY=1"})
+    ASSERT_EQ(manager_.next(), told) << lochd.output();
+  lochd.signal(SIGTERM);
+  EXPECT_EQ(manager_.next(), "STOPPING=1") << lochd.output();
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
 }
 
 }  // namespace

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <signal.h>
+#include <string>
+#include <string_view>
 #include <thread>
 
+#include "base/testing/comes_true.h"
 #include "tests/lochd_process.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using base::fake::comes_true;
 
 constexpr const char* key_prefix = "hot";
 constexpr std::uint64_t keys = 6;
@@ -21,8 +25,13 @@ constexpr std::uint64_t think_us = 2'000;
 }  // namespace
 
 void ClusterProcesses::SetUp() {
-  auto hosts = bench::Hosts::make(hosts_of_network, testing::TempDir() + "loch-cluster-test.log");
-  if (!hosts) GTEST_SKIP() << "there can be no hosts here: " << hosts.error().message();
+  ASSERT_NO_FATAL_FAILURE(make_folder());
+  auto hosts = bench::Hosts::make(hosts_of_network, (folder() / "network.log").string());
+  if (!hosts) {
+    const Errc code = hosts.error().code;
+    ASSERT_TRUE(code == Errc::permission || code == Errc::not_found) << hosts.error().message();
+    GTEST_SKIP() << "there can be no hosts here: " << hosts.error().message();
+  }
   hosts_.emplace(std::move(*hosts));
   StoreProcesses::SetUp();
 }
@@ -77,6 +86,17 @@ void ClusterProcesses::stop_lochd(Host host) {
 }
 
 void ClusterProcesses::continue_lochd(Host host) { lochds_.at(host)->signal(SIGCONT); }
+
+void ClusterProcesses::await_epoch(Host host, std::uint64_t epoch) {
+  constexpr std::string_view before_the_number = "goes by epoch ";
+  const auto goes_by_it = [&] {
+    const std::string log = lochds_.at(host)->output();
+    const auto last = log.rfind(before_the_number);
+    return last != std::string::npos &&
+           std::strtoull(log.c_str() + last + before_the_number.size(), nullptr, 10) >= epoch;
+  };
+  ASSERT_TRUE(comes_true(goes_by_it, patience)) << lochds_.at(host)->output();
+}
 
 void ClusterProcesses::for_a_while(milliseconds time) { std::this_thread::sleep_for(time); }
 
@@ -140,13 +160,12 @@ void ClusterProcesses::await_trouble_on(const std::vector<Placed>& crew, std::in
 
 void ClusterProcesses::await_recovery(const std::vector<Placed>& crew) {
   const std::uint64_t since_ns = now_ns();
-  const auto deadline = Clock::now() + patience;
-  // To begin a walk takes all hosts.
-  const auto is_whole = [this] { return store().for_each([](const Entry&) { return false; }); };
-  for (Result<void> whole = is_whole(); !whole; whole = is_whole()) {
-    ASSERT_LT(Clock::now(), deadline) << whole.error().message();
-    std::this_thread::sleep_for(milliseconds(50));
-  }
+  Result<void> whole;
+  const auto is_whole = [&] {
+    whole = store().for_each([](const Entry&) { return false; });  // to begin a walk takes all hosts
+    return whole.has_value();
+  };
+  ASSERT_TRUE(comes_true(is_whole, patience)) << whole.error().message();
   for (const Placed& each : crew) await_answers(each.worker, numbered_keys(key_prefix, keys), since_ns);
 }
 

@@ -50,6 +50,8 @@ class ClusterProcesses : public StoreProcesses {
   // It answers nobody, and its connections stand; returns once it is so. Then it goes on where it was.
   void stop_lochd(Host host);
   void continue_lochd(Host host);
+  // Waits until its lochd goes by that epoch of the cluster's map, or a later one.
+  void await_epoch(Host host, std::uint64_t epoch);
   // Of a host whose lochd is not running.
   void lose_memory(Host host);
 

@@ -22,6 +22,7 @@ clientPort=$port
 clientPortAddress=$address
 tickTime=500
 maxClientCnxns=0
+4lw.commands.whitelist=srvr,wchs
 admin.enableServer=false
 END
 

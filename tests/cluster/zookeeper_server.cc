@@ -20,12 +20,12 @@ namespace {
 constexpr base::Nanos patience_ns = 60 * base::second_ns;
 constexpr std::chrono::milliseconds pause_between_looks{50};
 
-bool serves(const net::HostPort& at) {
+// To one of the words of four letters; what there is of it in time.
+std::string answer_to(std::string_view question, const net::HostPort& at) {
   const base::Nanos deadline = base::Clock().now() + base::second_ns;
   const auto socket = net::connect(at, "", deadline);
-  if (!socket || !net::wait_for(socket->get(), POLLOUT, deadline)) return false;
-  constexpr std::string_view question = "srvr";
-  if (::send(socket->get(), question.data(), question.size(), MSG_NOSIGNAL) < 0) return false;
+  if (!socket || !net::wait_for(socket->get(), POLLOUT, deadline)) return "";
+  if (::send(socket->get(), question.data(), question.size(), MSG_NOSIGNAL) < 0) return "";
   std::string answer;
   std::array<char, 512> part{};
   while (net::wait_for(socket->get(), POLLIN, deadline)) {
@@ -33,8 +33,10 @@ bool serves(const net::HostPort& at) {
     if (got <= 0) break;
     answer.append(part.data(), static_cast<std::size_t>(got));
   }
-  return answer.contains("Mode: standalone");
+  return answer;
 }
+
+bool serves(const net::HostPort& at) { return answer_to("srvr", at).contains("Mode: standalone"); }
 
 }  // namespace
 
@@ -65,6 +67,14 @@ void ZooKeeperServer::start() {
     fmt::print(stderr, "no ZooKeeper server:\n{}\n", process_->output());
     std::abort();
   }
+}
+
+std::uint64_t ZooKeeperServer::watches() const {
+  constexpr std::string_view before_the_number = "Total watches:";
+  const std::string answer = answer_to("wchs", port_.at());
+  const auto found = answer.find(before_the_number);
+  if (found == std::string::npos) return 0;
+  return std::strtoull(answer.c_str() + found + before_the_number.size(), nullptr, 10);
 }
 
 void ZooKeeperServer::kill() {

@@ -2,6 +2,7 @@
 // end. The process does not outlive the thread that started it, however that ends.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ class ZooKeeperServer {
   [[nodiscard]] std::string url() const { return "zookeeper://" + address() + "/loch"; }
 
   void kill();
+  // How many it has to tell of a change, over all sessions and nodes.
+  [[nodiscard]] std::uint64_t watches() const;
   // At the same port, with what it had.
   void start();
   void forget_everything();  // while it is killed

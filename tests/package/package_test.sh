@@ -18,8 +18,8 @@ mkdir -p "$work/stores"
 mv "$work/before" "$work/prefix"
 prefix=$work/prefix
 
-for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE share/doc/loch/docs/hash.md sbin/lochd lib/systemd/system/lochd.service \
-  lib/sysusers.d/lochd.conf; do
+for file in bin/loch include/loch/loch.h share/doc/loch/LICENSE share/doc/loch/README.md share/doc/loch/docs/hash.md \
+  share/doc/loch/docs/operations.md sbin/lochd lib/systemd/system/lochd.service lib/sysusers.d/lochd.conf; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done
 user=$(sed -n 's/^User=//p' "$prefix/lib/systemd/system/lochd.service")
@@ -45,10 +45,11 @@ DESTDIR=$work/stage "$cmake" --install "$build" --prefix /opt/loch >"$work/stage
 grep -qx 'ExecStart=/opt/loch/sbin/lochd' "$work/stage/opt/loch/lib/systemd/system/lochd.service" ||
   fail "with DESTDIR, lochd.service does not start the lochd of its prefix"
 
-readme=$prefix/share/doc/loch/README.md
-while read -r link; do
-  [[ -e $(dirname "$readme")/$link ]] || fail "the README links to $link, which is not installed"
-done < <(grep -oP '\]\(\K[^)]+' "$readme" | grep -v '^https\?:')
+while IFS= read -r note; do
+  while IFS= read -r link; do
+    [[ -e $(dirname "$note")/${link%%#*} ]] || fail "${note#"$prefix/"} links to $link, which is not installed"
+  done < <(grep -oP '\]\(\K[^)]+' "$note" | grep -v '^https\?:')
+done < <(find "$prefix" -name '*.md')
 [[ -e $prefix/share/doc/loch/examples/quickstart.cc ]] || fail "there is no program to start from"
 answer=$("$prefix/bin/loch" --version)
 [[ $answer == *"$version"* ]] || fail "loch --version says '$answer', not $version"

@@ -3,6 +3,18 @@
 # Ethernet in software knows only the first; routes by source address make what goes between them really cross the
 # cables. So a client has to say which address it goes from.
 # shellcheck shell=bash
+
+# Waits until an RDMA device goes by the address of its interface, which is 10.0.0.NUMBER.
+await_address() { # await_address DEVICE NUMBER
+  local _
+  for _ in $(seq 300); do
+    if grep -qs "^0000:0000:0000:0000:0000:ffff:0a00:000$2$" /sys/class/infiniband/"$1"/ports/1/gids/*; then return; fi
+    sleep 0.1
+  done
+  echo "the device $1 does not go by its address, 10.0.0.$2"
+  return 1
+}
+
 nodes_up() {
   local count=$1 i
   local all=net.ipv4.conf.all default=net.ipv4.conf.default
@@ -24,5 +36,5 @@ nodes_up() {
   ip rule add pref 100 lookup local
   ip rule del pref 0
   for i in $(seq "$count"); do rdma link add "d$i" type rxe netdev "e$i" || return 1; done
-  sleep 0.5 # until the devices have their addresses
+  for i in $(seq "$count"); do await_address "d$i" "$i"; done
 }

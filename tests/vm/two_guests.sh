@@ -5,17 +5,19 @@ here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 lochd=$1
 loch=$2
 store=verbs://10.0.0.1/test
+# shellcheck source=/dev/null
+source "$here/nodes.sh"
 
-device() { # device ADDRESS: of the guest's only cable
+device() { # device NUMBER: of the guest's only cable, with the address 10.0.0.NUMBER
   ip link set eth0 up
-  ip addr add "$1/24" dev eth0
+  ip addr add "10.0.0.$1/24" dev eth0
   rdma link add d0 type rxe netdev eth0
-  sleep 0.5
+  await_address d0 "$1"
 }
 sent() { cat /sys/class/infiniband/d0/ports/1/hw_counters/sent_pkts; } # packets, by that device
 
 if [[ ${3:-} == host ]]; then
-  device 10.0.0.1
+  device 1
   "$loch" create --atomics device test
   "$loch" create finished
   printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.toml
@@ -37,7 +39,7 @@ if [[ ${3:-} == host ]]; then
 fi
 
 if [[ ${3:-} == client ]]; then
-  device 10.0.0.2
+  device 2
   for _ in $(seq 200); do
     if "$loch" exists "$store" nothing >/dev/null 2>&1 || [[ $? == 4 ]]; then break; fi
     sleep 0.5

@@ -105,6 +105,11 @@ Result<std::uint64_t> ClusterPort::length_bytes(RegionId region) {
   return (*way)->length_bytes(region);
 }
 
+std::string ClusterPort::why_unreachable(RegionId region) const {
+  const std::uint32_t node = nodes_[region];
+  return node < ways_.size() && ways_[node].why ? ways_[node].why->detail : "";
+}
+
 Result<std::vector<RdmaConnection>> ClusterPort::rdma_connections() {
   std::vector<RdmaConnection> all;
   for (remote::RemotePort* port : ports_) {

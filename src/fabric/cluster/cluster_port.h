@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fabric/cluster_map.h"
@@ -28,6 +29,7 @@ class ClusterPort final : public Port {
 
   Result<Mapping> map(RegionId region) override;
   Result<std::uint64_t> length_bytes(RegionId region) override;
+  [[nodiscard]] std::string why_unreachable(RegionId region) const override;
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override;
   void poll(base::Nanos wait_ns) override;
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {

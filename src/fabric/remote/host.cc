@@ -539,7 +539,7 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
     return net::error_message(intact.error());
   }
   if (sessions_.is_paused(store->name))
-    return refusal(Errc::unavailable, "the host sees to what another one has lost; try again");
+    return refusal(Errc::moved, "the host sees to what another one has lost; try again");
   const Id its_id = next_id_++;
   if (!peer.messages.say({{"port", its_id}}) || peer.messages.has_unsent()) {
     return refuse(peer, Errc::unavailable, "it does not take what it asked for");

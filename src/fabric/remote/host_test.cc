@@ -390,25 +390,42 @@ TEST(HostWithoutRoom, SaysThatItHasNoDescriptors) {
   EXPECT_EQ(said, "ok");
 }
 
-// Receive: a store that two pause at the same time. Expect: its sessions end, and none begins before both of
-// them let that be.
+// Receive: a store that two pause at the same time. Expect: its sessions end, and others wait to begin until
+// both of them let that be.
 TEST_F(HostTest, AStoreIsPausedUntilNobodyPausesIt) {
   const auto fabric = RemoteFabric::attach(target_).value();
   Endpoint endpoint(fabric, fabric->connect());
   EXPECT_TRUE(endpoint.run(read_word(&endpoint, {0, 0})).has_value());
   std::optional first(host_->pause("store").value());
   EXPECT_FALSE(endpoint.run(read_word(&endpoint, {0, 0})).has_value());
-  const auto begins = [&] {
-    Endpoint another(fabric, fabric->connect());
-    return another.run(read_word(&another, {0, 0})).has_value();
-  };
-  {
-    const auto second = host_->pause("store");
-    ASSERT_TRUE(second.has_value());
-    first.reset();
-    EXPECT_FALSE(begins());
-  }
-  EXPECT_TRUE(begins());
+  std::optional second(host_->pause("store").value());
+  first.reset();
+  std::atomic<bool> is_over = false;
+  const std::jthread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    is_over = true;
+    second.reset();
+  });
+  Endpoint another(fabric, fabric->connect());
+  EXPECT_TRUE(is_over);
+  EXPECT_TRUE(another.run(read_word(&another, {0, 0})).has_value());
+}
+
+// Receive: a host of a cluster that pauses a store for long. Expect: a session does without it.
+TEST_F(HostTest, AStoreThatIsPausedForLongIsDoneWithout) {
+  const net::fake::ReservedPort port;
+  const ClusterMap map = ClusterMap::spread({{.name = "a", .at = port.at()}}, 1).value();
+  const auto host =
+      Host::start({.listen = {port.at()},
+                   .open_store = [&](const std::string&) { return store_->attach(); },
+                   .cluster_of = [&](const std::string&) { return Host::Options::Cluster{.map = map}; }})
+          .value();
+  const auto fabric = RemoteFabric::attach({.scheme = "tcp", .host = port.at(), .store = "store"}).value();
+  const auto pause = host->pause("store");
+  ASSERT_TRUE(pause.has_value());
+  const auto session = fabric->connect("0123456789abcdef");
+  ASSERT_FALSE(session.has_value());
+  EXPECT_EQ(session.error().code, Errc::unavailable);
 }
 
 // Receive: a cluster's host that answers, and makes no queue pairs. Expect: sessions do without it and say

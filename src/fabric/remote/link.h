@@ -36,7 +36,8 @@ class Link {
   static Result<std::shared_ptr<Link>> open(const Target& target, base::Nanos within_ns = greeting_max_ns);
 
   // A data connection, to the address that the link has; `port` is what the host calls it. Errors: as open;
-  // unavailable if the host has ended the link, too, and then it is not alive, or has no room for it now.
+  // unavailable if the host has ended the link, too, and then it is not alive, or has no room for it now;
+  // moved if the host takes none for a moment (Host::pause).
   struct Joined {
     std::unique_ptr<net::Stream> stream;
     std::uint64_t port = 0;

@@ -1,7 +1,10 @@
 #include "fabric/remote/remote_fabric.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
+#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "fabric/tcp/tcp_port.h"
@@ -48,17 +51,24 @@ Result<std::shared_ptr<Link>> RemoteFabric::link(base::Nanos within_ns) const {
 }
 
 Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) const {
-  auto link = this->link(within_ns_of(session));
-  if (!link) return std::unexpected(std::move(link.error()));
-  auto joined = (*link)->join(session);
-  if (!joined && !(*link)->is_alive()) {
-    // The host had ended it before this end could know.
-    link = this->link(within_ns_of(session));
+  constexpr std::chrono::milliseconds pause{5};
+  const base::Nanos deadline = base::Clock().now() + within_ns_of(session);
+  for (bool may_have_ended = true;;) {
+    auto link = this->link(within_ns_of(session));
     if (!link) return std::unexpected(std::move(link.error()));
-    joined = (*link)->join(session);
+    auto joined = (*link)->join(session);
+    if (joined) return Connected{.link = std::move(*link), .joined = std::move(*joined)};
+    if (joined.error().code == Errc::moved) {
+      if (base::Clock().now() < deadline) {
+        std::this_thread::sleep_for(pause);
+        continue;
+      }
+      joined.error().code = Errc::unavailable;
+    }
+    // The host may have ended it before this end could know.
+    if ((*link)->is_alive() || !std::exchange(may_have_ended, false))
+      return std::unexpected(std::move(joined.error()));
   }
-  if (!joined) return std::unexpected(std::move(joined.error()));
-  return Connected{.link = std::move(*link), .joined = std::move(*joined)};
 }
 
 std::unique_ptr<RemotePort> RemoteFabric::make_port(Connected connected, base::Nanos within_ns) {

@@ -55,7 +55,7 @@ Result<void> check_maker(const Folder& folder) {
   if (maker == ::geteuid() || maker == 0 || is_of_group(status->st_gid)) return {};
   return fail(Errc::permission, "open",
               fmt::format("{} was made by user {}, who has all that is put there; if that is meant, open it "
-                          "with Mode::attach",
+                          "with Mode::attach (loch: --no-create)",
                           folder.path(), user_name(maker)));
 }
 

@@ -71,7 +71,7 @@ void Setting::expect_others(Client& client) {
 }
 
 const char* name_of(Op op) {
-  constexpr std::array names = {"get", "put", "insert", "replace", "remove"};
+  constexpr std::array names = {"get", "put", "insert", "replace", "remove", "remove of a version"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -89,6 +89,8 @@ coro::Task<std::string> perform(Client* client, Op op, std::string key, std::str
       co_return answer(co_await Client::put_task(client, key, value, Condition::version, version, 0));
     case Op::remove:
       co_return answer(co_await Client::remove_task(client, key));
+    case Op::remove_version:
+      co_return answer(co_await Client::remove_task(client, key, version));
   }
   co_return "";
 }
@@ -111,6 +113,11 @@ std::string perform(std::optional<std::string>& state, Op op, const std::string&
       return "ok";
     case Op::remove:
       if (!state) return "not_found";
+      state.reset();
+      return "ok";
+    case Op::remove_version:
+      if (!state) return "not_found";
+      if (*state != "old") return "changed";
       state.reset();
       return "ok";
   }

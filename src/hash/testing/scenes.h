@@ -45,7 +45,7 @@ struct Setting {
 
 // ---- operations and what they may answer
 
-enum class Op { get, put, insert, replace, remove };
+enum class Op { get, put, insert, replace, remove, remove_version };
 inline constexpr std::array ops = {Op::get, Op::put, Op::insert, Op::replace, Op::remove};
 const char* name_of(Op op);
 
@@ -54,7 +54,8 @@ std::string answer(const Result<T>& r) {
   return r ? "ok" : std::string(name(r.error().code));
 }
 
-// One that writes writes `value`; a replace expects `version`, that of the value "old".
+// One that writes writes `value`; a replace, and a remove of a version, expect `version`, that of the value
+// "old".
 coro::Task<std::string> perform(Client* client, Op op, std::string key, std::string value,
                                 std::uint64_t version);
 

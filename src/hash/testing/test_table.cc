@@ -90,7 +90,9 @@ Result<std::uint64_t> Client::insert(std::string_view k, std::string_view v) {
 Result<std::uint64_t> Client::replace(std::string_view k, std::string_view v, std::uint64_t version) {
   return run(put_task(this, std::string(k), std::string(v), Condition::version, version, 0));
 }
-Result<void> Client::remove(std::string_view k) { return run(remove_task(this, std::string(k))); }
+Result<void> Client::remove(std::string_view k, std::optional<std::uint64_t> version) {
+  return run(remove_task(this, std::string(k), version));
+}
 
 Result<std::vector<std::pair<std::string, std::string>>> Client::walk() {
   std::vector<std::pair<std::string, std::string>> items;
@@ -139,9 +141,10 @@ coro::Task<Result<std::uint64_t>> Client::put_in_batch_task(Client* self, std::s
   co_await table.put_together({&*put, 1});
   co_return put->outcome;
 }
-coro::Task<Result<void>> Client::remove_task(Client* self, std::string k) {
+coro::Task<Result<void>> Client::remove_task(Client* self, std::string k,
+                                             std::optional<std::uint64_t> version) {
   const During during(*self->attachment_);
-  co_return co_await self->table(k).remove(self->key_of(k));
+  co_return co_await self->table(k).remove(self->key_of(k), version);
 }
 
 Client watched_client(MemoryStore& store, std::function<void()> before) {

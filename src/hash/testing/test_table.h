@@ -42,7 +42,7 @@ class Client {
   Result<std::uint64_t> put_in_batch(std::string_view k, std::string_view v);
   Result<std::uint64_t> insert(std::string_view k, std::string_view v);
   Result<std::uint64_t> replace(std::string_view k, std::string_view v, std::uint64_t version);
-  Result<void> remove(std::string_view k);
+  Result<void> remove(std::string_view k, std::optional<std::uint64_t> version = std::nullopt);
   // All items, or the error; a key that is visited twice is there twice.
   Result<std::vector<std::pair<std::string, std::string>>> walk();
   Result<std::uint64_t> count();
@@ -58,7 +58,8 @@ class Client {
   static coro::Task<Result<std::uint64_t>> put_task(Client* self, std::string k, std::string v,
                                                     Condition condition, std::uint64_t version,
                                                     base::Nanos expires_at);
-  static coro::Task<Result<void>> remove_task(Client* self, std::string k);
+  static coro::Task<Result<void>> remove_task(Client* self, std::string k,
+                                              std::optional<std::uint64_t> version = std::nullopt);
 
   // Of the first node, and of the first shard.
   [[nodiscard]] memory::Session& session() const { return *attachment_->nodes().front().session; }

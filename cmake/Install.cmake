@@ -5,18 +5,24 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/loch")
 
 install(TARGETS loch EXPORT lochTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/loch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
-install(FILES ARCHITECTURE.md HACKING.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES examples/quickstart.cc DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 
-# The README links to where things are installed.
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS README.md)
-file(READ README.md readme)
-file(RELATIVE_PATH to_headers "${CMAKE_INSTALL_FULL_DOCDIR}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
-string(REPLACE "](include/" "](${to_headers}/" readme "${readme}")
-string(REPLACE "](packaging/" "](examples/" readme "${readme}")
-file(WRITE "${PROJECT_BINARY_DIR}/README.md" "${readme}")
-install(FILES "${PROJECT_BINARY_DIR}/README.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+# The README and the notes link to where things are installed; of what is not, the text of the link is left.
+file(GLOB notes RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS docs/*.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS README.md ${notes})
+foreach(note IN ITEMS README.md LISTS notes)
+  cmake_path(GET note PARENT_PATH folder)
+  file(RELATIVE_PATH to_headers "${CMAKE_INSTALL_FULL_DOCDIR}/${folder}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+  file(READ ${note} text)
+  string(REGEX REPLACE
+    "\\[([^]]*)\\]\\((\\.\\./(bench|cmake|packaging/lochd\\.8|sim|src|tests)|ARCHITECTURE|HACKING)[^)]*\\)" "\\1"
+    text "${text}")
+  string(REGEX REPLACE "\\]\\((\\.\\./)?include/" "](${to_headers}/" text "${text}")
+  string(REPLACE "packaging/lochd.toml" "examples/lochd.toml" text "${text}")
+  file(WRITE "${PROJECT_BINARY_DIR}/installed/${note}" "${text}")
+  install(FILES "${PROJECT_BINARY_DIR}/installed/${note}" DESTINATION "${CMAKE_INSTALL_DOCDIR}/${folder}")
+endforeach()
 
 # find_package(loch)
 install(EXPORT lochTargets NAMESPACE loch:: DESTINATION "${package_dir}")

@@ -9,7 +9,10 @@ function(loch_man_page name section)
     return()
   endif()
   set(page "${name}.${section}")
-  set(source "${PROJECT_SOURCE_DIR}/packaging/${page}.scd")
+  # It says where Loch is installed to; '_' underlines.
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${page}.scd")
+  string(REPLACE "_" "\\_" LOCH_DOCDIR "${CMAKE_INSTALL_FULL_DOCDIR}")
+  configure_file("${PROJECT_SOURCE_DIR}/packaging/${page}.scd" "${source}" @ONLY)
   add_custom_command(OUTPUT "${page}"
     COMMAND "${CMAKE_COMMAND}" -E env "SOURCE_DATE_EPOCH=0" sh -c "\"$0\" < \"$1\" > \"$2\"" "${SCDOC}" "${source}" "${page}"
     DEPENDS "${source}" VERBATIM)

@@ -1,5 +1,35 @@
 # bash completion for loch: commands, options, stores (of the directory in effect) and files.
 
+# Offers what compgen gives for these arguments; of _loch's variables.
+_loch_offer() {
+  local offer
+  while IFS= read -r offer; do
+    COMPREPLY+=("${offer#"$kept"}")
+  done < <(compgen "$@" -- "$current")
+}
+
+# The same, of files: with a slash after a folder, and what is special in a name quoted.
+_loch_offer_files() {
+  compopt -o filenames
+  _loch_offer "$@"
+}
+
+# The stores of the directory in effect, or of that of shm:///folder/name.
+_loch_offer_stores() {
+  local store before=""
+  if [[ $current == shm:///* ]]; then
+    before=${current%/*}/
+    directory=(--directory "${before#shm://}")
+  elif [[ $current == shm://* ]]; then
+    before=shm://
+  fi
+  # Not by compgen -W, which expands what it is given as a command line would.
+  while IFS= read -r store; do
+    store=$before$store
+    [[ $store != "$current"* ]] || COMPREPLY+=("${store#"$kept"}")
+  done < <("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)
+}
+
 _loch() {
   local commands="put get remove exists scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
   local globals="--directory --from --placement --key-file --read-only --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
@@ -7,17 +37,23 @@ _loch() {
   local -a directory=() words=()
   COMPREPLY=()
 
-  # --option=value comes as three words, and is here the two that it means.
+  # bash cuts words at '=' and ':'. --option=value comes as three, and is here the two that it means; a URL, or a
+  # key such as user:17, is here the one that it was.
   for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     if [[ $word == "=" && ${COMP_WORDS[i - 1]} == --* ]]; then
       ((i < COMP_CWORD)) || words+=("")
+    elif ((i > 1)) && [[ $word == +(:) || ${COMP_WORDS[i - 1]} == +(:) ]]; then
+      words[-1]+=$word
     else
       words+=("$word")
     fi
   done
   local last=$((${#words[@]} - 1))
   local current=${words[last]} previous=${words[last - 1]}
+  # What bash keeps of the word being typed, where it has cut it.
+  local kept=""
+  [[ ${COMP_WORDS[COMP_CWORD]} == "$current" ]] || kept=${current%"${current##*:}"}
 
   # What stands before the word being typed: the command, how many positionals, the directory.
   for ((i = 1; i < last; i++)); do
@@ -51,31 +87,39 @@ _loch() {
 
   case $previous in
     -d | --directory)
-      mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      _loch_offer_files -d
       return
       ;;
     --placement)
-      mapfile -t COMPREPLY < <(compgen -W "local spread by-key" -- "$current")
+      _loch_offer -W "local spread by-key"
       return
       ;;
     -f | --file | --key-file | --tls-authority | --tls-certificate | --tls-key)
-      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      _loch_offer_files -f
       return
       ;;
     --format)
-      mapfile -t COMPREPLY < <(compgen -W "tsv jsonl" -- "$current")
+      _loch_offer -W "tsv jsonl"
       return
       ;;
     --atomics)
-      mapfile -t COMPREPLY < <(compgen -W "processor device" -- "$current")
+      _loch_offer -W "processor device"
+      return
+      ;;
+    --candidates)
+      _loch_offer -W "2 3 4"
+      return
+      ;;
+    --mode)
+      _loch_offer -W "600 660 666"
       return
       ;;
     --group)
-      mapfile -t COMPREPLY < <(compgen -g -- "$current")
+      _loch_offer -g
       return
       ;;
-    --from | --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --candidates | --max-bytes | \
-      --expiry | --mode | --coordinator | --regions | --shards | --at-most) return ;;
+    --from | --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --max-bytes | \
+      --expiry | --coordinator | --regions | --shards | --at-most) return ;;
   esac
 
   if [[ $current == -* ]]; then
@@ -97,21 +141,17 @@ _loch() {
       "cluster drain") options="--coordinator --wait --at-most" ;;
       "cluster remove") options="--coordinator --lost" ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "$options $globals" -- "$current")
+    _loch_offer -W "$options $globals"
   elif [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+    _loch_offer -W "$commands"
   elif [[ $command == cluster ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "status add drain remove" -- "$current")
+    _loch_offer -W "status add drain remove"
   elif [[ $command == cluster\ * ]]; then
     return
   elif ((positionals == 0)) && [[ $command != ls && $command != create ]]; then
-    # Not by compgen -W, which expands what it is given as a command line would.
-    local store
-    while IFS= read -r store; do
-      [[ $store != "$current"* ]] || COMPREPLY+=("$store")
-    done < <("${COMP_WORDS[0]}" "${directory[@]}" ls 2>/dev/null)
+    _loch_offer_stores
   elif ((positionals == 1)) && [[ $command == load || $command == dump ]]; then
-    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    _loch_offer_files -f
   fi
 }
 

@@ -18,8 +18,8 @@
 namespace loch::sim {
 namespace {
 
-constexpr std::array<std::string_view, 8> kind_names = {"get",     "exists", "put",   "insert",
-                                                        "replace", "remove", "erase", "expire"};
+constexpr std::array<std::string_view, 9> kind_names = {
+    "get", "exists", "put", "insert", "replace", "remove", "remove_version", "erase", "expire"};
 constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found", "exists",
                                                            "changed", "unknown",   "failed"};
 constexpr const char* operation_name = "history";

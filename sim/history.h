@@ -42,15 +42,16 @@ enum class Kind : std::uint8_t {
   insert,
   replace,
   remove,
-  erase,   // a remove that does not tell whether the key was there
+  remove_version,  // of the value that was read, if that is there still
+  erase,           // a remove that does not tell whether the key was there
   expire,  // the end of a value's time: from then on that value may vanish, or be gone. Nobody is told of it
 };
 
 enum class Outcome : std::uint8_t {
   ok,         // get: found; exists: it does; the others: done
-  not_found,  // get, exists, replace, remove: no such key
+  not_found,  // get, exists, replace, both removes: no such key
   exists,     // insert: the key was there
-  changed,    // replace: another value was there
+  changed,    // replace, remove_version: another value was there
   unknown,    // may or may not have taken effect, or may still
   failed,     // certainly had no effect, and tells nothing about the key
 };
@@ -62,7 +63,9 @@ std::string_view name(Outcome outcome);
 constexpr bool writes(Kind kind) {
   return kind == Kind::put || kind == Kind::insert || kind == Kind::replace;
 }
-constexpr bool expects(Kind kind) { return kind == Kind::replace || kind == Kind::expire; }
+constexpr bool expects(Kind kind) {
+  return kind == Kind::replace || kind == Kind::remove_version || kind == Kind::expire;
+}
 constexpr bool changes(Kind kind) { return kind != Kind::get && kind != Kind::exists; }
 
 // A value is known by an id that no two writes share; 0 is no value.
@@ -77,7 +80,7 @@ struct Operation {
   std::string key{};
   Kind kind = Kind::get;
   ValueId written = no_value;   // put, insert, replace
-  ValueId expected = no_value;  // replace; expire: the value whose time is over
+  ValueId expected = no_value;  // replace, remove_version; expire: the value whose time is over
   Outcome outcome = Outcome::unknown;
   ValueId found = no_value;  // get that is ok
   // Of one clock for all clients, or any numbers in the order of real time. Never later than the true

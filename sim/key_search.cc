@@ -14,6 +14,8 @@ using Done = KeyHistory::Done;
 using Loose = KeyHistory::Loose;
 
 bool removes(Kind kind) { return kind == Kind::remove || kind == Kind::erase; }
+// Whether it says, when it is done, that its expected value was there.
+bool sees_expected(Kind kind) { return kind == Kind::replace || kind == Kind::remove_version; }
 
 // Whether it leaves every state as it was. (A put of a value that nobody read may leave state_other as it
 // was, and yet matter after a remove.)
@@ -40,6 +42,9 @@ std::optional<State> apply(const Done& done, State state) {
       return keep_if(done.outcome == Outcome::changed ? present && state != done.expected : !present);
     case Kind::remove:
       return done.outcome == Outcome::ok ? become_if(present, state_absent) : keep_if(!present);
+    case Kind::remove_version:
+      if (done.outcome == Outcome::ok) return become_if(state == done.expected, state_absent);
+      return keep_if(done.outcome == Outcome::changed ? present && state != done.expected : !present);
     case Kind::erase:
       return state_absent;
     case Kind::expire:
@@ -65,6 +70,7 @@ State apply(const Loose& loose, State state) {
     case Kind::insert:
       return state == state_absent ? loose.written : state;
     case Kind::replace:
+    case Kind::remove_version:
     case Kind::expire:
       return state == loose.expected ? loose.written : state;
     case Kind::remove:
@@ -137,7 +143,7 @@ class Preparation {
     for (const Operation* operation : answered_) {
       if (operation->outcome != Outcome::ok) continue;
       if (operation->kind == Kind::get) sightings.emplace_back(operation->found, operation->responded_ns);
-      if (operation->kind == Kind::replace)
+      if (sees_expected(operation->kind))
         sightings.emplace_back(operation->expected, operation->responded_ns);
     }
     while (!sightings.empty()) {
@@ -161,13 +167,13 @@ class Preparation {
     };
     for (const Operation* operation : answered_) {
       if (operation->kind == Kind::get && operation->outcome == Outcome::ok) add(operation->found);
-      if (operation->kind == Kind::replace) add(operation->expected);
+      if (sees_expected(operation->kind)) add(operation->expected);
     }
     // A replace of unknown outcome that was seen is a sighting of what it replaced. Another one may hide a
     // value that was there; where that may never have been there either, there is nothing to hide that could
     // be missed.
     for (const Operation* operation : pending_) {
-      if (operation->kind != Kind::replace) continue;
+      if (!sees_expected(operation->kind)) continue;
       const Operation* const writer = writer_of(operation->expected);
       const bool was_there =
           writer != nullptr && (writer->outcome == Outcome::ok || seen_by_.contains(writer));
@@ -237,9 +243,8 @@ class Preparation {
       for (std::size_t position = 0; position < result_.chains[chain].size(); ++position) {
         const Done& done = result_.chains[chain][position];
         if (done.outcome != Outcome::ok) continue;
-        const State seen = done.origin->kind == Kind::get       ? done.found
-                           : done.origin->kind == Kind::replace ? done.expected
-                                                                : state_other;
+        const Kind kind = done.origin->kind;
+        const State seen = kind == Kind::get ? done.found : sees_expected(kind) ? done.expected : state_other;
         if (seen >= state_named_first)
           result_.sightings[seen - state_named_first].push_back({.chain = chain, .position = position});
       }

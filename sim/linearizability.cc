@@ -36,7 +36,7 @@ bool can_answer(Kind kind, Outcome outcome) {
     case Outcome::exists:
       return kind == Kind::insert;
     case Outcome::changed:
-      return kind == Kind::replace;
+      return kind == Kind::replace || kind == Kind::remove_version;
   }
   return false;
 }
@@ -47,7 +47,7 @@ std::optional<std::string_view> fault_of(const Operation& operation) {
   if (operation.responded_ns < operation.invoked_ns) return "answered before it was asked";
   if (writes(operation.kind) && operation.written == no_value) return "a write without a value id";
   if (expects(operation.kind) && operation.expected == no_value)
-    return "a replace or an expire without an expected value";
+    return "a replace, a remove_version or an expire without an expected value";
   if (operation.kind == Kind::get && operation.outcome == Outcome::ok && operation.found == no_value) {
     return "a get without the value that it found";
   }

@@ -62,6 +62,10 @@ void execute(Operation& o, Value& value) {
       o.outcome = present(Outcome::ok, Outcome::not_found);
       value.reset();
       break;
+    case Kind::remove_version:
+      o.outcome = present(value == o.expected ? Outcome::ok : Outcome::changed, Outcome::not_found);
+      if (o.outcome == Outcome::ok) value.reset();
+      break;
     case Kind::erase:
       o.outcome = Outcome::ok;
       value.reset();
@@ -126,7 +130,7 @@ History arbitrary_history(Random& random, const Draw& draw) {
   const std::size_t size = 1 + below(random, 7);
   History history;
   for (std::size_t i = 0; i < size; ++i) {
-    Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 7))};
+    Operation o{.client = i, .key = "k", .kind = static_cast<Kind>(below(random, 8))};
     constexpr std::array<Kind, 4> plain = {Kind::put, Kind::insert, Kind::remove, Kind::exists};
     if (chance(random, draw.plain)) o.kind = plain[below(random, plain.size())];
     if (chance(random, draw.expire)) o.kind = Kind::expire;
@@ -153,9 +157,10 @@ struct Shape {
   std::size_t clients = 4;
   double unknown = 0;       // of the operations; their client goes on as another
   double long_running = 0;  // take a thousand times as long
-  double well_guessed = 0;  // replaces that expect what is there without having read it
+  double well_guessed = 0;  // of those that expect what is there, without having read it
   double mortal = 0;        // of the writes; their values may be gone from some time on
-  std::array<unsigned, 7> mix = {6, 1, 3, 2, 2, 2, 1};  // get exists put insert replace remove erase
+  // get exists put insert replace remove remove_version erase
+  std::array<unsigned, 8> mix = {6, 1, 3, 2, 2, 2, 1, 1};
 };
 
 Operation end_of(const Operation& write, std::uint64_t over_ns) {
@@ -204,7 +209,7 @@ History true_history(Random& random, const Shape& shape) {
   History history;
   for (auto& [operation, effect_ns] : planned) {
     Value& value = values[operation.key];
-    if (operation.kind == Kind::replace) {
+    if (operation.kind == Kind::replace || operation.kind == Kind::remove_version) {
       const ValueId old = recent.try_emplace(operation.key, 1).first->second;
       operation.expected = chance(random, shape.well_guessed) ? value.value_or(old) : old;
     }

@@ -144,6 +144,21 @@ TEST(LinearizabilityTest, TwoReadsBesideAWriteKeepTheirOrder) {
 
 TEST(LinearizabilityTest, AStaleReadIsFound) { expect_bad({put(1, 2, 10), put(3, 4, 11), got(5, 6, 10)}); }
 
+TEST(LinearizabilityTest, ARemoveOfAVersionRemovesThatAlone) {
+  const auto removed_version = [](std::uint64_t from, std::uint64_t to, Outcome outcome) {
+    return op(Kind::remove_version, from, to, outcome, no_value, 10);
+  };
+  expect_good({put(1, 2, 10), removed_version(3, 4, Outcome::ok), missed(5, 6)});
+  expect_bad({put(1, 2, 10), removed_version(3, 4, Outcome::ok), got(5, 6, 10)});
+  expect_bad({put(1, 2, 10), put(3, 4, 11), removed_version(5, 6, Outcome::ok)});
+  expect_good({put(1, 2, 10), put(3, 4, 11), removed_version(5, 6, Outcome::changed), got(7, 8, 11)});
+  expect_bad({put(1, 2, 10), removed_version(3, 4, Outcome::changed)});
+  expect_good({put(1, 2, 10), removed(3, 4), removed_version(5, 6, Outcome::not_found)});
+  expect_bad({put(1, 2, 10), removed_version(3, 4, Outcome::not_found)});
+  expect_good({put(1, 2, 10), lost(removed_version(3, 0, Outcome::ok)), got(5, 6, 10), missed(7, 8)});
+  expect_bad({put(1, 2, 10), put(3, 4, 11), lost(removed_version(3, 0, Outcome::ok)), missed(7, 8)});
+}
+
 TEST(LinearizabilityTest, TimesThatAreEqualOrderNothing) {
   expect_good({put(1, 2, 10), put(3, 5, 11), got(5, 6, 10)});
 }

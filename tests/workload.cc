@@ -215,6 +215,10 @@ void Workload::read_and_replace() {
   const ValueId expected = check_value(key, item->value);
   end(reading, Outcome::ok, expected);
 
+  if (random_.below(3) == 0) {
+    const Call removing = begin(Kind::remove_version, key, sim::no_value, expected);
+    return end(removing, outcome_of(store_.remove(key, item->version)));
+  }
   const Call replacing = begin(Kind::replace, key, make_next_value(value_), expected);
   end(replacing, outcome_of(store_.replace(key, value_, item->version)));
 }

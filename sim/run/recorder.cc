@@ -84,10 +84,10 @@ std::vector<Operation> Recorder::timeless_history() const {
       return value.dying_at != lives_on && value.dead_at > asked_at &&
              value.dying_at <= operation.responded_ns;
     };
-    if (operation.kind == Kind::replace) {
+    if (operation.kind == Kind::replace || operation.kind == Kind::remove_version) {
       const auto expected = written_.find(operation.expected);
       if (expected == written_.end() || !ends_meanwhile(expected->second)) continue;
-      operation.kind = Kind::put;
+      operation.kind = operation.kind == Kind::replace ? Kind::put : Kind::erase;
       operation.expected = no_value;
     } else if (operation.kind == Kind::remove) {
       const auto of_key = ends.find(operation.key);

@@ -22,10 +22,11 @@ using fabric::sim::Network;
 // meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
 // before it with players that may only read, "idle" is "jam" with players on other hosts that do nothing for
 // long, "ordered" is any of those before it on a network that keeps the order of a batch, "members" is
-// "moves", but "damage", with hosts that come and go, and "any" is any of those before it.
-constexpr std::array<std::string_view, 18> names = {
-    "hot",    "churn",   "jam",   "crowded", "growth",  "large", "mortal",  "walk",    "shortage",
-    "damage", "cluster", "moves", "amnesia", "readers", "idle",  "ordered", "members", "any"};
+// "moves", but "damage", with hosts that come and go, and "any" is any of those before it. Behind that, so
+// that its seeds stay what they are: "versions" is "mortal" in a cluster or not, with removes of versions.
+constexpr std::array<std::string_view, 19> names = {
+    "hot",     "churn", "jam",     "crowded", "growth", "large",   "mortal",  "walk", "shortage", "damage",
+    "cluster", "moves", "amnesia", "readers", "idle",   "ordered", "members", "any",  "versions"};
 constexpr std::span<const std::string_view> names_before(std::string_view name) {
   return {names.begin(), std::ranges::find(names, name)};
 }
@@ -214,6 +215,11 @@ void draw_workload(base::Random& random, Setup& setup) {
   if (setup.workload == "mortal") {
     setup.mortal_chance = Network::always / 2;
     setup.think_max_ns = std::max(setup.think_max_ns, 20 * millisecond_ns);
+  }
+  if (setup.workload == "versions") {
+    setup.removes_versions = true;
+    setup.mortal_chance = one_of(random, {0U, Network::always / 4});
+    setup.mix = {20, 5, 20, 20, 50, 5, 2, 2, 0, 1};
   }
   if (setup.workload == "walk") {
     setup.mix = everything;
@@ -424,8 +430,10 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   setup.workload = of_any_kind ? one_of(random, names_of_one_kind) : workload;
   if (workload == "idle") setup.workload = "jam";
   const bool moves = setup.workload == "moves" || (amnesia && random.below(2) == 0) || members;
-  const bool cluster = amnesia || moves || setup.workload == "cluster";
-  if (cluster) setup.workload = one_of(random, amnesia || members ? plain_names_undamaged : plain_names);
+  const bool versions = workload == "versions";
+  const bool cluster = amnesia || moves || setup.workload == "cluster" || (versions && is_drawn(6));
+  if (cluster && !versions)
+    setup.workload = one_of(random, amnesia || members ? plain_names_undamaged : plain_names);
   draw_common(random, setup);
   draw_workload(random, setup);
   if (cluster) draw_cluster(random, setup);

@@ -103,6 +103,7 @@ struct Setup {
   std::uint32_t acts = 30;                       // of each player
   base::Nanos think_max_ns = 0;                  // between two acts
   Mix mix{};
+  bool removes_versions = false;  // half of the replaces remove what they expect
   std::size_t value_bytes_min = 16;
   std::size_t value_bytes_max = 16;
   std::uint32_t keys = 4;        // that all acts are on

@@ -159,6 +159,11 @@ coro::Task<void> StorePlayer::replace(std::string key) {
   told_value(looked, note(just_the_error(item)), item ? std::string_view(item->value) : "");
   const Operation seen = scene().recorder.history()[looked];
   if (!item || seen.outcome != Outcome::ok) co_return;
+  if (scene().setup.removes_versions && random().below(2) == 0) {
+    const auto asked = ask(Kind::remove_version, key, no_value, seen.found);
+    const auto result = co_await client_->remove(key, item->version.token);
+    co_return told(asked, note(result));
+  }
   const ValueId id = scene().recorder.new_value();
   const std::string value = make_new_value(id);
   const auto asked = ask(Kind::replace, key, id, seen.found);

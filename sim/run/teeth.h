@@ -28,7 +28,7 @@ inline constexpr std::array all_teeth = {
     Tooth{Planted::move_without_tag, "jam", 2'000},
     Tooth{Planted::wrong_roll_back, "jam", 500},
     Tooth{Planted::pending_for_undone, "crowded", 2'000},
-    Tooth{Planted::stale_helper, "jam", 3'000, 5'000},
+    Tooth{Planted::stale_helper, "jam", 3'000, 13'500},
     // memory that is used again
     Tooth{Planted::reuse_beneath_others, "hot", 1'000},
     Tooth{Planted::lease_without_fence, "hot", 50},

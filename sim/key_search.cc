@@ -173,16 +173,16 @@ class Preparation {
     // value that was there; where that may never have been there either, there is nothing to hide that could
     // be missed.
     for (const Operation* operation : pending_) {
-      if (!sees_expected(operation->kind)) continue;
+      if (operation->kind != Kind::replace) continue;
       const Operation* const writer = writer_of(operation->expected);
       const bool was_there =
           writer != nullptr && (writer->outcome == Outcome::ok || seen_by_.contains(writer));
       if (was_there || seen_by_.contains(operation)) add(operation->expected);
     }
-    // A value that may vanish is told from all that do not, read or not; so is what replaces of unknown
-    // outcome may have made it of.
+    // A value that may vanish, or that somebody removes who was not answered, is told from all that do not,
+    // read or not; so is what replaces of unknown outcome may have made it of.
     for (const Operation* operation : pending_) {
-      if (operation->kind != Kind::expire) continue;
+      if (operation->kind != Kind::expire && operation->kind != Kind::remove_version) continue;
       const Operation* writer = writer_of(operation->expected);
       while (writer != nullptr && may_vanish_.insert(writer->written).second) {
         add(writer->written);

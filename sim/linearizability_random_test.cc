@@ -35,8 +35,9 @@ std::string text(const History& history) {
 }
 
 bool may_remove(const Operation& o) {
+  const bool removes = o.kind == Kind::remove || o.kind == Kind::remove_version;
   return o.kind == Kind::expire || o.kind == Kind::erase ||
-         (o.kind == Kind::remove && o.outcome != Outcome::not_found);
+         (removes && (o.outcome == Outcome::ok || o.outcome == Outcome::unknown));
 }
 
 // What a map answers: fills in the outcome, and changes the value.

@@ -1,5 +1,5 @@
-// What several gets at once, and gets of long values, cost a client on another host, and that they go by what
-// is there now.
+// What several gets at once, gets of long values, and questions whether a key exists cost a client on another
+// host, and that they go by what is there now.
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -340,18 +340,26 @@ TEST_F(LendingAccessTest, InsideTls) {
   EXPECT_THAT(refused().message(), HasSubstr("does it want TLS"));
 }
 
-TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
-  near();
-  const net::fake::Certificates certificates(folder_ + "/tls");
-  host_options_.tls = {.certificate = certificates.file("host.pem"),
-                       .key = certificates.file("host.key"),
-                       .authority = certificates.file("authority.pem")};
-  start();
+// A host that wants a certificate of its clients.
+class LendingToCertified : public LendingAccessTest {
+ protected:
+  LendingToCertified() {
+    near();
+    host_options_.tls = {.certificate = certificates_.file("host.pem"),
+                         .key = certificates_.file("host.key"),
+                         .authority = certificates_.file("authority.pem")};
+    start();
+  }
+
+  const net::fake::Certificates certificates_{folder_ + "/tls"};
+};
+
+TEST_F(LendingToCertified, AClientShowsACertificate) {
   Options has_none;
-  has_none.tls_authority = certificates.file("authority.pem");
+  has_none.tls_authority = certificates_.file("authority.pem");
   Options has_anothers = has_none;
-  has_anothers.tls_certificate = certificates.file("stranger.pem");
-  has_anothers.tls_key = certificates.file("stranger.key");
+  has_anothers.tls_certificate = certificates_.file("stranger.pem");
+  has_anothers.tls_key = certificates_.file("stranger.key");
   const auto expect_refused = [this](const Options& options, const char* why) {
     const Error error = refused(options);
     EXPECT_EQ(error.code, Errc::permission);
@@ -359,8 +367,8 @@ TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
     EXPECT_THAT(error.message(), HasSubstr("--tls-certificate"));
   };
   Options had_one = has_none;
-  had_one.tls_certificate = certificates.file("expired.pem");
-  had_one.tls_key = certificates.file("expired.key");
+  had_one.tls_certificate = certificates_.file("expired.pem");
+  had_one.tls_key = certificates_.file("expired.key");
   expect_refused(had_one, "has expired");
   // The client may be told before the host has noted it.
   EXPECT_TRUE(comes_true([this] { return log().contains("certificate has expired"); })) << log();
@@ -370,32 +378,26 @@ TEST_F(LendingAccessTest, AClientShowsACertificateWhereOneIsWanted) {
     expect_refused(has_anothers, "does not trust the certificate that it was shown");
   }
   Options has_one = has_none;
-  has_one.tls_certificate = certificates.file("client.pem");
-  has_one.tls_key = certificates.file("client.key");
+  has_one.tls_certificate = certificates_.file("client.pem");
+  has_one.tls_key = certificates_.file("client.key");
   EXPECT_TRUE(open_far(has_one).has_value());
 }
 
 // Receive: a client whose certificate is replaced, here by one that has expired, while it has the store open.
 // Expect: each further session of it shows what there is now.
-TEST_F(LendingAccessTest, ASessionShowsTheCertificateThatThereIsNow) {
-  near();
-  const net::fake::Certificates certificates(folder_ + "/tls");
-  host_options_.tls = {.certificate = certificates.file("host.pem"),
-                       .key = certificates.file("host.key"),
-                       .authority = certificates.file("authority.pem")};
-  start();
-  const auto hand_out = [&certificates](const std::string& name) {
+TEST_F(LendingToCertified, ASessionShowsTheCertificateThatThereIsNow) {
+  const auto hand_out = [this](const std::string& name) {
     for (const char* kind : {".pem", ".key"}) {
-      std::filesystem::copy_file(certificates.file(name + kind),
-                                 certificates.file(std::string("mine") + kind),
+      std::filesystem::copy_file(certificates_.file(name + kind),
+                                 certificates_.file(std::string("mine") + kind),
                                  std::filesystem::copy_options::overwrite_existing);
     }
   };
   hand_out("client");
   Options has_one;
-  has_one.tls_authority = certificates.file("authority.pem");
-  has_one.tls_certificate = certificates.file("mine.pem");
-  has_one.tls_key = certificates.file("mine.key");
+  has_one.tls_authority = certificates_.file("authority.pem");
+  has_one.tls_certificate = certificates_.file("mine.pem");
+  has_one.tls_key = certificates_.file("mine.key");
   Store store = open_far(has_one).value();
   EXPECT_TRUE(store.exists("key").has_value());
   const auto exists_in_another_session = [&store] {

@@ -51,7 +51,7 @@ Result<std::shared_ptr<Link>> RemoteFabric::link(base::Nanos within_ns) const {
 }
 
 Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) const {
-  constexpr std::chrono::milliseconds pause{5};
+  constexpr std::chrono::milliseconds pause{20};
   const base::Nanos deadline = base::Clock().now() + within_ns_of(session);
   for (bool may_have_ended = true;;) {
     auto link = this->link(within_ns_of(session));

@@ -17,6 +17,12 @@ std::uint64_t length_of(const OpenedStore& store, RegionId region) {
   return store.way->length_bytes(region).value_or(0);
 }
 
+// Whether the store, of one host or of this cluster, has the region here.
+bool is_here(const Host::Options::Cluster* of, RegionId region) {
+  if (of == nullptr) return region < data_regions_end;
+  return of->map.node_of(region) == of->node;
+}
+
 }  // namespace
 
 Message membership(const Host::Options::Cluster& of) {
@@ -72,9 +78,7 @@ Result<Message> Requests::carry_out(Id link, OpenedStore& store, const Message& 
 }
 
 bool Requests::is_here(OpenedStore& store, std::uint64_t region) const {
-  const auto* of = sessions_.cluster_of(store);
-  if (of == nullptr) return region < data_regions_end;
-  return of->map.node_of(static_cast<RegionId>(region)) == of->node;
+  return remote::is_here(sessions_.cluster_of(store), static_cast<RegionId>(region));
 }
 
 void Requests::extend_soon(OpenedStore& store, std::uint64_t region, std::uint64_t bytes) {
@@ -98,9 +102,10 @@ Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint
   const std::uint64_t limit = options_.bytes_max ? options_.bytes_max(*store.fabric) : 0;
   if (limit == 0) return {};
   // All but what says how the store is: items, and index.
-  const auto counts = [&](RegionId each) {
+  const auto* of = sessions_.cluster_of(store);
+  const auto counts = [of, region](RegionId each) {
     const bool is_control = each == 0 || (each >= data_regions_end && each < index_region_of(0));
-    return each != region && !is_control && is_here(store, each);
+    return each != region && !is_control && remote::is_here(of, each);
   };
   std::uint64_t used = bytes;
   for (unsigned each = 0; each < region_count_max; ++each) {

@@ -129,7 +129,7 @@ Result<Bench> Bench::make(const Settings& settings) {
   if (!built_for_speed())
     report.notes.emplace_back("this build is not made for speed: its figures mean nothing");
 
-  auto folder = TempFolder::make(settings.directory);
+  auto folder = lab::TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(std::move(folder.error()));
   Subjects subjects;
   Gatherer gatherer(report, subjects);
@@ -152,8 +152,8 @@ Result<Bench> Bench::make(const Settings& settings) {
                std::move(*pool), std::move(*forking_pool));
 }
 
-Bench::Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool,
-             Pool forking_pool)
+Bench::Bench(Report report, lab::TempFolder folder, std::unique_ptr<Network> network, Subjects subjects,
+             Pool pool, Pool forking_pool)
     : report_(std::move(report)),
       folder_(std::move(folder)),
       network_(std::move(network)),

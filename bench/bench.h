@@ -21,8 +21,8 @@
 #include "bench/figure.h"
 #include "bench/network.h"
 #include "bench/pool.h"
-#include "bench/temp_folder.h"
 #include "bench/worker.h"
+#include "lab/temp_folder.h"
 
 namespace loch::bench {
 
@@ -112,7 +112,7 @@ class Bench {
   }
 
  private:
-  Bench(Report report, TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool,
+  Bench(Report report, lab::TempFolder folder, std::unique_ptr<Network> network, Subjects subjects, Pool pool,
         Pool forking_pool);
   static void tell(const std::string& line);
   Result<void> load(Task loading, std::size_t workers);
@@ -121,7 +121,7 @@ class Bench {
   Result<void> run_round(std::span<const Planned> planned, std::uint64_t round, std::vector<Series>& series);
 
   Report report_;
-  TempFolder folder_;
+  lab::TempFolder folder_;
   std::unique_ptr<Network> network_;  // of the subjects that are reached over TCP, if there are any
   Subjects subjects_;
   std::vector<bool> confined_;           // for each subject

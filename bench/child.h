@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
@@ -12,9 +11,6 @@
 #include <functional>
 #include <poll.h>
 #include <string>
-#include <sys/prctl.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 #include <type_traits>
 #include <unistd.h>
 #include <utility>
@@ -23,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/file_descriptor.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 
@@ -37,30 +34,13 @@ class Child {
   // `name` is for errors. Errors: io, naming the step that failed.
   static Result<Child> start(std::string name, const Work& work) {
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_failure(name, "pipe2");
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+      return fail(Errc::io, "bench", fmt::format("{}: pipe2: {}", name, std::strerror(errno)));
     base::FileDescriptor ear(ends[0]);
     const base::FileDescriptor mouth(ends[1]);
-    const pid_t parent = ::getpid();
-    const pid_t id = ::fork();
-    if (id < 0) return system_failure(name, "fork");
-    if (id == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(1);  // the parent died before the line above
-      be_child(mouth.get(), work);
-    }
-    return Child(std::move(name), id, std::move(ear));
-  }
-
-  Child(Child&& other) noexcept
-      : name_(std::move(other.name_)), id_(std::exchange(other.id_, -1)), ear_(std::move(other.ear_)) {}
-  Child& operator=(Child&&) = delete;
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (id_ < 0) return;
-    ::kill(id_, SIGKILL);
-    while (::waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    auto process = lab::Process::fork([&] { return be_child(mouth.get(), work); });
+    if (!process) return std::unexpected(std::move(process.error()));
+    return Child(std::move(name), std::move(*process), std::move(ear));
   }
 
   // The next that it tells. Errors: that of its work; timed_out; io when it died.
@@ -84,14 +64,10 @@ class Child {
   static_assert(std::is_trivially_copyable_v<Told>);
   static_assert(sizeof(Told) <= PIPE_BUF);  // so it is written as a whole
 
-  Child(std::string name, pid_t id, base::FileDescriptor ear)
-      : name_(std::move(name)), id_(id), ear_(std::move(ear)) {}
+  Child(std::string name, lab::Process process, base::FileDescriptor ear)
+      : name_(std::move(name)), process_(std::move(process)), ear_(std::move(ear)) {}
 
-  static std::unexpected<Error> system_failure(const std::string& name, const char* step) {
-    return fail(Errc::io, "bench", fmt::format("{}: {}: {}", name, step, std::strerror(errno)));
-  }
-
-  [[noreturn]] static void be_child(int mouth, const Work& work) {
+  static int be_child(int mouth, const Work& work) {
     const auto tell = [mouth](const Told& told) {
       // Who does not hear it hears of the end of this process.
       if (::write(mouth, &told, sizeof told) != sizeof told) ::_exit(1);
@@ -102,11 +78,11 @@ class Child {
       detail.copy(told.failure.data(), told.failure.size() - 1);
       tell(told);
     }
-    ::_exit(0);
+    return 0;
   }
 
   std::string name_;
-  pid_t id_;
+  lab::Process process_;
   base::FileDescriptor ear_;
 };
 

@@ -1,26 +1,19 @@
 #include "bench/floor.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
+
+#include "lab/temp_folder.h"
 
 namespace loch::bench {
 namespace {
 
 class FloorTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = "/dev/shm/loch-floor-test.XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path() const { return folder_.path() + "/floor"; }
 
-  [[nodiscard]] std::string path() const { return folder_ + "/floor"; }
-
-  std::string folder_;
+  const lab::TempFolder folder_ = lab::TempFolder::make("/dev/shm").value();
 };
 
 TEST_F(FloorTest, TheCycleVisitsEveryLineOnce) {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "bench/bench.h"
-#include "bench/interrupt.h"
 #include "bench/report.h"
 #include "bench/suite.h"
+#include "lab/interrupt.h"
 
 namespace loch::bench {
 namespace {
@@ -165,7 +165,7 @@ int run(int count, char** arguments) {
     fmt::print(stderr, "loch-bench: {}\n", wrong);
     return exit_usage;
   }
-  catch_interrupts();
+  lab::catch_interrupts();
   auto bench = Bench::make(settings);
   if (!bench) {
     fmt::print(stderr, "loch-bench: {}\n", bench.error().detail);

@@ -23,12 +23,12 @@ std::unexpected<Error> network_failure(const char* step) {
 }
 
 // The servers' namespace; the calling thread is in the clients' then.
-Result<NetworkNamespace> make_namespaces(const std::string& log) {
-  const auto ip = Ip::make(log);
+Result<lab::NetworkNamespace> make_namespaces(const std::string& log) {
+  const auto ip = lab::Ip::make(log);
   if (!ip) return std::unexpected(ip.error());
-  auto servers = NetworkNamespace::enter_new();
+  auto servers = lab::NetworkNamespace::enter_new();
   if (!servers) return servers;
-  const auto clients = NetworkNamespace::enter_new();
+  const auto clients = lab::NetworkNamespace::enter_new();
   if (!clients) return std::unexpected(clients.error());
   auto done = ip->run(
       {"link", "add", interface, "type", "veth", "peer", "name", interface, "netns", servers->path()});
@@ -43,7 +43,7 @@ Result<NetworkNamespace> make_namespaces(const std::string& log) {
 }  // namespace
 
 Network Network::make(const std::string& log) {
-  const auto before = NetworkNamespace::current();
+  const auto before = lab::NetworkNamespace::current();
   auto servers = make_namespaces(log);
   if (servers) return Network(std::move(*servers));
   // Left as it was found: where a namespace could be entered it can be left.

@@ -11,7 +11,7 @@
 
 #include <loch/error.h>
 
-#include "bench/namespaces.h"
+#include "lab/namespaces.h"
 
 namespace loch::bench {
 
@@ -34,9 +34,9 @@ class Network {
   [[nodiscard]] Result<std::uint16_t> free_port() const;
 
  private:
-  explicit Network(NetworkNamespace servers) : servers_(std::move(servers)) {}
+  explicit Network(lab::NetworkNamespace servers) : servers_(std::move(servers)) {}
 
-  std::optional<NetworkNamespace> servers_;
+  std::optional<lab::NetworkNamespace> servers_;
   std::string why_not_;
 };
 

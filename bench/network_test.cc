@@ -1,33 +1,29 @@
 #include "bench/network.h"
 
 #include <arpa/inet.h>
+#include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "bench/server_process.h"
 #include "bench/socket_stream.h"
-#include "bench/temp_folder.h"
+#include "lab/process.h"
+#include "lab/temp_folder.h"
 
 namespace loch::bench {
 namespace {
 
 // A thread does not come back from the clients' namespace, so this is for a child.
 int in_child(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  const auto ended = lab::Process::fork(body).value().wait_for_end(std::chrono::seconds(60));
+  return ended ? ended->exit_code : -1;
 }
 
 // Receive: a server in the servers' namespace. Expect: whoever made the network gets to it by its address,
 // and by no other way. Without privileges: loopback, and the reason.
 TEST(Network, JoinsTwoNamespacesOrSaysWhyNot) {
-  const auto folder = TempFolder::make("/tmp").value();
+  const auto folder = lab::TempFolder::make("/tmp").value();
   const std::string log = folder.path() + "/log";
   const int outcome = in_child([&] {
     const Network network = Network::make(log);
@@ -40,10 +36,12 @@ TEST(Network, JoinsTwoNamespacesOrSaysWhyNot) {
     const auto connects = [&](const std::string& address) {
       return SocketStream::connect_tcp(address, *port, 5).has_value();
     };
-    const auto server = ServerProcess::start(
-        {find_program("memcached", "memcached").value(), "-u", "root", "-U", "0", "-p",
-         std::to_string(*port)},
-        log, [&] { return connects(network.server_address()); }, std::chrono::seconds(20), network.servers());
+    const auto server = lab::Process::start_until(
+        {.words = {lab::find_program("memcached", "memcached").value(), "-u", "root", "-U", "0", "-p",
+                   std::to_string(*port)},
+         .log = log,
+         .network_namespace = network.servers()},
+        [&] { return connects(network.server_address()); }, std::chrono::seconds(20));
     if (!server) return 3;
     return connects("127.0.0.1") ? 4 : 0;
   });

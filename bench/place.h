@@ -25,7 +25,7 @@ struct Place {
   [[nodiscard]] Result<std::uint16_t> choose_port() const;
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::string host() const { return network->server_address(); }
-  // In which the server runs, for ServerProcess.
+  // In which the server runs, for lab::Process.
   [[nodiscard]] int network_namespace() const { return network == nullptr ? -1 : network->servers(); }
 };
 

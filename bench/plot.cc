@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -5,12 +6,14 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bench/report.h"
-#include "bench/server_process.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 namespace {
@@ -46,29 +49,44 @@ std::string rate_cell(const Figure* figure) {
   return figure == nullptr ? "NaN" : fmt::format("{:.6g}", figure->rate());
 }
 
-// Rows of operations or workloads, a column of rates for each subject.
-std::string rates_data(const Report& report, bool standard) {
+// What stands at the horizontal axis: operations, or the one workload.
+std::vector<std::string> rows_of(const Report& report, bool standard) {
+  if (standard) return {operations.begin(), operations.end()};
+  return {report.in("ycsb").front()->name};
+}
+
+const Figure* rate_of(const Report& report, bool standard, std::string_view row, std::string_view subject) {
+  const char* const section = !standard ? "ycsb" : subject == "loch" ? "loch" : "peers";
+  return first_of(report, section, row, subject);
+}
+
+// Those that were measured: gnuplot refuses a column that has no figure.
+std::vector<Style> styles_of(const Report& report, bool standard) {
+  std::vector<Style> measured;
+  for (const Style& style : styles) {
+    const bool has_figures = std::ranges::any_of(rows_of(report, standard), [&](const std::string& row) {
+      return rate_of(report, standard, row, style.subject) != nullptr;
+    });
+    if (has_figures) measured.push_back(style);
+  }
+  return measured;
+}
+
+// A column of rates for each subject.
+std::string rates_data(const Report& report, bool standard, const std::vector<Style>& measured) {
   std::string data = "$rates << EOD\n";
-  const auto add_row = [&](const std::string& label, auto&& cell) {
-    data += fmt::format("\"{}\"", label);
-    for (const Style& style : styles) data += " " + rate_cell(cell(style.subject));
+  for (const std::string& row : rows_of(report, standard)) {
+    data += fmt::format("\"{}\"", row);
+    for (const Style& style : measured)
+      data += " " + rate_cell(rate_of(report, standard, row, style.subject));
     data += "\n";
-  };
-  if (standard) {
-    for (const char* operation : operations) {
-      add_row(operation, [&](std::string_view subject) {
-        return first_of(report, subject == "loch" ? "loch" : "peers", operation, subject);
-      });
-    }
-  } else {
-    const std::string name = report.in("ycsb").front()->name;
-    add_row(name, [&](std::string_view subject) { return first_of(report, "ycsb", name, subject); });
   }
   return data + "EOD\n";
 }
 
 std::string rates_panel(const Report& report, bool standard) {
-  std::string script = rates_data(report, standard);
+  const std::vector<Style> measured = styles_of(report, standard);
+  std::string script = rates_data(report, standard, measured);
   const Figure* floor = report.find("floor", "independent read", "machine");
   script += fmt::format("set title \"Operations a second of one key ({} + {} B, {} items)\"\n",
                         report.settings.key_bytes, report.settings.value_bytes, report.settings.items);
@@ -90,9 +108,9 @@ set label 1 "floor: independent 64 B read" at graph 0.01, first {1:.6g}
         rate, rate * 1.4);
   }
   script += "plot ";
-  for (std::size_t i = 0; i < styles.size(); ++i) {
+  for (std::size_t i = 0; i < measured.size(); ++i) {
     script += fmt::format(R"({}$rates using {}:xtic(1) title "{}" lc rgb "{}")", i == 0 ? "" : ", ", i + 2,
-                          styles[i].subject, styles[i].color);
+                          measured[i].subject, measured[i].color);
   }
   return script + "\nunset arrow 1\nunset label 1\n";
 }
@@ -149,13 +167,13 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 Result<void> draw_plot(const Report& report, const std::string& svg) {
   const bool something = !report.in(report.settings.suite == "workload" ? "ycsb" : "loch").empty();
   if (!something) return fail(Errc::invalid_argument, "bench", "there are no figures to plot");
-  const auto program = find_program("gnuplot", "gnuplot-nox");
+  const auto program = lab::find_program("gnuplot", "gnuplot-nox");
   if (!program) return std::unexpected(program.error());
   // The script stays beside the plot, for whoever wants to change it.
   const std::string script = svg + ".gnuplot";
   const std::string log = svg + ".log";
   if (auto written = write_file(script, plot_script(report, svg)); !written) return written;
-  auto drawn = run_to_end({*program, script}, log, plot_timeout);
+  auto drawn = lab::Process::run_to_end({.words = {*program, script}, .log = log}, plot_timeout);
   std::error_code ignored;
   std::filesystem::remove(log, ignored);
   return drawn;

@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <new>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utility>
 
 #include "bench/clock.h"
 #include "bench/cores.h"
-#include "bench/interrupt.h"
+#include "lab/interrupt.h"
 
 namespace loch::bench {
 namespace {
@@ -80,39 +77,31 @@ Result<Pool> Pool::make(std::size_t workers, const std::function<Work()>& make_w
   Pool pool;
   pool.shared_ = new (memory) Shared;
   pool.outcomes_.resize(workers);
-  const pid_t parent = getpid();
   for (std::size_t worker = 0; worker < workers; ++worker) {
     sem_init(&pool.shared_->slots[worker].go, 1, 0);
     sem_init(&pool.shared_->slots[worker].done, 1, 0);
-    const pid_t child = fork();
-    if (child < 0) return fail(Errc::io, "bench", fmt::format("fork: {}", std::strerror(errno)));
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) _exit(1);  // the parent died before the line above
+    auto child = lab::Process::fork([&] {
       serve(*pool.shared_, worker, make_work());
-    }
-    pool.processes_.push_back(child);
+      return 0;
+    });
+    if (!child) return std::unexpected(std::move(child.error()));
+    pool.processes_.push_back(std::move(*child));
   }
   return pool;
 }
 
-void Pool::serve(Shared& shared, std::size_t worker, const Work& made) {
+void Pool::serve(Shared& shared, std::size_t worker, const Work& work) {
   Shared::Slot& slot = shared.slots[worker];
-  {
-    const Work work = made;
-    for (;;) {
-      // Without a deadline: the kernel ends this process when the one that gives the tasks ends.
-      while (sem_wait(&slot.go) != 0) {
-      }
-      if (slot.quit) break;
-      slot.outcome = Outcome{};
-      confine(0, slot.task.cores);
-      work(slot.task, shared, slot.outcome);
-      sem_post(&slot.done);
+  for (;;) {
+    // Without a deadline: the kernel ends this process when the one that gives the tasks ends.
+    while (sem_wait(&slot.go) != 0) {
     }
+    if (slot.quit) return;
+    slot.outcome = Outcome{};
+    confine(0, slot.task.cores);
+    work(slot.task, shared, slot.outcome);
+    sem_post(&slot.done);
   }
-  sem_post(&slot.done);
-  _exit(0);
 }
 
 Result<std::span<const Outcome>> Pool::run(const Task& task, std::size_t workers) {
@@ -140,15 +129,14 @@ Result<std::span<const Outcome>> Pool::run(const Task& task, std::size_t workers
 
 Result<void> Pool::wait_for(std::size_t worker, std::uint64_t deadline_ns) {
   while (!wait_until(shared_->slots[worker].done, now_ns() + look_around_ns)) {
-    if (interrupted()) return fail(Errc::cancelled, "bench", "interrupted");
-    for (pid_t& process : processes_) {
-      int status = 0;
-      if (process <= 0 || waitpid(process, &status, WNOHANG) != process) continue;
-      const pid_t ended = std::exchange(process, 0);
+    if (lab::interrupted()) return fail(Errc::cancelled, "bench", "interrupted");
+    for (lab::Process& process : processes_) {
+      const auto ended = process.wait_for_end({});
+      if (!ended) continue;
       return fail(Errc::io, "bench",
-                  WIFSIGNALED(status)
-                      ? fmt::format("worker {} was killed by signal {}", ended, WTERMSIG(status))
-                      : fmt::format("worker {} ended with {}", ended, WEXITSTATUS(status)));
+                  ended->signal != 0
+                      ? fmt::format("worker {} was killed by signal {}", process.id(), ended->signal)
+                      : fmt::format("worker {} ended with {}", process.id(), ended->exit_code));
     }
     if (now_ns() > deadline_ns) {
       return fail(Errc::timed_out, "bench", fmt::format("worker {} did not finish its task", worker));
@@ -169,16 +157,11 @@ Pool::~Pool() {
     sem_post(&shared_->slots[worker].go);
   }
   const std::uint64_t deadline_ns = now_ns() + quit_ns_max;
-  for (std::size_t worker = 0; worker < processes_.size(); ++worker) {
-    const pid_t process = processes_[worker];
-    if (process <= 0) continue;
-    // A worker says that it is done just before it ends; one that does not in time, or at Ctrl-C, is killed.
-    bool ended = false;
-    while (!ended && !wait_until(shared_->slots[worker].done, now_ns() + look_around_ns)) {
-      if (interrupted() || now_ns() > deadline_ns) kill(process, SIGKILL);
-      ended = waitpid(process, nullptr, WNOHANG) != 0;
+  for (lab::Process& process : processes_) {
+    // One that does not end in time, or at Ctrl-C, is killed.
+    while (!process.wait_for_end(std::chrono::nanoseconds(look_around_ns))) {
+      if (lab::interrupted() || now_ns() > deadline_ns) process.kill();
     }
-    if (!ended) waitpid(process, nullptr, 0);
   }
   munmap(shared_, sizeof(Shared));
 }

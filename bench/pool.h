@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <functional>
 #include <span>
-#include <sys/types.h>
 #include <vector>
 
 #include <loch/error.h>
 
 #include "bench/task.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 
@@ -55,10 +55,10 @@ class Pool {
 
   Pool() = default;
   Result<void> wait_for(std::size_t worker, std::uint64_t deadline_ns);
-  [[noreturn]] static void serve(Shared& shared, std::size_t worker, const Work& made);
+  static void serve(Shared& shared, std::size_t worker, const Work& work);
 
   Shared* shared_ = nullptr;  // owned; a mapping that the workers have too
-  std::vector<pid_t> processes_;
+  std::vector<lab::Process> processes_;
   std::vector<Outcome> outcomes_;
 };
 

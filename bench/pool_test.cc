@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
 #include <memory>
 #include <new>
 #include <signal.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include "lab/process.h"
 
 namespace loch::bench {
 namespace {
@@ -89,18 +91,16 @@ TEST(Pool, WorkersDieWithTheirMaker) {
   auto* const worker = new (memory) std::atomic<pid_t>(0);
   int alive[2];  // its write end stays open as long as the maker or the worker lives
   ASSERT_EQ(pipe(alive), 0);
-  const pid_t maker = fork();
-  if (maker == 0) {
+  auto maker = lab::Process::fork([&] {
     close(alive[0]);
     auto pool = Pool::make(
         1, [worker] { return [worker](const Task&, Gathering&, Outcome&) { worker->store(getpid()); }; });
     if (pool && pool->run(Task{})) kill(getpid(), SIGKILL);
-    _exit(1);
-  }
+    return 1;
+  });
   close(alive[1]);
-  int status = 0;
-  ASSERT_EQ(waitpid(maker, &status, 0), maker);
-  EXPECT_TRUE(WIFSIGNALED(status));
+  ASSERT_TRUE(maker) << maker.error().detail;
+  EXPECT_EQ(maker->wait_for_end(std::chrono::seconds(20)), lab::Ending{.signal = SIGKILL});
   EXPECT_NE(worker->load(), 0);
   char byte = 0;
   alarm(20);  // the read's deadline

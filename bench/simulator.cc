@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/server_process.h"
 #include "bench/suite.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 namespace {
@@ -27,9 +27,10 @@ Result<void> run_simulator(Bench& bench) {
   const std::chrono::duration<double> time(settings.seconds * settings.rounds * seconds_factor);
   const std::string log = bench.folder() + "/simulator.json";
   const auto done =
-      run_to_end({settings.simulator, "--json", "--jobs", "1", "--from", "0", "--minutes",
-                  fmt::format("{:.6f}", time.count() / 60)},
-                 log, std::chrono::duration_cast<std::chrono::milliseconds>(time) + last_run_max);
+      lab::Process::run_to_end({.words = {settings.simulator, "--json", "--jobs", "1", "--from", "0",
+                                          "--minutes", fmt::format("{:.6f}", time.count() / 60)},
+                                .log = log},
+                               std::chrono::duration_cast<std::chrono::milliseconds>(time) + last_run_max);
   if (!done) return done;
   std::ifstream file(log);
   const auto json = nlohmann::json::parse(file, nullptr, false);

@@ -8,8 +8,8 @@
 
 #include "bench/clock.h"
 #include "bench/libfabric_reads.h"
-#include "bench/server_process.h"
 #include "bench/suite.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 namespace {
@@ -240,10 +240,9 @@ Result<void> measure_raw_reads(Bench& bench, std::uint32_t loch) {
 }
 
 Result<void> measure_with_busy_cores(Bench& bench, const std::vector<Member>& members) {
-  std::vector<ServerProcess> computing;
+  std::vector<lab::Process> computing;
   for (const Cores cores : {Cores::first, Cores::second}) {
-    auto started = ServerProcess::start(
-        {"/bin/sh", "-c", "while :; do :; done"}, "/dev/null", [] { return true; }, std::chrono::seconds(1));
+    auto started = lab::Process::start({.words = {"/bin/sh", "-c", "while :; do :; done"}});
     if (!started) return std::unexpected(std::move(started.error()));
     confine(started->id(), cores);
     computing.push_back(std::move(*started));

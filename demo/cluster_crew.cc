@@ -115,8 +115,8 @@ bool ask(const ClusterScene& cluster, Store& store, Slot& slot, std::span<const 
 
 }  // namespace
 
-Result<Process> ClusterScene::start(std::size_t host, const std::function<int()>& work) const {
-  return Process::start([&] { return hosts.at(host).enter() ? work() : exit_failed; });
+Result<lab::Process> ClusterScene::start(std::size_t host, const std::function<int()>& work) const {
+  return begin([&] { return hosts.at(host).enter() ? work() : exit_failed; });
 }
 
 int await_store(const ClusterScene& cluster, Slot& slot) {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-#include "bench/hosts.h"
 #include "demo/crew.h"
+#include "lab/hosts.h"
 
 namespace loch::demo {
 
@@ -35,12 +35,12 @@ struct Watch {
 
 struct ClusterScene {
   const Scene& scene;
-  const bench::Hosts& hosts;
+  const lab::Hosts& hosts;
   Watch& watch;
   std::span<std::atomic<bool>> stored;  // for each record
 
   // The process of a role begins on a host.
-  [[nodiscard]] Result<Process> start(std::size_t host, const std::function<int()>& work) const;
+  [[nodiscard]] Result<lab::Process> start(std::size_t host, const std::function<int()>& work) const;
 };
 
 inline constexpr std::size_t puts_at_once = 16;

@@ -7,19 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cluster_files.h"
 #include "bench/exchanges.h"
-#include "bench/interrupt.h"
 #include "bench/machine.h"
-#include "bench/server_process.h"
-#include "bench/socket_stream.h"
-#include "bench/temp_folder.h"
 #include "cmd/table.h"
 #include "cmd/units.h"
 #include "demo/cluster_crew.h"
 #include "demo/measure.h"
 #include "demo/tables.h"
-#include "fabric/fabric.h"
+#include "lab/cluster_files.h"
+#include "lab/hosts.h"
+#include "lab/lochds.h"
+#include "lab/temp_folder.h"
 
 namespace loch::demo {
 namespace {
@@ -32,39 +30,6 @@ constexpr std::size_t host_count = 4;
 constexpr const char* store_name = "packages";
 // Until somebody has put another machine there.
 constexpr std::chrono::milliseconds replacement_time{2'000};
-
-// The three hosts that lend the store.
-class Lochds {
- public:
-  Lochds(const bench::Hosts& hosts, bench::ClusterFiles files, std::string lochd)
-      : hosts_(hosts), files_(std::move(files)), lochd_(std::move(lochd)) {}
-
-  Result<void> start(std::size_t host) {
-    auto arguments = files_.arguments(host);
-    if (!arguments) return std::unexpected(std::move(arguments.error()));
-    arguments->insert(arguments->begin(), lochd_);
-    const auto ready = [&] {
-      return bench::SocketStream::connect_tcp(bench::Hosts::address(host), fabric::default_port, 1)
-          .has_value();
-    };
-    auto server = bench::ServerProcess::start(*arguments, files_.stores(host) + ".log", ready, step_timeout,
-                                              hosts_.at(host).descriptor());
-    if (!server) return std::unexpected(std::move(server.error()));
-    running_[host].emplace(std::move(*server));
-    return {};
-  }
-  Result<void> lose(std::size_t host) {
-    running_[host].reset();  // kills it
-    return files_.lose_memory(host);
-  }
-  [[nodiscard]] std::string url() const { return files_.url(); }
-
- private:
-  const bench::Hosts& hosts_;
-  bench::ClusterFiles files_;
-  std::string lochd_;
-  std::array<std::optional<bench::ServerProcess>, host_count> running_;
-};
 
 // When what happened, and what was lost.
 struct Events {
@@ -86,7 +51,7 @@ Result<void> run_alone(const ClusterScene& cluster, std::size_t host, std::size_
 }
 
 // A host goes, and another one comes in its place; then what it had is loaded again.
-Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Events& events) {
+Result<void> lose_and_replace(const ClusterScene& cluster, lab::Lochds& lochds, Events& events) {
   const Scene& scene = cluster.scene;
   if (auto half =
           await("load", scene.board, [&] { return scene.board.stored() >= scene.packages.size() / 2; });
@@ -95,7 +60,8 @@ Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Event
   cluster.watch.lost.store(true, std::memory_order_release);
   events.stored_when_lost = scene.board.stored();
   events.lost_ns = bench::now_ns();
-  if (auto lost = lochds.lose(b); !lost) return lost;
+  lochds.at(b).kill();
+  if (auto lost = lochds.files().lose_memory(b); !lost) return lost;
   say(fmt::format("host b is lost, with its memory, after {} of {} records", events.stored_when_lost,
                   scene.packages.size()));
   bench::sleep_for(std::chrono::duration<double>(replacement_time).count());
@@ -120,7 +86,7 @@ Result<void> lose_and_replace(const ClusterScene& cluster, Lochds& lochds, Event
   return {};
 }
 
-Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const Settings& settings) {
+Result<Events> run_together(const ClusterScene& cluster, lab::Lochds& lochds, const Settings& settings) {
   const Scene& scene = cluster.scene;
   Board& board = scene.board;
   Events events{.began_ns = bench::now_ns()};
@@ -137,7 +103,7 @@ Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const S
   struct Member {
     const char* role;
     std::size_t slot;
-    Result<Process> process;
+    Result<lab::Process> process;
   };
   std::vector<Member> crew;
   crew.push_back({"reader 1", reader_1_slot, cluster.start(c, reader(reader_1_slot))});
@@ -162,7 +128,7 @@ Result<Events> run_together(const ClusterScene& cluster, Lochds& lochds, const S
 }
 
 // Where host b answers exchanges of plain TCP; as echoes were always answered.
-net::HostPort plain_server() { return {.host = bench::Hosts::address(b), .port = "7"}; }
+net::HostPort plain_server() { return {.host = lab::Hosts::address(b), .port = "7"}; }
 
 int serve_plain(Slot& slot) {
   const auto listener = net::listen(plain_server());
@@ -206,7 +172,7 @@ Result<Shared<Clients>> measure_clients(const ClusterScene& cluster, const Setti
   if (!plain) return std::unexpected(std::move(plain.error()));
   const std::tuple<std::size_t, Client&> places[] = {{a, (*clients)->on_host}, {d, (*clients)->on_no_host}};
   for (const auto& [host, client] : places) {
-    say(fmt::format("measuring a client on host {}", bench::Hosts::name(host)));
+    say(fmt::format("measuring a client on host {}", lab::Hosts::name(host)));
     auto measured = run_alone(cluster, host, checker_slot, "client",
                               [&] { return measure_client(cluster, slot, settings.alone_seconds, client); });
     if (!measured) return std::unexpected(std::move(measured.error()));
@@ -294,7 +260,7 @@ std::string clients_text(const Clients& clients, const ClusterScene& cluster) {
 
 Result<std::string> lochd_of(const Settings& settings) {
   if (!settings.lochd.empty()) return settings.lochd;
-  return bench::find_program("lochd", "loch");
+  return lab::find_program("lochd", "loch");
 }
 
 }  // namespace
@@ -302,22 +268,22 @@ Result<std::string> lochd_of(const Settings& settings) {
 Result<void> run_cluster_demo(const Settings& settings) {
   auto lochd = lochd_of(settings);
   if (!lochd) return std::unexpected(std::move(lochd.error()));
-  auto folder = bench::TempFolder::make(settings.directory);
+  auto folder = lab::TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(std::move(folder.error()));
-  const auto hosts = bench::Hosts::make(host_count, folder->path() + "/network.log");
+  const auto hosts = lab::Hosts::make(host_count, folder->path() + "/network.log");
   if (!hosts) return std::unexpected(hosts.error());
   const auto source = read_source(settings, folder->path());
   if (!source) return std::unexpected(source.error());
   const Packages& packages = **source;
-  auto files = bench::ClusterFiles::make(
+  auto files = lab::ClusterFiles::make(
       {.folder = folder->path(), .store = store_name, .hosts = 3, .coordinator = "", .more_of_lochd = {}});
   if (!files) return std::unexpected(std::move(files.error()));
-  Lochds lochds(*hosts, std::move(*files), std::move(*lochd));
+  lab::Lochds lochds(std::move(*lochd), std::move(*files), &*hosts);
   for (const std::size_t host : {a, b, c}) {
     if (auto started = lochds.start(host); !started) return started;
   }
   say(fmt::format("{} packages, {:.1f} MiB; into a fresh store at {}", packages.size(),
-                  static_cast<double>(packages.bytes()) / (1 << 20), lochds.url()));
+                  static_cast<double>(packages.bytes()) / (1 << 20), lochds.files().url()));
 
   const auto board = Shared<Board>::make();
   const auto watch = Shared<Watch>::make();
@@ -328,8 +294,11 @@ Result<void> run_cluster_demo(const Settings& settings) {
   options.timeout = std::chrono::seconds(2);
   // So a host that is lost takes the records of its own part of the index along, and no others.
   options.placement = Placement::by_key;
-  const Scene scene{
-      .packages = packages, .board = **board, .url = lochds.url(), .options = options, .half_done = -1};
+  const Scene scene{.packages = packages,
+                    .board = **board,
+                    .url = lochds.files().url(),
+                    .options = options,
+                    .half_done = -1};
   const ClusterScene cluster{.scene = scene, .hosts = *hosts, .watch = **watch, .stored = stored->all()};
 
   Slot& first = scene.board.slots[checker_slot];

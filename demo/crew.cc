@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <poll.h>
 #include <random>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace loch::demo {
@@ -132,63 +127,11 @@ int check_acknowledged(const Scene& scene, Slot& slot, Part part) {
   return 0;
 }
 
-Result<Process> Process::start(const std::function<int()>& work) {
-  const pid_t maker = ::getpid();
-  const pid_t id = ::fork();
-  if (id < 0) return loch::fail(Errc::io, "fork", std::strerror(errno));
-  if (id == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != maker) ::_exit(exit_failed);
-    ::signal(SIGINT, SIG_IGN);  // the main process ends the others
-    ::_exit(work());
-  }
-  const auto handle = static_cast<int>(::syscall(SYS_pidfd_open, id, 0));
-  Process process(id, handle);
-  if (handle < 0) return loch::fail(Errc::io, "pidfd_open", std::strerror(errno));
-  return process;
-}
-
-Process::Process(Process&& other) noexcept
-    : id_(std::exchange(other.id_, -1)), handle_(std::exchange(other.handle_, -1)) {}
-
-Process& Process::operator=(Process&& other) noexcept {
-  std::swap(id_, other.id_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Process::~Process() { kill(); }
-
-int Process::reap() {
-  int status = 0;
-  while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) {
-  }
-  id_ = -1;
-  if (handle_ >= 0) ::close(std::exchange(handle_, -1));
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-void Process::kill() {
-  if (id_ < 0) return;
-  ::kill(id_, SIGKILL);
-  reap();
-}
-
-Result<int> Process::wait(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    pollfd ended{.fd = handle_, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&ended, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-    if (ready > 0) return reap();
-    if (ready == 0) {
-      kill();
-      return loch::fail(Errc::timed_out, "wait",
-                        fmt::format("a process did not end in {} ms", timeout.count()));
-    }
-    if (errno != EINTR) return loch::fail(Errc::io, "poll", std::strerror(errno));
-  }
+Result<lab::Process> begin(const std::function<int()>& work) {
+  return lab::Process::fork([&work] {
+    ::signal(SIGINT, SIG_IGN);
+    return work();
+  });
 }
 
 Result<void*> map_shared(std::size_t length_bytes) {

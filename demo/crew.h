@@ -7,7 +7,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,7 +14,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <utility>
 
 #include <loch/loch.h>
@@ -23,6 +21,7 @@
 #include "bench/clock.h"
 #include "bench/histogram.h"
 #include "demo/packages.h"
+#include "lab/process.h"
 
 namespace loch::demo {
 
@@ -108,29 +107,8 @@ int write_records(const Scene& scene, Slot& slot, Part part, bool tell_half);  /
 int read_records(const Scene& scene, Slot& slot, std::uint64_t seed);          // until the board says stop
 int check_acknowledged(const Scene& scene, Slot& slot, Part part);
 
-// A forked process. It dies with the one that made it; the destructor kills it.
-class Process {
- public:
-  static Result<Process> start(const std::function<int()>& work);
-  Process(Process&& other) noexcept;
-  Process& operator=(Process&& other) noexcept;
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  ~Process();
-
-  // Ends it at once, at whatever instruction it is (SIGKILL), and waits until it is gone.
-  void kill();
-  // Waits for its end; its exit code (128 + n for signal n). Errors: timed_out, after which it has been
-  // killed.
-  Result<int> wait(std::chrono::milliseconds timeout);
-
- private:
-  Process(pid_t id, int handle) : id_(id), handle_(handle) {}
-  int reap();
-
-  pid_t id_ = -1;
-  int handle_ = -1;  // a pidfd: readable when the process has ended
-};
+// A process of the demonstration; a Ctrl-C is for the main process, which ends the others.
+Result<lab::Process> begin(const std::function<int()>& work);
 
 // Some Ts in memory that forked processes share.
 Result<void*> map_shared(std::size_t length_bytes);

@@ -16,14 +16,14 @@
 #include <tuple>
 #include <unistd.h>
 
-#include "bench/interrupt.h"
 #include "bench/machine.h"
-#include "bench/temp_folder.h"
 #include "demo/cluster_demo.h"
 #include "demo/crew.h"
 #include "demo/measure.h"
 #include "demo/stage.h"
 #include "demo/tables.h"
+#include "lab/interrupt.h"
+#include "lab/temp_folder.h"
 
 namespace loch::demo {
 namespace {
@@ -31,10 +31,10 @@ namespace {
 constexpr const char* store_name = "packages";
 
 // A pipe's reading end, on which a writer tells that half of its part is stored.
-Result<void> await_half(int reading_end, Process& writer, const Slot& slot) {
+Result<void> await_half(int reading_end, lab::Process& writer, const Slot& slot) {
   pollfd told{.fd = reading_end, .events = POLLIN, .revents = 0};
   const auto deadline = std::chrono::steady_clock::now() + step_timeout;
-  while (std::chrono::steady_clock::now() < deadline && !bench::interrupted()) {
+  while (std::chrono::steady_clock::now() < deadline && !lab::interrupted()) {
     if (::poll(&told, 1, 100) > 0) return {};
     if (!slot.what_failed().empty()) return fail(Errc::io, "writer", std::string(slot.what_failed()));
   }
@@ -50,11 +50,10 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   const Part second = part_of(1, records);
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int>(settings.seconds * 1000));
-  const auto start = [](auto work) { return Process::start(work); };
-  auto reader_1 = start([&] { return read_records(scene, board.slots[reader_1_slot], 11); });
-  auto reader_2 = start([&] { return read_records(scene, board.slots[reader_2_slot], 12); });
-  auto writer_1 = start([&] { return write_records(scene, board.slots[writer_1_slot], first, false); });
-  auto killed = start([&] { return write_records(scene, board.slots[writer_2_slot], second, true); });
+  auto reader_1 = begin([&] { return read_records(scene, board.slots[reader_1_slot], 11); });
+  auto reader_2 = begin([&] { return read_records(scene, board.slots[reader_2_slot], 12); });
+  auto writer_1 = begin([&] { return write_records(scene, board.slots[writer_1_slot], first, false); });
+  auto killed = begin([&] { return write_records(scene, board.slots[writer_2_slot], second, true); });
   for (const auto* each : {&reader_1, &reader_2, &writer_1, &killed}) {
     if (!*each) return std::unexpected(each->error());
   }
@@ -67,21 +66,22 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   say(fmt::format("killed writer 2 after {} of its {} records", together.acknowledged_at_kill,
                   second.size()));
 
-  auto checker = start([&] { return check_acknowledged(scene, board.slots[checker_slot], second); });
+  auto checker = begin([&] { return check_acknowledged(scene, board.slots[checker_slot], second); });
   if (!checker) return std::unexpected(checker.error());
   if (auto right = await_success(*checker, board.slots[checker_slot], "checker"); !right) {
     return std::unexpected(right.error());
   }
   say(fmt::format("all {} are there and whole; restarted it", together.acknowledged_at_kill));
-  auto restarted = start([&] { return write_records(scene, board.slots[late_writer_slot], second, false); });
+  auto restarted = begin([&] { return write_records(scene, board.slots[late_writer_slot], second, false); });
   if (!restarted) return std::unexpected(restarted.error());
   if (auto loaded = await_load(board, records, end); !loaded) return std::unexpected(loaded.error());
 
   board.stop.store(true, std::memory_order_relaxed);
-  const std::tuple<Process&, std::size_t, const char*> crew[] = {{*reader_1, reader_1_slot, "reader 1"},
-                                                                 {*reader_2, reader_2_slot, "reader 2"},
-                                                                 {*writer_1, writer_1_slot, "writer 1"},
-                                                                 {*restarted, late_writer_slot, "writer 2"}};
+  const std::tuple<lab::Process&, std::size_t, const char*> crew[] = {
+      {*reader_1, reader_1_slot, "reader 1"},
+      {*reader_2, reader_2_slot, "reader 2"},
+      {*writer_1, writer_1_slot, "writer 1"},
+      {*restarted, late_writer_slot, "writer 2"}};
   for (const auto& [process, slot, role] : crew) {
     if (auto ended = await_success(process, board.slots[slot], role); !ended)
       return std::unexpected(ended.error());
@@ -116,7 +116,7 @@ Result<Alone> run_alone(const Packages& packages, const std::string& folder, con
     }
     say(fmt::format("measuring {}", (*subject)->name()));
     auto measured = measure(**subject, packages, settings.alone_seconds);
-    if (bench::interrupted()) return fail(Errc::cancelled, "measure", "interrupted");
+    if (lab::interrupted()) return fail(Errc::cancelled, "measure", "interrupted");
     if (!measured && alone.subjects.empty()) return std::unexpected(measured.error());  // Loch itself
     if (measured) {
       alone.subjects.push_back(std::move(*measured));
@@ -129,7 +129,7 @@ Result<Alone> run_alone(const Packages& packages, const std::string& folder, con
 }
 
 Result<void> run_demo(const Settings& settings) {
-  auto folder = bench::TempFolder::make(settings.directory);
+  auto folder = lab::TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(folder.error());
   const auto source = read_source(settings, folder->path());
   if (!source) return std::unexpected(source.error());
@@ -162,7 +162,7 @@ Result<void> run_demo(const Settings& settings) {
   return {};
 }
 
-// As bench/namespaces says it: another permission that is missing is a failure.
+// As lab/namespaces says it: another permission that is missing is a failure.
 bool may_have_no_hosts(const Error& error) {
   return error.code == Errc::permission && std::string_view(error.operation) == "network";
 }
@@ -195,7 +195,7 @@ int run(int count, char** arguments) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   settings.peers = !no_peers;
-  bench::catch_interrupts();
+  lab::catch_interrupts();
   ::signal(SIGPIPE, SIG_IGN);
   if (const auto done = cluster ? run_cluster_demo(settings) : run_demo(settings); !done) {
     std::fflush(stdout);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/clock.h"
-#include "bench/interrupt.h"
+#include "lab/interrupt.h"
 
 namespace loch::demo {
 namespace {
@@ -79,7 +79,7 @@ Result<bench::Histogram> measure_puts(bench::Session& session, const Packages& p
 Result<void> load(bench::Session& session, const Packages& packages) {
   std::vector<Assignment> assignments;
   for (std::size_t begin = 0; begin < packages.size(); begin += batch_max) {
-    if (bench::interrupted()) return fail(Errc::cancelled, "load", "interrupted");
+    if (lab::interrupted()) return fail(Errc::cancelled, "load", "interrupted");
     assignments.clear();
     for (std::size_t i = begin; i < std::min(begin + batch_max, packages.size()); ++i) {
       assignments.push_back({.key = packages[i].key, .value = packages[i].stanza});

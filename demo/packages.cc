@@ -12,7 +12,7 @@
 
 #include <loch/loch.h>
 
-#include "bench/server_process.h"
+#include "lab/process.h"
 
 namespace loch::demo {
 namespace {
@@ -100,12 +100,12 @@ Result<std::string> read_index_file(const std::string& path) {
 }
 
 Result<std::string> read_available_packages(const std::string& folder) {
-  const auto program = bench::find_program("apt-cache", "apt");
+  const auto program = lab::find_program("apt-cache", "apt");
   if (!program) {
     return fail(Errc::not_found, "read", "there is no apt-cache here; give a package index by --source FILE");
   }
   const std::string path = folder + "/available";
-  const auto ended = bench::run_to_end({*program, "dumpavail"}, path, apt_timeout);
+  const auto ended = lab::Process::run_to_end({.words = {*program, "dumpavail"}, .log = path}, apt_timeout);
   if (!ended) return std::unexpected(ended.error());
   auto text = read_index_file(path);
   ::unlink(path.c_str());

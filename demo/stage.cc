@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <utility>
 
-#include "bench/interrupt.h"
+#include "lab/interrupt.h"
 
 namespace loch::demo {
 
@@ -23,11 +23,14 @@ Result<std::unique_ptr<Packages>> read_source(const Settings& settings, const st
   return packages;
 }
 
-Result<void> await_success(Process& process, const Slot& slot, const char* role) {
-  const auto code = process.wait(step_timeout);
-  if (!code) return std::unexpected(code.error());
-  if (*code != 0 || !slot.what_failed().empty())
-    return fail(Errc::io, role, fmt::format("ended with {}: {}", *code, slot.what_failed()));
+Result<void> await_success(lab::Process& process, const Slot& slot, const char* role) {
+  const auto ended = process.wait_for_end(step_timeout);
+  if (!ended) {
+    process.kill();
+    return fail(Errc::timed_out, role, fmt::format("did not end in {} ms", step_timeout.count()));
+  }
+  if (ended->code() != 0 || !slot.what_failed().empty())
+    return fail(Errc::io, role, fmt::format("ended with {}: {}", ended->code(), slot.what_failed()));
   return {};
 }
 
@@ -37,7 +40,7 @@ Result<void> await(const char* what, const Board& board, const std::function<boo
     for (const Slot& slot : board.slots) {
       if (!slot.what_failed().empty()) return fail(Errc::io, what, std::string(slot.what_failed()));
     }
-    if (bench::interrupted()) return fail(Errc::cancelled, what, "interrupted");
+    if (lab::interrupted()) return fail(Errc::cancelled, what, "interrupted");
     if (std::chrono::steady_clock::now() >= deadline)
       return fail(Errc::timed_out, what,
                   fmt::format("not within {} s; {} records are stored",

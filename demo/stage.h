@@ -32,7 +32,7 @@ void say(std::string_view text);
 Result<std::unique_ptr<Packages>> read_source(const Settings& settings, const std::string& folder);
 
 // Until it has ended, and well.
-Result<void> await_success(Process& process, const Slot& slot, const char* role);
+Result<void> await_success(lab::Process& process, const Slot& slot, const char* role);
 
 // Polls until it is so. Errors: what one of the board has failed with; cancelled, timed_out.
 Result<void> await(const char* what, const Board& board, const std::function<bool()>& is_so);

@@ -22,19 +22,6 @@ void check(const loch::Result<T>& result) {
   std::exit(1);
 }
 
-// Adds one to a number that others change at the same time: read, then replace only what was read, or try
-// again. Another round means that somebody else's change went through.
-loch::Result<int> add_one(loch::Store& store, const std::string& key) {
-  while (true) {
-    const auto item = store.read(key);
-    if (!item) return std::unexpected(item.error());
-    const int next = std::atoi(item->value.c_str()) + 1;
-    const auto replaced = store.replace(key, std::to_string(next), item->version);
-    if (replaced) return next;
-    if (replaced.error().code != loch::Errc::changed) return std::unexpected(replaced.error());
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -56,10 +43,21 @@ int main(int argc, char** argv) {
   const auto missing = store.get("user:99");
   if (!missing && missing.error().code == loch::Errc::not_found) std::printf("user:99 is not there\n");
 
-  // Only if absent; that it exists already is fine here.
-  if (const auto first = store.insert("visits", "0"); !first && first.error().code != loch::Errc::exists)
+  // Read, change and replace, anew for as long as others are quicker; what is not there is inserted.
+  int visits = 0;
+  const auto counted = store.update("visits", [&](const auto& value) {
+    visits = value ? std::atoi(std::string(*value).c_str()) + 1 : 1;
+    return std::to_string(visits);
+  });
+  check(counted);
+  std::printf("visit %d\n", visits);
+
+  // Only if absent: of several processes one is the first.
+  if (const auto first = store.insert("leader", "this one")) {
+    std::printf("this process is the leader\n");
+  } else if (first.error().code != loch::Errc::exists) {
     check(first);
-  if (const auto visits = add_one(store, "visits")) std::printf("visit %d\n", *visits);
+  }
 
   // With a time to live.
   const auto mine = store.put("session:17", "token", {.time_to_live = std::chrono::minutes(30)});

@@ -31,7 +31,7 @@ _loch_offer_stores() {
 }
 
 _loch() {
-  local commands="put get remove exists scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
+  local commands="put get remove exists touch incr scan-all count load dump create ls stat inspect rm cluster gc check doctor bench"
   local globals="--directory --from --placement --key-file --read-only --tls-authority --tls-certificate --tls-key --timeout --json --yes --quiet --help"
   local command="" word i positionals=0 skip=0
   local -a directory=() words=()
@@ -68,7 +68,7 @@ _loch() {
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
-      --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | -n | --limit | --format | -w | --watch | --times | \
+      --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | --by | -n | --limit | --format | -w | --watch | --times | \
         --candidates | --max-bytes | --expiry | --mode | --group | --atomics | \
         --coordinator | --regions | --shards | --at-most) skip=1 ;;
       -*) ;;
@@ -118,7 +118,7 @@ _loch() {
       _loch_offer -g
       return
       ;;
-    --from | --timeout | --ttl | --if-version | -n | --limit | -w | --watch | --times | --max-bytes | \
+    --from | --timeout | --ttl | --if-version | --by | -n | --limit | -w | --watch | --times | --max-bytes | \
       --expiry | --coordinator | --regions | --shards | --at-most) return ;;
   esac
 
@@ -128,7 +128,9 @@ _loch() {
       "") options="--version" ;;
       put) options="--file --ttl --if-absent --if-version --no-create --hex --hex-key --hex-value" ;;
       get) options="--hex --hex-key --hex-value" ;;
-      remove) options="--all --hex --hex-key" ;;
+      remove) options="--all --if-version --hex --hex-key" ;;
+      touch) options="--ttl --persist --hex --hex-key" ;;
+      incr) options="--by --ttl --no-create --hex --hex-key" ;;
       exists | inspect) options="--hex --hex-key" ;;
       scan-all) options="--keys --limit --format" ;;
       load) options="--format --ttl --continue-on-error --no-create" ;;

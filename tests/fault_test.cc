@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <memory>
+#include <optional>
 #include <signal.h>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lab/lochds.h"
 #include "net/testing/reserved_port.h"
-#include "tests/lochd_process.h"
 #include "tests/store_processes.h"
 
 namespace loch::tests {
@@ -225,7 +225,10 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
   void lend() {
     const std::filesystem::path config = folder() / "lochd.toml";
     std::ofstream(config) << fmt::format("listen = [\"{}\"]\nsilence_s = 1\n", port_.at().text());
-    lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
+    auto lochd = lab::start_lochd({.words = {lochd_program(), "--config", config, "--directory", folder()},
+                                   .log = folder() / "lochd.log"});
+    ASSERT_TRUE(lochd.has_value()) << lochd.error().message();
+    lochd_.emplace(std::move(*lochd));
   }
 
   void start_others() {
@@ -245,7 +248,7 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
   }
 
   // Waits for the victim to get to its point; clients keep dying meanwhile where the scenario says so.
-  std::optional<Ending> await_fault(Worker& victim) {
+  std::optional<lab::Ending> await_fault(Worker& victim) {
     if (*scenario_->helper == '\0') {
       const auto ending = victim.process.wait(patience);
       if (scenario_->is_alone) start_others();
@@ -272,7 +275,7 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
 
   const Scenario* scenario_ = nullptr;
   const net::fake::ReservedPort port_;
-  std::unique_ptr<Process> lochd_;
+  std::optional<lab::Process> lochd_;
   std::vector<Worker> others_;
 };
 

@@ -52,12 +52,13 @@ std::string text(const Report& report) {
 
 }  // namespace
 
+std::string lochd_program() { return LOCH_TEST_LOCHD; }
+
 void StoreProcesses::SetUp() {
   seed_ = chosen_seed();
   random_ = base::Random(seed_);
-  ASSERT_NO_FATAL_FAILURE(make_folder());
   Options options;
-  options.directory = folder_;
+  options.directory = folder_.path();
   options.expiry = expiry;
   options.timeout = operation_timeout;
   options.max_bytes = store_bytes_max;
@@ -67,13 +68,6 @@ void StoreProcesses::SetUp() {
   store_ = &**opened_;
 }
 
-void StoreProcesses::make_folder() {
-  if (!folder_.empty()) return;
-  std::string pattern = "/dev/shm/loch-process-test-XXXXXX";
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr) << "could not create " << pattern;
-  folder_ = pattern;
-}
-
 Result<Store> StoreProcesses::open_store(const Options& options) { return Store::open(url, options); }
 
 void StoreProcesses::TearDown() {
@@ -81,10 +75,10 @@ void StoreProcesses::TearDown() {
   const bool keep = HasFailure() && std::getenv("LOCH_TEST_KEEP") != nullptr;
   if (HasFailure()) {
     fmt::print("LOCH_TEST_SEED={} makes the same choices again.\n{}\n", seed_,
-               keep ? fmt::format("The store and the histories are left in {}", folder_.string())
+               keep ? fmt::format("The store and the histories are left in {}", folder_.path())
                     : "LOCH_TEST_KEEP=1 keeps the store and the histories.");
   }
-  if (!keep && !folder_.empty()) fs::remove_all(folder_);
+  if (keep) folder_.keep();
 }
 
 Result<Store> StoreProcesses::open_when_whole(const std::string& where, const Options& options) {
@@ -118,13 +112,13 @@ void StoreProcesses::fill(std::uint64_t items) {
 Worker StoreProcesses::start(const WorkerSpec& spec) {
   const std::uint64_t client = ++clients_ * clients_of_worker;
   if (spec.crowded && crowd_list_.empty()) {
-    crowd_list_ = folder_ / "crowd";
+    crowd_list_ = folder() / "crowd";
     std::ofstream list(crowd_list_);
     sim::Crowd crowd(store().impl().memory()->geometry(), "crowd-", crowd_.rows);
     for (const std::string& key : crowd.keys(crowd_.keys)) list << key << '\n';
   }
-  histories_.push_back(folder_ / fmt::format("history-{}", client));
-  std::vector<std::string> arguments;
+  histories_.push_back(folder() / fmt::format("history-{}", client));
+  std::vector<std::string> arguments{LOCH_TEST_WORKER};
   const auto add = [&arguments](std::string_view option, const auto& value) {
     arguments.push_back(fmt::format("--{}={}", option, value));
   };
@@ -132,7 +126,7 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   if (!spec.source_address.empty()) add("from", spec.source_address);
   if (spec.may_be_cut_off) arguments.emplace_back("--may-be-cut-off");
   if (!spec.placement.empty()) add("placement", spec.placement);
-  add("directory", folder_.string());
+  add("directory", folder_.path());
   add("history", histories_.back().string());
   add("client", client);
   add("seed", random_.next());
@@ -155,10 +149,10 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   }
   if (spec.iterate) arguments.emplace_back("--iterate");
   if (spec.collect) arguments.emplace_back("--collect");
-  return {.process = Process({.program = LOCH_TEST_WORKER,
-                              .arguments = std::move(arguments),
-                              .environment = spec.environment,
-                              .output = folder_ / fmt::format("output-{}", client)}),
+  return {.process = lab::Process::start({.words = std::move(arguments),
+                                          .log = folder() / fmt::format("output-{}", client),
+                                          .environment = spec.environment})
+                         .value(),
           .history = histories_.back()};
 }
 
@@ -181,7 +175,7 @@ WorkerReport StoreProcesses::await(Worker& worker, bool may_time_out) {
   const std::string output = worker.process.output();
   EXPECT_TRUE(ending.has_value()) << "a worker hangs:\n" << output;
   if (!ending) return {};
-  EXPECT_EQ(*ending, Ending{.exit_code = 0})
+  EXPECT_EQ(*ending, lab::Ending{.exit_code = 0})
       << "exit code " << ending->exit_code << ", signal " << ending->signal << '\n'
       << output;
   const auto json = nlohmann::json::parse(output, nullptr, false);

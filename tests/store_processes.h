@@ -13,8 +13,9 @@
 #include <loch/loch.h>
 
 #include "base/random.h"
+#include "lab/process.h"
+#include "lab/temp_folder.h"
 #include "sim/history.h"
-#include "tests/process.h"
 
 namespace loch::tests {
 
@@ -30,6 +31,9 @@ inline constexpr milliseconds operation_timeout{5000};
 inline constexpr milliseconds call_held_up_max = 10 * expiry;
 // For a worker to notice that it is to end, or to be started: far more than it takes, on a busy machine too.
 inline constexpr milliseconds patience{60'000};
+
+// The lochd of this build.
+std::string lochd_program();
 
 struct WorkerSpec {
   std::string url{};             // empty: that of the test's own store
@@ -58,7 +62,7 @@ struct WorkerSpec {
 
 // One worker and what it wrote.
 struct Worker {
-  Process process;
+  lab::Process process;
   std::filesystem::path history;
 };
 
@@ -85,9 +89,6 @@ class StoreProcesses : public testing::Test {
 
   void SetUp() override;
   void TearDown() override;
-
-  // Makes the folder, if there is none yet: SetUp does.
-  void make_folder();
 
   // Makes the store in the folder that it is told of, and opens it. `options` are those that workers use too.
   virtual Result<Store> open_store(const Options& options);
@@ -148,7 +149,7 @@ class StoreProcesses : public testing::Test {
   void expect_memory_back();
 
   Store& store() { return *store_; }
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] std::filesystem::path folder() const { return folder_.path(); }
   base::Random& random() { return random_; }
   // A random time from zero to `max`.
   std::chrono::microseconds random_time(std::chrono::microseconds max);
@@ -163,7 +164,7 @@ class StoreProcesses : public testing::Test {
   const Crowd crowd_;
   std::uint64_t seed_ = 0;
   base::Random random_{0};
-  std::filesystem::path folder_;
+  lab::TempFolder folder_ = lab::TempFolder::make("/dev/shm").value();
   std::optional<Result<Store>> opened_;
   Store* store_ = nullptr;
   std::uint64_t clients_ = 0;

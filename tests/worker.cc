@@ -13,19 +13,15 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
-#include <poll.h>
 #include <signal.h>
 #include <string>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 #include <loch/loch.h>
 
 #include "base/fault.h"
 #include "base/random.h"
+#include "lab/process.h"
 #include "sim/history.h"
 #include "sim/value.h"
 #include "tests/workload.h"
@@ -125,23 +121,6 @@ int live(const Arguments& arguments, const WorkloadOptions& workload) {
   }
 }
 
-// Gives a life at most `us`, then kills it. Its exit code if it ended by itself, -1 if it was killed.
-int end_life(pid_t life, std::uint64_t us) {
-  const int process = static_cast<int>(syscall(SYS_pidfd_open, life, 0));
-  if (process >= 0) {
-    const timespec wait{.tv_sec = static_cast<time_t>(us / 1'000'000),
-                        .tv_nsec = static_cast<long>(us % 1'000'000 * 1000)};
-    pollfd ended{.fd = process, .events = POLLIN, .revents = 0};
-    ppoll(&ended, 1, &wait, nullptr);
-    close(process);
-  }
-  kill(life, SIGKILL);
-  int status = 0;
-  if (waitpid(life, &status, 0) != life) return EXIT_FAILURE;
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return WTERMSIG(status) == SIGKILL ? -1 : 128 + WTERMSIG(status);
-}
-
 // Forks clients numbered from --client on, one at a time, and kills each. A store is opened in the child
 // only.
 int live_and_die(const Arguments& arguments) {
@@ -154,15 +133,15 @@ int live_and_die(const Arguments& arguments) {
     // Every other life is short, so that many die while they open the store.
     const std::uint64_t us =
         random.below((i % 2 == 0 ? arguments.life_us_max : arguments.life_us_max / 10) + 1);
-    const pid_t life = fork();
-    if (life < 0) return complain(exit_no_store, workload.client, "could not fork");
-    if (life == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      _exit(live(arguments, workload));
+    auto life = lab::Process::fork([&] { return live(arguments, workload); });
+    if (!life) return complain(exit_no_store, workload.client, life.error().message());
+    life->wait_for_end(std::chrono::microseconds(us));
+    const lab::Ending ended = life->kill();
+    if (ended.signal == SIGKILL) {
+      ++killed;
+    } else if (ended.code() != 0) {
+      return complain(ended.code(), workload.client, "ended by itself, see above");
     }
-    const int code = end_life(life, us);
-    if (code > 0) return complain(code, workload.client, "ended by itself, see above");
-    if (code < 0) ++killed;
   }
   fmt::print("{{\"lives\":{},\"killed\":{}}}\n", arguments.lives, killed);
   return EXIT_SUCCESS;
@@ -230,7 +209,6 @@ int run(int argc, char** argv) {
     pause_at.random = base::Random(workload.seed);
     base::set_fault_hook(pause_or_act);
   }
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive a test that is killed, stopped or not
   return arguments.lives == 0 ? live(arguments, workload) : live_and_die(arguments);
 }
 

@@ -11,8 +11,8 @@
 #include <loch/loch.h>
 
 #include "bench/raw_reads.h"
-#include "bench/server_process.h"
 #include "bench/subject.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 namespace {
@@ -80,10 +80,12 @@ class LochSubject final : public Subject {
     const auto port = place_.choose_port();
     if (!port) return std::unexpected(port.error());
     const auto ready = [this] { return open().has_value(); };
-    auto server =
-        ServerProcess::start({place_.lochd, "--listen", fmt::format("{}:{}", place_.host(), *port),
-                              "--directory", place_.folder, "--key-file", options_.key_file},
-                             place_.file("log"), ready, std::chrono::seconds(20), place_.network_namespace());
+    auto server = lab::Process::start_until(
+        {.words = {place_.lochd, "--listen", fmt::format("{}:{}", place_.host(), *port), "--directory",
+                   place_.folder, "--key-file", options_.key_file},
+         .log = place_.file("log"),
+         .network_namespace = place_.network_namespace()},
+        ready, std::chrono::seconds(20));
     if (!server) return std::unexpected(std::move(server.error()));
     server_.emplace(std::move(*server));
     return {};
@@ -124,7 +126,7 @@ class LochSubject final : public Subject {
   std::string here_;
   Dataset dataset_;
   Options options_;
-  std::optional<ServerProcess> server_;
+  std::optional<lab::Process> server_;
 };
 
 }  // namespace
@@ -137,7 +139,7 @@ Result<std::unique_ptr<Session>> open_loch(const std::string& url, const Options
 
 Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset) {
   if (place.network != nullptr && place.lochd.empty()) {
-    auto program = find_program("lochd", "loch");
+    auto program = lab::find_program("lochd", "loch");
     if (!program) return std::unexpected(std::move(program.error()));
     place.lochd = std::move(*program);
   }

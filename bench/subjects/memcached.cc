@@ -202,7 +202,7 @@ Result<std::unique_ptr<Subject>> make_memcached(Place place, const Dataset& data
     return fail(Errc::invalid_argument, "memcached",
                 fmt::format("keys of {} B: memcached takes at most {}", dataset.key_bytes(), key_bytes_most));
   }
-  auto program = find_program("memcached", "memcached");
+  auto program = lab::find_program("memcached", "memcached");
   if (!program) return std::unexpected(std::move(program.error()));
   return std::make_unique<MemcachedSubject>(std::move(*program), std::move(place), dataset);
 }

@@ -1,6 +1,9 @@
 #include "bench/subjects/peer_server.h"
 
 #include <chrono>
+#include <fmt/format.h>
+#include <fstream>
+#include <unistd.h>
 #include <utility>
 
 namespace loch::bench {
@@ -22,12 +25,22 @@ Result<void> PeerServer::start() {
   } else {
     add(listen_at_socket());
   }
-  auto server = ServerProcess::start(
-      command, place_.file("log"), [this] { return answers(); }, std::chrono::seconds(20),
-      place_.network_namespace());
+  auto server = lab::Process::start_until(
+      {.words = std::move(command),
+       .log = place_.file("log"),
+       .network_namespace = place_.network_namespace()},
+      [this] { return answers(); }, std::chrono::seconds(20));
   if (!server) return std::unexpected(std::move(server.error()));
   server_.emplace(std::move(*server));
   return {};
+}
+
+std::uint64_t resident_bytes(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/statm", process));
+  std::uint64_t total_pages = 0;
+  std::uint64_t resident_pages = 0;
+  file >> total_pages >> resident_pages;
+  return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace loch::bench

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/server_process.h"
 #include "bench/subject.h"
+#include "lab/process.h"
 
 namespace loch::bench {
 
@@ -43,7 +43,10 @@ class PeerServer : public Subject {
   Place place_;
   std::string socket_;
   Dataset dataset_;
-  std::optional<ServerProcess> server_;
+  std::optional<lab::Process> server_;
 };
+
+// Resident bytes of a process, 0 when it is not there.
+std::uint64_t resident_bytes(pid_t process);
 
 }  // namespace loch::bench

@@ -183,7 +183,7 @@ class RedisSubject final : public PeerServer {
 }  // namespace
 
 Result<std::unique_ptr<Subject>> make_redis(Place place, const Dataset& dataset) {
-  auto program = find_program("redis-server", "redis-server");
+  auto program = lab::find_program("redis-server", "redis-server");
   if (!program) return std::unexpected(std::move(program.error()));
   return std::make_unique<RedisSubject>(std::move(*program), std::move(place), dataset);
 }

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "bench/dataset.h"
-#include "bench/server_process.h"
 #include "bench/subject.h"
-#include "bench/temp_folder.h"
+#include "bench/subjects/peer_server.h"
+#include "lab/process.h"
+#include "lab/temp_folder.h"
 
 namespace loch::bench {
 namespace {
@@ -29,9 +30,9 @@ struct Named {
 class SubjectTest : public testing::TestWithParam<Named> {
  protected:
   void open(std::uint64_t items, std::uint64_t value_bytes) {
-    auto folder = TempFolder::make("/dev/shm");
+    auto folder = lab::TempFolder::make("/dev/shm");
     ASSERT_TRUE(folder) << folder.error().detail;
-    folder_ = std::make_unique<TempFolder>(std::move(*folder));
+    folder_ = std::make_unique<lab::TempFolder>(std::move(*folder));
     dataset_ = std::make_unique<Dataset>(Dataset::make(items, 16, value_bytes).value());
     auto subject = GetParam().make(folder_->path(), *dataset_);
     ASSERT_TRUE(subject) << subject.error().detail;
@@ -48,7 +49,7 @@ class SubjectTest : public testing::TestWithParam<Named> {
     if (subject_) subject_->stop();
   }
 
-  std::unique_ptr<TempFolder> folder_;
+  std::unique_ptr<lab::TempFolder> folder_;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<Subject> subject_;
   std::unique_ptr<Session> session_;
@@ -164,16 +165,14 @@ TEST_P(SubjectTest, AnotherProcessSeesWhatWasPutAndStoppingLeavesNothing) {
   Room room(*dataset_, 1);
   ASSERT_TRUE(session_->put(room.key(0, 5), room.value(0, 5, 1)));
   session_.reset();
-  const pid_t child = fork();
-  if (child == 0) {
+  auto other = lab::Process::fork([&] {
     auto session = subject_->open();
     std::string value;
     const bool found = session && (*session)->get(room.key(0, 5), value) && dataset_->check(5, value);
-    _exit(found ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return found ? 0 : 1;
+  });
+  ASSERT_TRUE(other) << other.error().detail;
+  EXPECT_EQ(other->wait_for_end(std::chrono::seconds(60)), lab::Ending{.exit_code = 0});
   subject_->stop();
   subject_->stop();
   const std::string path = folder_->path();
@@ -207,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Subjects, LochOverTcpReadsRawWordsAndOthersRefuse) {
-  const auto folder = TempFolder::make("/dev/shm").value();
+  const auto folder = lab::TempFolder::make("/dev/shm").value();
   const auto dataset = Dataset::make(10, 16, 64).value();
   const auto loch = make_loch(over_loopback(folder.path(), "loch"), dataset).value();
   ASSERT_TRUE(loch->start());
@@ -229,8 +228,13 @@ TEST(Subjects, LochOverTcpReadsRawWordsAndOthersRefuse) {
   EXPECT_FALSE(redis->open().value()->raw_reads(0.01, 1, latencies));
 }
 
+TEST(ResidentBytes, OfThisProcessIsSomethingAndOfNoneIsNothing) {
+  EXPECT_GT(resident_bytes(getpid()), 0u);
+  EXPECT_EQ(resident_bytes(-1), 0u);
+}
+
 TEST(Subjects, WhoBeganBeforeAServerFindsItsPort) {
-  const auto folder = TempFolder::make("/dev/shm").value();
+  const auto folder = lab::TempFolder::make("/dev/shm").value();
   const Place place = over_loopback(folder.path(), "some");
   EXPECT_EQ(place.port(), 0);
   const auto chosen = place.choose_port();

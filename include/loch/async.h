@@ -42,6 +42,8 @@ class Async {
   coro::Task<Result<Version>> insert(std::string_view key, std::string_view value, PutOptions options = {});
   coro::Task<Result<Version>> replace(std::string_view key, std::string_view value, Version expected,
                                       PutOptions options = {});
+  coro::Task<Result<Version>> update(std::string_view key, Change change, PutOptions options = {});
+  coro::Task<Result<Version>> touch(std::string_view key, PutOptions options);
   coro::Task<Result<void>> remove(std::string_view key);
   coro::Task<Result<void>> remove(std::string_view key, Version expected);
   coro::Task<void> multi_get(std::span<Lookup> lookups);

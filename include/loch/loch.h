@@ -139,6 +139,10 @@ struct PutOptions {
   std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed; up to time_to_live_max
 };
 
+// What `update` asks for the next value, with the one that is there, or with nothing; nothing leaves all as
+// it is. Asked again whenever another client was quicker. It must not throw.
+using Change = std::function<std::optional<std::string>(std::optional<std::string_view> value)>;
+
 // A value in the store's own memory, without a copy; of a store on another host, in a copy of its own. The
 // memory is not reused while the View lives; keep it short: what other clients unlink meanwhile rests too.
 // Not to be handed to another thread.
@@ -286,6 +290,18 @@ class Store {
   // copied, and the growth of the index, once in a long while, has one.
   [[nodiscard]] Result<Version> replace(std::string_view key, std::string_view value, Version expected,
                                         PutOptions options = {});
+  // Reads the value, asks `change` for the next one, and replaces that very item, or inserts it: anew for as
+  // long as others are quicker.
+  //
+  //   store.update("seen", [](auto value) { return std::string(value.value_or("")) + "user:17,"; });
+  //
+  // An item that is there keeps the time that it has to live; `options` are of one that is inserted. Returns
+  // the version that is the key's now, Version{} if it has no item. The timeout is of the whole, and of the
+  // last step once more.
+  [[nodiscard]] Result<Version> update(std::string_view key, const Change& change, PutOptions options = {});
+  // The time that an item has to live from now on; its value stays, and its version does not. Errors:
+  // not_found, too.
+  [[nodiscard]] Result<Version> touch(std::string_view key, PutOptions options);
   [[nodiscard]] Result<void> remove(std::string_view key);  // Errors: not_found, too
   // Of that version alone. Errors: changed and not_found, too, as of `replace`.
   [[nodiscard]] Result<void> remove(std::string_view key, Version expected);

@@ -146,8 +146,8 @@ coro::Task<void> StorePlayer::put(std::string key, Kind kind) {
   if (lives_ns != 0 && !remote) scene().recorder.make_dead(asked, clock() + lives_ns);
   const bool inserts = kind == Kind::insert;
   auto result =
-      co_await client_->put(key, value, options, inserts ? hash::Condition::absent : hash::Condition::none, 0,
-                            inserts ? "insert" : "put");
+      co_await client_->put(inserts ? client::insertion(key, value, options)
+                                    : client::Write{.key = key, .value = value, .options = options});
   // Its life began meanwhile.
   if (lives_ns != 0 && remote && !silent()) scene().recorder.make_dead(asked, clock() + lives_ns);
   told(asked, note(just_the_error(result)));
@@ -167,8 +167,7 @@ coro::Task<void> StorePlayer::replace(std::string key) {
   const ValueId id = scene().recorder.new_value();
   const std::string value = make_new_value(id);
   const auto asked = ask(Kind::replace, key, id, seen.found);
-  auto result =
-      co_await client_->put(key, value, {}, hash::Condition::version, item->version.token, "replace");
+  auto result = co_await client_->put(client::replacement(key, value, item->version, {}));
   told(asked, note(just_the_error(result)));
 }
 
@@ -261,7 +260,7 @@ coro::Task<void> StorePlayer::collect() {
 }
 
 Result<void> StorePlayer::put_at_once(std::string_view key, std::string_view value) {
-  auto done = client_->run(client_->put(key, value, {}, hash::Condition::none, 0, "put"));
+  auto done = client_->run(client_->put({.key = key, .value = value}));
   return just_the_error(done);
 }
 

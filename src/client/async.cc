@@ -61,24 +61,31 @@ coro::Task<Result<bool>> Async::exists(std::string_view key) {
 
 coro::Task<Result<Version>> Async::put(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("put");
-  auto written = state_->store->sound(
-      co_await state_->client->put(key, value, options, hash::Condition::none, 0, "put"));
-  co_return version_of(std::move(written));
+  co_return version_of(
+      state_->store->sound(co_await state_->client->put({.key = key, .value = value, .options = options})));
 }
 
 coro::Task<Result<Version>> Async::insert(std::string_view key, std::string_view value, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("insert");
-  auto written = state_->store->sound(
-      co_await state_->client->put(key, value, options, hash::Condition::absent, 0, "insert"));
-  co_return version_of(std::move(written));
+  co_return version_of(
+      state_->store->sound(co_await state_->client->put(client::insertion(key, value, options))));
 }
 
 coro::Task<Result<Version>> Async::replace(std::string_view key, std::string_view value, Version expected,
                                            PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("replace");
-  auto written = state_->store->sound(
-      co_await state_->client->put(key, value, options, hash::Condition::version, expected.token, "replace"));
-  co_return version_of(std::move(written));
+  co_return version_of(
+      state_->store->sound(co_await state_->client->put(client::replacement(key, value, expected, options))));
+}
+
+coro::Task<Result<Version>> Async::update(std::string_view key, Change change, PutOptions options) {
+  if (state_->is_inherited()) co_return state_->inherited("update");
+  co_return version_of(state_->store->sound(co_await state_->client->update(key, &change, options)));
+}
+
+coro::Task<Result<Version>> Async::touch(std::string_view key, PutOptions options) {
+  if (state_->is_inherited()) co_return state_->inherited("touch");
+  co_return version_of(state_->store->sound(co_await state_->client->touch(key, options)));
 }
 
 coro::Task<Result<void>> Async::remove(std::string_view key) {

@@ -31,6 +31,10 @@ coro::Task<std::string> every_call(Async* async) {
   auto again = co_await store.insert("k", "five");
   if (!again || (co_await store.read("k")).value_or(Item()).version != *again)
     co_return "version of an insert";
+  auto updated = co_await store.update("k", [](auto value) { return std::string(*value) + " and six"; });
+  if (!updated || (co_await store.get("k")).value_or("") != "five and six") co_return "update";
+  auto touched = co_await store.touch("k", {.time_to_live = std::chrono::hours(1)});
+  if (!touched || !(co_await store.read("k")).value_or(Item()).time_to_live) co_return "touch";
   if (!(co_await store.remove("k"))) co_return "remove";
   if ((co_await store.exists("k")).value_or(true)) co_return "exists after remove";
   auto missing = co_await store.get("k");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/arguments.h"
+#include "hash/attempts.h"
 #include "hash/heap.h"
 
 namespace loch::client {
@@ -138,20 +139,28 @@ coro::Task<Result<hash::Found>> Client::look_up(hash::Key key, const DuringOpera
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
-  if (auto valid = check_key(key, "read"); !valid) co_return std::unexpected(std::move(valid.error()));
+  auto whole = co_await read_whole(key, "read");
+  if (!whole) co_return std::unexpected(std::move(whole.error()));
+  co_return Item{
+      .value = std::move(whole->value), .version = {whole->version}, .time_to_live = whole->time_to_live};
+}
+
+coro::Task<Result<Client::Whole>> Client::read_whole(std::string_view key, const char* operation) {
+  if (auto valid = check_key(key, operation); !valid) co_return std::unexpected(std::move(valid.error()));
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
-  const auto found = co_await look_up(hashed, &during, "read");
+  const auto found = co_await look_up(hashed, &during, operation);
   count_outcome(found, Counter::get_hit, Counter::get_miss);
   if (!found) co_return std::unexpected(found.error());
-  Item item{.value = {},
-            .version = {found->view.version()},
-            .time_to_live = time_left(found->view, (*table)->slots().newest_time())};
-  if (auto copied = hash::copy_out(found->view.value(), &item.value, "read"); !copied)
+  Whole whole{.value = {},
+              .version = found->view.version(),
+              .expires_at_ns = found->view.expires_at_ns(),
+              .time_to_live = time_left(found->view, (*table)->slots().newest_time())};
+  if (auto copied = hash::copy_out(found->view.value(), &whole.value, operation); !copied)
     co_return std::unexpected(std::move(copied.error()));
-  co_return item;
+  co_return whole;
 }
 
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
@@ -178,18 +187,22 @@ coro::Task<Result<bool>> Client::exists(std::string_view key) {
   }
 }
 
-Result<hash::WriteRequest> Client::request_of(std::string_view key, std::string_view value,
-                                              PutOptions options, const char* operation,
-                                              base::Nanos now) const {
-  if (auto valid = check_key(key, operation); !valid) return std::unexpected(std::move(valid.error()));
-  if (auto valid = check_value(value, operation); !valid) return std::unexpected(std::move(valid.error()));
-  if (!time_to_live_fits(options)) {
+Result<hash::WriteRequest> Client::request_of(const Write& write, base::Nanos now) const {
+  if (auto valid = check_key(write.key, write.operation); !valid)
+    return std::unexpected(std::move(valid.error()));
+  if (auto valid = check_value(write.value, write.operation); !valid)
+    return std::unexpected(std::move(valid.error()));
+  if (!time_to_live_fits(write.options)) {
     return fail(
-        Errc::invalid_argument, operation,
+        Errc::invalid_argument, write.operation,
         fmt::format("a time to live is 1 to {} ms, or 0 for what lives until it is removed; not {} ms",
-                    time_to_live_max.count(), options.time_to_live.count()));
+                    time_to_live_max.count(), write.options.time_to_live.count()));
   }
-  return hash::WriteRequest{.key = key_of(key), .value = value, .expires_at_ns = expiry_of(options, now)};
+  return hash::WriteRequest{.key = key_of(write.key),
+                            .value = write.value,
+                            .expires_at_ns = write.expires_at_ns.value_or(expiry_of(write.options, now)),
+                            .condition = write.condition,
+                            .version = write.version};
 }
 
 // A time to live counts from now, and a remote session has to ask when that is.
@@ -199,12 +212,10 @@ coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions option
   co_return Result<void>{};
 }
 
-coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_view value,
-                                              PutOptions options, hash::Condition condition,
-                                              std::uint64_t version, const char* operation) {
+coro::Task<Result<std::uint64_t>> Client::put(Write write) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
   const base::Nanos began = endpoint.now();
-  auto written = co_await try_put(key, value, options, condition, version, operation, 0);
+  auto written = co_await try_put(&write, 0);
   if (written || written.error().code != Errc::no_space) [[likely]]
     co_return written;
   const auto room = co_await make_room(began + timeout_ns_);
@@ -215,31 +226,72 @@ coro::Task<Result<std::uint64_t>> Client::put(std::string_view key, std::string_
   // A time to live counts from the call on, however long that has waited; a remote session's from when it
   // knows the time.
   const base::Nanos waited = is_remote() ? 0 : endpoint.now() - began;
-  co_return co_await try_put(key, value, options, condition, version, operation, waited);
+  co_return co_await try_put(&write, waited);
 }
 
-coro::Task<Result<std::uint64_t>> Client::try_put(std::string_view key, std::string_view value,
-                                                  PutOptions options, hash::Condition condition,
-                                                  std::uint64_t version, const char* operation,
-                                                  base::Nanos waited_ns) {
-  if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
-  const hash::Key hashed = key_of(key);
+coro::Task<Result<std::uint64_t>> Client::try_put(const Write* write, base::Nanos waited_ns) {
+  if (auto may = may_change(write->operation); !may) co_return std::unexpected(std::move(may.error()));
+  const hash::Key hashed = key_of(write->key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
-  if (auto known = co_await know_time(*table, options); !known)
+  if (auto known = co_await know_time(*table, write->options); !known)
     co_return std::unexpected(std::move(known.error()));
-  auto request = request_of(key, value, options, operation, (*table)->slots().newest_time() - waited_ns);
-  if (!request) co_return std::unexpected(std::move(request.error()));
-  request->condition = condition;
-  request->version = version;
+  const auto request = request_of(*write, (*table)->slots().newest_time() - waited_ns);
+  if (!request) co_return std::unexpected(request.error());
   const DuringOperation during(*attachment_);
   auto written = co_await (*table)->put(*request);
   if (!written) {
-    written.error().operation = operation;
+    written.error().operation = write->operation;
     if (written.error().code == Errc::exists) session_->count(Counter::insert_exists);
     if (written.error().code == Errc::changed) session_->count(Counter::replace_changed);
   }
   co_return written;
+}
+
+coro::Task<Result<std::uint64_t>> Client::update(std::string_view key, const Change* change,
+                                                 PutOptions options) {
+  return change_item(key, change, options, Keep::time_to_live, "update");
+}
+
+coro::Task<Result<std::uint64_t>> Client::touch(std::string_view key, PutOptions options) {
+  const Change same = [](std::optional<std::string_view> value) {
+    return value ? std::optional<std::string>(*value) : std::nullopt;
+  };
+  auto touched = co_await change_item(key, &same, options, Keep::value, "touch");
+  if (touched && *touched == 0) co_return fail(Errc::not_found, "touch", "", key_of(key).hash);
+  co_return touched;
+}
+
+coro::Task<Result<std::uint64_t>> Client::change_item(std::string_view key, const Change* change,
+                                                      PutOptions options, Keep keep, const char* operation) {
+  if (auto may = may_change(operation); !may) co_return std::unexpected(std::move(may.error()));
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
+  if (!table) co_return std::unexpected(table.error());
+  hash::Attempts attempts((*table)->slots(), operation, hashed.hash, hash::Attempts::Of::look);
+  for (;;) {
+    auto there = co_await read_whole(key, operation);
+    if (!there && there.error().code != Errc::not_found) co_return std::unexpected(std::move(there.error()));
+    const auto next = (*change)(there ? std::optional<std::string_view>(there->value) : std::nullopt);
+    if (!next) co_return there ? there->version : 0;
+    Write write{.key = key,
+                .value = *next,
+                .options = options,
+                .condition = hash::Condition::absent,
+                .operation = operation};
+    if (there) {
+      write.condition = hash::Condition::version;
+      write.version = there->version;
+      if (keep == Keep::time_to_live) write.expires_at_ns = there->expires_at_ns;
+    }
+    auto written = co_await put(write);
+    if (written) co_return written;
+    const Errc code = written.error().code;
+    const bool another_was_quicker =
+        code == Errc::changed || code == Errc::exists || (there && code == Errc::not_found);
+    if (!another_was_quicker) co_return written;
+    if (auto more = co_await attempts.again(); !more) co_return std::unexpected(std::move(more.error()));
+  }
 }
 
 coro::Task<Result<void>> Client::remove(std::string_view key, std::optional<std::uint64_t> version) {

@@ -25,6 +25,32 @@ struct ClientOptions {
   bool read_only = false;  // also where the store would let it change something
 };
 
+// What a put, an insert or a replace is to write. Key and value outlive the call.
+struct Write {
+  std::string_view key;
+  std::string_view value;
+  PutOptions options{};
+  hash::Condition condition = hash::Condition::none;
+  std::uint64_t version = 0;                   // with Condition::version
+  std::optional<base::Nanos> expires_at_ns{};  // 0: never; nothing: as the options say
+  const char* operation = "put";
+};
+inline Write insertion(std::string_view key, std::string_view value, PutOptions options) {
+  return {.key = key,
+          .value = value,
+          .options = options,
+          .condition = hash::Condition::absent,
+          .operation = "insert"};
+}
+inline Write replacement(std::string_view key, std::string_view value, Version expected, PutOptions options) {
+  return {.key = key,
+          .value = value,
+          .options = options,
+          .condition = hash::Condition::version,
+          .version = expected.token,
+          .operation = "replace"};
+}
+
 class Client {
  public:
   static Result<std::unique_ptr<Client>> open(const std::shared_ptr<memory::StoreMemory>& memory,
@@ -67,9 +93,11 @@ class Client {
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
   // If there is no memory, waits for that of items whose time is over, or that belong to nobody.
-  coro::Task<Result<std::uint64_t>> put(std::string_view key, std::string_view value, PutOptions options,
-                                        hash::Condition condition, std::uint64_t version,
-                                        const char* operation);
+  coro::Task<Result<std::uint64_t>> put(Write write);
+  // As Store::update; the version that is the key's after it, 0 if that has no item.
+  coro::Task<Result<std::uint64_t>> update(std::string_view key, const Change* change, PutOptions options);
+  // As Store::touch.
+  coro::Task<Result<std::uint64_t>> touch(std::string_view key, PutOptions options);
   // `version`: and no other one.
   coro::Task<Result<void>> remove(std::string_view key, std::optional<std::uint64_t> version = std::nullopt);
   // What a put does that finds no memory: hash::Shards::make_room.
@@ -149,16 +177,25 @@ class Client {
   // The versions of those that are done.
   template <std::size_t most>
   std::array<std::uint64_t, most> put_all_here(std::span<const Assignment> assignments, std::span<bool> done);
-  Result<hash::WriteRequest> request_of(std::string_view key, std::string_view value, PutOptions options,
-                                        const char* operation, base::Nanos now) const;
+  Result<hash::WriteRequest> request_of(const Write& write, base::Nanos now) const;
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   // Without a wait for memory. `waited_ns`: how long the call that it is of has waited before.
   coro::Task<Result<void>> try_put_one(Assignment* assignment);
-  coro::Task<Result<std::uint64_t>> try_put(std::string_view key, std::string_view value, PutOptions options,
-                                            hash::Condition condition, std::uint64_t version,
-                                            const char* operation, base::Nanos waited_ns);
+  coro::Task<Result<std::uint64_t>> try_put(const Write* write, base::Nanos waited_ns);
+  // The key's item, out of the store.
+  struct Whole {
+    std::string value;
+    std::uint64_t version = 0;
+    base::Nanos expires_at_ns = 0;  // 0: never
+    std::optional<std::chrono::milliseconds> time_to_live;
+  };
+  coro::Task<Result<Whole>> read_whole(std::string_view key, const char* operation);
+  // What update and touch are: an item that is there keeps its time to live, or has it from the options.
+  enum class Keep : std::uint8_t { time_to_live, value };
+  coro::Task<Result<std::uint64_t>> change_item(std::string_view key, const Change* change,
+                                                PutOptions options, Keep keep, const char* operation);
   [[nodiscard, gnu::always_inline]] hash::Key key_of(std::string_view key) const {
     return hash::Key::of(key, hash_seed_);
   }

@@ -43,14 +43,14 @@ coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->ke
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   auto written =
-      co_await put(assignment->key, assignment->value, assignment->options, hash::Condition::none, 0, "put");
+      co_await put({.key = assignment->key, .value = assignment->value, .options = assignment->options});
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }
 
 coro::Task<Result<void>> Client::try_put_one(Assignment* assignment) {
-  auto written = co_await try_put(assignment->key, assignment->value, assignment->options,
-                                  hash::Condition::none, 0, "put", 0);
+  const Write write{.key = assignment->key, .value = assignment->value, .options = assignment->options};
+  auto written = co_await try_put(&write, 0);
   if (!written) co_return std::unexpected(std::move(written.error()));
   co_return Result<void>{};
 }

@@ -105,22 +105,27 @@ Result<Version> Store::put(std::string_view key, std::string_view value, PutOpti
       return Version{*version};
     }
   }
-  return version_of(impl_->ask([&](Client& mine) {
-    return mine.run(mine.put(key, value, options, hash::Condition::none, 0, "put"));
-  }));
+  return version_of(impl_->ask(
+      [&](Client& mine) { return mine.run(mine.put({.key = key, .value = value, .options = options})); }));
 }
 
 Result<Version> Store::insert(std::string_view key, std::string_view value, PutOptions options) {
-  return version_of(impl_->ask([&](Client& mine) {
-    return mine.run(mine.put(key, value, options, hash::Condition::absent, 0, "insert"));
-  }));
+  return version_of(
+      impl_->ask([&](Client& mine) { return mine.run(mine.put(client::insertion(key, value, options))); }));
 }
 
 Result<Version> Store::replace(std::string_view key, std::string_view value, Version expected,
                                PutOptions options) {
-  return version_of(impl_->ask([&](Client& mine) {
-    return mine.run(mine.put(key, value, options, hash::Condition::version, expected.token, "replace"));
-  }));
+  return version_of(impl_->ask(
+      [&](Client& mine) { return mine.run(mine.put(client::replacement(key, value, expected, options))); }));
+}
+
+Result<Version> Store::update(std::string_view key, const Change& change, PutOptions options) {
+  return version_of(impl_->ask([&](Client& mine) { return mine.run(mine.update(key, &change, options)); }));
+}
+
+Result<Version> Store::touch(std::string_view key, PutOptions options) {
+  return version_of(impl_->ask([&](Client& mine) { return mine.run(mine.touch(key, options)); }));
 }
 
 Result<void> Store::remove(std::string_view key) {

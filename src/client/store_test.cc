@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -67,6 +68,21 @@ TEST_F(StoreTest, ADirectoryThatNoClientWritesIsDamage) {
     write(right);
     EXPECT_EQ(store_->get(key).value(), "value");
   }
+}
+
+TEST_F(StoreTest, AnUpdateEndsWhenOthersAreAlwaysQuicker) {
+  options_.mode = Options::Mode::attach;
+  options_.timeout = std::chrono::milliseconds(50);
+  auto slow = Store::open(url_, options_);
+  ASSERT_TRUE(slow.has_value()) << slow.error().message();
+  const auto updated = slow->update("k", [&](const auto& /*value*/) {
+    EXPECT_TRUE(store_->put("k", "theirs").has_value());
+    return "mine";
+  });
+  ASSERT_FALSE(updated.has_value());
+  EXPECT_EQ(updated.error().code, Errc::timed_out);
+  EXPECT_EQ(std::string_view(updated.error().operation), "update");
+  EXPECT_EQ(store_->get("k").value(), "theirs");
 }
 
 // Receive: updates of a few keys, of several times as many bytes as the store may have, in less than an

@@ -9,8 +9,6 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -19,16 +17,17 @@
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
 #include "cluster/zookeeper_session.h"
-#include "tests/cluster/zookeeper_server.h"
+#include "lab/process.h"
+#include "lab/zookeeper_server.h"
 
 namespace loch::cluster {
 namespace {
 
 using base::fake::comes_true;
+using lab::ZooKeeperServer;
 using std::chrono::steady_clock;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using tests::ZooKeeperServer;
 using namespace std::chrono_literals;
 
 net::HostPort at(int number) { return {.host = fmt::format("10.0.0.{}", number), .port = "7457"}; }
@@ -76,32 +75,14 @@ void write_node(const ZooKeeperServer& server, const std::string& path, const st
   ASSERT_EQ(written.code, ZooKeeperSession::Code::ok) << written.text;
 }
 
-// A process that does this, and then nothing; it is killed with this, if not before.
-class Child {
- public:
-  explicit Child(const std::function<void()>& act) : id_(::fork()) {
-    EXPECT_GE(id_, 0);
-    if (id_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    act();
-    while (true) ::pause();
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() { kill(); }
-
-  void signal(int number) const {
-    if (id_ > 0) ::kill(id_, number);
-  }
-  void kill() {
-    signal(SIGKILL);
-    if (id_ > 0) ::waitpid(id_, nullptr, 0);
-    id_ = -1;
-  }
-
- private:
-  pid_t id_;
-};
+// A process that does this, and then nothing.
+lab::Process child_that(const std::function<void()>& act) {
+  return lab::Process::fork([&act]() -> int {
+           act();
+           while (true) ::pause();
+         })
+      .value();
+}
 
 TEST(ZooKeeper, AnAddressSaysServersPathAndUser) {
   const auto plain = ZooKeeperAddress::parse("a,b:7,[fd00::3]:8/loch/x/").value();
@@ -326,7 +307,7 @@ TEST(ZooKeeper, AHostTakesTheNameOfItsPredecessorThatWasKilled) {
   const ZooKeeperServer server;
   const Present a{.name = "a", .at = at(1)};
   std::unique_ptr<Coordinator> theirs;
-  Child predecessor([&] {
+  lab::Process predecessor = child_that([&] {
     theirs = open(server.url());
     if (!theirs->announce(a)) ::_exit(1);
   });
@@ -348,7 +329,7 @@ TEST(ZooKeeper, AHostIsToldThatItsNameIsTaken) {
   const base::FileDescriptor told(ends[0]);
   base::FileDescriptor tells(ends[1]);
   std::unique_ptr<Coordinator> theirs;
-  const Child stopped([&] {
+  const lab::Process stopped = child_that([&] {
     theirs = open(server.url());
     theirs->tell_of_lost_name([&](const std::string& why) {
       if (::write(tells.get(), why.c_str(), why.size() + 1) < 0) ::_exit(1);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <unistd.h>
@@ -25,6 +26,17 @@ void print_stderr(std::string_view text) {
   out.write(text);
   out.write("\n");
   out.flush();
+}
+
+Parsed<Version> parse_version(std::string_view text) {
+  Version version;
+  const bool prefixed = text.starts_with("0x");
+  const std::string_view digits = text.substr(prefixed ? 2 : 0);
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, error] = std::from_chars(digits.data(), end, version.token, prefixed ? 16 : 10);
+  if (error != std::errc{} || rest != end)
+    return std::unexpected(fmt::format("'{}' is no version as `loch get --json` prints it", escaped(text)));
+  return version;
 }
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -378,6 +390,10 @@ void add_format(CLI::App& command, std::optional<Format>& into) {
   add_parsed(command, "--format", into, "tsv or jsonl (JSON Lines)", "FORMAT", parse_format);
 }
 
+void add_version(CLI::App& command, const char* flags, std::optional<Version>& into, const char* what) {
+  add_parsed(command, flags, into, what, "VERSION", parse_version);
+}
+
 void Encoding::add_to(CLI::App& command, bool with_value) {
   if (!with_value) {
     add_flag(command, "--hex,--hex-key", key_hex, "KEY is in hexadecimal");
@@ -392,6 +408,13 @@ Parsed<std::string> Encoding::key(const std::string& argument) const {
   if (!both_hex && !key_hex) return argument;
   auto bytes = from_hex(argument);
   if (!bytes) return std::unexpected("KEY: " + bytes.error());
+  return bytes;
+}
+
+Parsed<std::string> Encoding::key_to_store(const std::string& argument) const {
+  auto bytes = key(argument);
+  if (bytes && (bytes->empty() || bytes->size() > key_bytes_max))
+    return std::unexpected(fmt::format("a key has 1 to {} bytes, not {}", key_bytes_max, bytes->size()));
   return bytes;
 }
 

@@ -191,6 +191,8 @@ void add_duration(CLI::App& command, const char* flags, std::optional<std::chron
                   const char* what, std::chrono::milliseconds most = time_to_live_max);
 void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t>& into, const char* what);
 void add_format(CLI::App& command, std::optional<Format>& into);
+// As version_text (cmd/json.h) writes it.
+void add_version(CLI::App& command, const char* flags, std::optional<Version>& into, const char* what);
 
 // How keys and values of the command line and of the output are written: raw, or in hexadecimal.
 struct Encoding {
@@ -200,6 +202,8 @@ struct Encoding {
 
   void add_to(CLI::App& command, bool with_value);
   [[nodiscard]] Parsed<std::string> key(const std::string& argument) const;
+  // The same where a store may be made for it, which is not done for one that no store can have.
+  [[nodiscard]] Parsed<std::string> key_to_store(const std::string& argument) const;
   [[nodiscard]] Parsed<std::string> value(const std::string& argument) const;
   [[nodiscard]] bool value_is_hex() const { return both_hex || value_hex; }
 };
@@ -208,6 +212,8 @@ struct Encoding {
 void add_put(CLI::App& app, Context& context);
 void add_get(CLI::App& app, Context& context);
 void add_remove(CLI::App& app, Context& context);
+void add_touch(CLI::App& app, Context& context);
+void add_incr(CLI::App& app, Context& context);
 void add_exists(CLI::App& app, Context& context);
 void add_scan_all(CLI::App& app, Context& context);
 void add_count(CLI::App& app, Context& context);

@@ -45,14 +45,17 @@ constexpr const char* footer =
     "Results go to standard output, notes and errors to standard error.";
 
 // What other stores call it.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> synonyms{{{"set", "put"},
-                                                                                 {"insert", "put"},
-                                                                                 {"del", "remove"},
-                                                                                 {"delete", "remove"},
-                                                                                 {"keys", "scan-all"},
-                                                                                 {"scan", "scan-all"},
-                                                                                 {"list", "ls"},
-                                                                                 {"info", "stat"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> synonyms{{{"set", "put"},
+                                                                                  {"insert", "put"},
+                                                                                  {"del", "remove"},
+                                                                                  {"delete", "remove"},
+                                                                                  {"expire", "touch"},
+                                                                                  {"incrby", "incr"},
+                                                                                  {"decr", "incr --by -1"},
+                                                                                  {"keys", "scan-all"},
+                                                                                  {"scan", "scan-all"},
+                                                                                  {"list", "ls"},
+                                                                                  {"info", "stat"}}};
 
 // A store's file must never become descriptor 0, 1 or 2: what is printed would be written into it.
 void occupy_standard_descriptors() {
@@ -101,7 +104,7 @@ void add_commands(CLI::App& app, Context& context) {
       app.get_subcommands({}).back()->group(title);
     }
   };
-  group("One key", {add_put, add_get, add_remove, add_exists});
+  group("One key", {add_put, add_get, add_remove, add_exists, add_touch, add_incr});
   group("All items", {add_scan_all, add_count, add_load, add_dump});
   group("Stores", {add_create, add_ls, add_stat, add_inspect, add_rm});
   group("Clusters", {add_cluster});

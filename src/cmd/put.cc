@@ -1,6 +1,4 @@
 // loch put: stores one value, from the command line, a file or standard input.
-#include <charconv>
-
 #include "cmd/command.h"
 #include "cmd/input.h"
 #include "cmd/json.h"
@@ -19,19 +17,6 @@ struct PutArguments {
   bool no_create = false;
   Encoding encoding;
 };
-
-Parsed<Version> parse_version(std::string_view text) {
-  Version version;
-  const bool prefixed = text.starts_with("0x");
-  const std::string_view digits = text.substr(prefixed ? 2 : 0);
-  const char* begin = digits.data();
-  const char* end = begin + digits.size();
-  const auto [rest, error] = std::from_chars(begin, end, version.token, prefixed ? 16 : 10);
-  if (error != std::errc{} || rest != end) {
-    return std::unexpected(fmt::format("'{}' is no version as `loch get --json` prints it", escaped(text)));
-  }
-  return version;
-}
 
 // Hexadecimal may end in a newline, as `loch get --hex` prints it.
 std::expected<std::string, Exit> value_of_file(Context& context, const PutArguments& arguments) {
@@ -67,27 +52,16 @@ std::expected<std::string, Exit> value_of(Context& context, const PutArguments& 
   return value_of_file(context, arguments);
 }
 
-// Stores the value; the version that a replace gave it, if it was one.
-Result<std::optional<Version>> store_value(Store& store, const PutArguments& arguments, std::string_view key,
-                                           std::string_view value) {
+Result<Version> store_value(Store& store, const PutArguments& arguments, std::string_view key,
+                            std::string_view value) {
   const PutOptions options{.time_to_live = arguments.ttl.value_or(std::chrono::milliseconds(0))};
-  if (arguments.if_version) {
-    auto replaced = store.replace(key, value, *arguments.if_version, options);
-    if (!replaced) return std::unexpected(replaced.error());
-    return *replaced;
-  }
-  auto stored = arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
-  if (!stored) return std::unexpected(stored.error());
-  return std::nullopt;
+  if (arguments.if_version) return store.replace(key, value, *arguments.if_version, options);
+  return arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
 }
 
 Exit run_put(Context& context, const PutArguments& arguments) {
-  const auto key = arguments.encoding.key(arguments.key);
+  const auto key = arguments.encoding.key_to_store(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
-  if (key->empty() || key->size() > key_bytes_max) {  // before a store is made for it
-    return context.complain(Exit::usage,
-                            fmt::format("a key has 1 to {} bytes, not {}", key_bytes_max, key->size()));
-  }
   const auto value = value_of(context, arguments);
   if (!value) return value.error();
   auto store = arguments.no_create || arguments.if_version
@@ -100,7 +74,7 @@ Exit run_put(Context& context, const PutArguments& arguments) {
     Json json;
     set_bytes(json, "key", *key);
     json["value_bytes"] = value->size();
-    if (*stored) json["version"] = version_text(**stored);
+    json["version"] = version_text(*stored);
     context.print_json(json);
   }
   return Exit::ok;
@@ -119,9 +93,8 @@ void add_put(CLI::App& app, Context& context) {
            "FILE");
   add_duration(command, "--ttl", arguments->ttl, "Time to live, such as 500ms, 30s, 5m, 2h, 7d");
   add_flag(command, "--if-absent", arguments->if_absent, "Fail (5) if the key is there already");
-  add_parsed(command, "--if-version", arguments->if_version,
-             "Replace only this version, as `loch get --json` gave it; fail (5) if it changed", "VERSION",
-             parse_version);
+  add_version(command, "--if-version", arguments->if_version,
+              "Replace only this version, as `loch get --json` gave it; fail (5) if it changed");
   let_exclude(command, "--if-version", "--if-absent");
   add_flag(command, "--no-create", arguments->no_create,
            "Fail (3) if the store does not exist; also accept a store that another user made");

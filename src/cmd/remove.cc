@@ -15,6 +15,7 @@ constexpr std::size_t keys_per_walk = 1 << 17;
 struct RemoveArguments {
   std::string store;
   std::optional<std::string> key;
+  std::optional<Version> if_version;
   bool all = false;
   Encoding encoding;
 };
@@ -24,7 +25,8 @@ Exit remove_one(Context& context, const RemoveArguments& arguments) {
   if (!key) return context.complain(Exit::usage, key.error());
   auto store = context.open(arguments.store, Work::point);
   if (!store) return store.error();
-  const auto removed = store->remove(*key);
+  const auto removed =
+      arguments.if_version ? store->remove(*key, *arguments.if_version) : store->remove(*key);
   if (!removed) return context.report(removed.error());
   if (context.globals.json) context.print_json(Json{{"removed", 1}});
   return Exit::ok;
@@ -96,6 +98,9 @@ void add_remove(CLI::App& app, Context& context) {
   add_store(command, arguments->store);
   add_optional_argument(command, "KEY", arguments->key, "The key");
   add_flag(command, "--all", arguments->all, "Remove every item; asks first, or needs --yes");
+  add_version(command, "--if-version", arguments->if_version,
+              "Remove only this version, as `loch get --json` gave it; fail (5) if it changed");
+  let_exclude(command, "--if-version", "--all");
   arguments->encoding.add_to(command, false);
   add_footer(command,
              "Exit code 4 if there is no such key.\n"

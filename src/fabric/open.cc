@@ -6,8 +6,11 @@
 #include "fabric/cluster/cluster_fabric.h"
 #include "fabric/fabric.h"
 #include "fabric/map_message.h"
+#include "fabric/remote/networks.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/shm/shm.h"
+#include "fabric/tcp/tcp_port.h"
+#include "fabric/verbs/verbs_port.h"
 #include "net/credentials.h"
 #include "net/socket.h"
 
@@ -160,5 +163,24 @@ Result<void> destroy(std::string_view url, const Access& access) {
 }
 
 Result<std::vector<std::string>> list(const Access& access) { return shm::list(access); }
+
+namespace remote {
+
+Result<void> check_network(const Target& target, Atomics atomics) {
+  if (target.scheme != "tcp" || atomics != Atomics::device) return {};
+  return fail(
+      Errc::incompatible, "open",
+      fmt::format("{}: the words of this store are changed by an RDMA device; open it as verbs://{}/{}",
+                  target.text(), target.host.text(), target.store));
+}
+
+std::unique_ptr<RemotePort> make_port(RemoteFabric& fabric, const Target& target, std::shared_ptr<Link> link,
+                                      Link::Joined joined, base::Nanos within_ns) {
+  if (target.scheme == "verbs")
+    return std::make_unique<verbs::VerbsPort>(fabric, target.source, link, std::move(joined), within_ns);
+  return std::make_unique<tcp::TcpPort>(fabric, std::move(link), std::move(joined), within_ns);
+}
+
+}  // namespace remote
 
 }  // namespace loch::fabric

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hash/shards.h"
+#include "hash/slot_group.h"
 
 namespace loch::hash {
 namespace {
@@ -34,18 +35,19 @@ bool may_be_linked(const memory::Session& session, ItemState state) {
          (state.kind == ItemKind::retired && state.value + session.geometry().expiry_ns >= session.now());
 }
 
-}  // namespace
-
-// Which items the index names; counts what it finds on the way.
-coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* report) {
-  const Stay stay(attachment_);
-  auto d = co_await slots_.read_directory();
-  SlotGroup group(slots_, items_);
+// Which items the index of a shard names; counts what it finds on the way.
+coro::Task<Result<void>> mark_linked(Slots* slots, const Items* items, memory::ItemSet* linked,
+                                     Report* report) {
+  memory::Attachment& attachment = slots->attachment();
+  fabric::Endpoint& endpoint = slots->endpoint();
+  const Stay stay(attachment);
+  auto d = co_await slots->read_directory();
+  SlotGroup group(*slots, *items);
   for (SlotNumber slot = 0; d && slot < d->slots(); ++slot) {
     if (!group.has(slot)) {
       if (auto read = co_await group.read(slot, d->slots()); !read) co_return read;
       // A growth may have begun, or ended. One of a cluster may be about to leave, and waits for this.
-      if (!attachment_.is_of_cluster()) d = co_await slots_.read_directory();
+      if (!attachment.is_of_cluster()) d = co_await slots->read_directory();
       if (!d) break;
     }
     const SlotWord word = group.word(slot);
@@ -54,8 +56,8 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
     const bool level_fits = d->is_unsplit(word) || (d->growing && d->is_split(word));
     if (word.is(SlotType::empty) && level_fits) continue;
     const bool is_there = word.names_item() && ref.region >= memory::first_data_region &&
-                          endpoint_.reaches(ref.address(), memory::item_unit_bytes);
-    if (!is_there && endpoint_.has_failed())
+                          endpoint.reaches(ref.address(), memory::item_unit_bytes);
+    if (!is_there && endpoint.has_failed())
       co_return fail(Errc::unavailable, "check", "a host can not be asked any more");
     if (!level_fits || !is_there) {
       ++report->slots_corrupt;
@@ -69,7 +71,7 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
                                       static_cast<unsigned>(word.type())));
     }
     linked->insert(ref);
-    auto found = co_await items_.fetch(ref);
+    auto found = co_await items->fetch(ref);
     if (!found && found.error().code == Errc::no_space) co_return std::unexpected(std::move(found.error()));
     if (!found) {
       ++report->items_corrupt;
@@ -83,6 +85,8 @@ coro::Task<Result<void>> Table::mark_linked(memory::ItemSet* linked, Report* rep
   co_return Result<void>{};
 }
 
+}  // namespace
+
 coro::Task<Result<Report>> Shards::check() {
   if (auto reached = all_reached("check"); !reached) co_return std::unexpected(std::move(reached.error()));
   Report report;
@@ -90,7 +94,7 @@ coro::Task<Result<Report>> Shards::check() {
     co_return std::unexpected(std::move(fresh.error()));
   memory::ItemSet linked;
   for (const auto& table : tables_) {
-    if (auto marked = co_await table->mark_linked(&linked, &report); !marked)
+    if (auto marked = co_await mark_linked(&table->slots(), &items_, &linked, &report); !marked)
       co_return std::unexpected(std::move(marked.error()));
   }
   for (const auto& node : attachment_.nodes()) {

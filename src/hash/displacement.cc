@@ -12,6 +12,9 @@ namespace {
 constexpr std::size_t looked_at_max = 240;  // slots; about five moves deep with three candidates
 constexpr std::size_t at_once_if_remote = 8;
 
+constexpr unsigned displacing_window = 64;
+constexpr unsigned displacing_always = displacing_window * 256;
+
 }  // namespace
 
 // Where the item of a slot might be instead: nothing, if it can not be moved.
@@ -76,7 +79,8 @@ coro::Task<Result<bool>> Displacement::split_around(std::span<const Victim> vict
   co_return splits != 0;
 }
 
-coro::Task<Result<bool>> Displacement::make_room(const Collect* full) {
+// True if something was moved (or has changed), so that another look is worthwhile.
+coro::Task<Result<bool>> Displacement::displace(const Collect* full) {
   std::vector<Victim> all;
   all.reserve(looked_at_max + locations_max);  // so that they stay where they are
   for (unsigned i = 0; i < full->at.candidates; ++i) {
@@ -106,6 +110,35 @@ coro::Task<Result<bool>> Displacement::make_room(const Collect* full) {
     }
   }
   co_return co_await split_around(all);
+}
+
+void Displacement::note_insert() {
+  displacing_share_ -= displacing_share_ / displacing_window;
+  home_.count(Counter::put_insert);
+}
+
+coro::Task<Result<void>> Displacement::make_room(const Collect* full) {
+  for (unsigned i = 0; i < full->at.candidates; ++i) {
+    const SlotWord word = full->word[open_location(*full, i)];
+    if (!word.names_item() || word.is(SlotType::committed)) continue;
+    auto done = co_await resolver_.resolve_item(word.item());
+    if (!done && is_out_of_reach(done.error())) continue;
+    if (!done) co_return std::unexpected(std::move(done.error()));
+    if (*done) co_return Result<void>{};
+  }
+  displacing_share_ -= displacing_share_ / displacing_window;
+  displacing_share_ += displacing_always / displacing_window;
+  auto made = co_await displace(full);
+  if (!made) co_return std::unexpected(std::move(made.error()));
+  const bool crowded = displacing_share_ > displacing_always / 4 * 3;
+  if (!*made || (crowded && !slots_.directory().growing)) {
+    if (!*made) home_.count(Counter::displacement_failures);
+    displacing_share_ = 0;
+    auto grown = co_await growth_.make_room(full);
+    // There was room for this one: that the index can not grow is the next one's trouble.
+    if (!grown && !*made) co_return grown;
+  }
+  co_return Result<void>{};
 }
 
 }  // namespace loch::hash

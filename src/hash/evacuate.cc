@@ -1,8 +1,5 @@
-// Emptying a node: each item that is linked there is replaced by a copy on another node.
-//
-// The node takes no new items, and all operations that began before it was so are over, so no item comes to
-// be linked there. Its blocks are walked, not the index, since words may be moved about in the index
-// meanwhile and items stay.
+#include "hash/evacuate.h"
+
 #include <algorithm>
 #include <functional>
 #include <span>
@@ -10,6 +7,7 @@
 
 #include "coro/scope.h"
 #include "hash/shards.h"
+#include "hash/slot_group.h"
 
 namespace loch::hash {
 
@@ -17,7 +15,7 @@ using memory::BlockNumber;
 using memory::ItemKind;
 using memory::ItemRef;
 
-coro::Task<Result<Table::Evacuation>> Table::evacuate_item(ItemRef item, Key key) {
+coro::Task<Result<Evacuation::Outcome>> Evacuation::evacuate_item(ItemRef item, Key key) {
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
     if (auto fresh = co_await slots_.keep_fresh(); !fresh)
@@ -29,27 +27,25 @@ coro::Task<Result<Table::Evacuation>> Table::evacuate_item(ItemRef item, Key key
     const auto j = static_cast<unsigned>(named);
     if (named >= 0 && seen.word[j].is(SlotType::committed)) {
       auto found = co_await items_.fetch(item);
-      if (!found && found.error().code == Errc::corrupt) co_return Evacuation::damaged;
+      if (!found && found.error().code == Errc::corrupt) co_return Outcome::damaged;
       if (!found) co_return std::unexpected(std::move(found.error()));
       const auto copied = co_await item_writer_.put_copy(seen.at.slot[j], seen.word[j], &found->view);
       if (!copied) co_return std::unexpected(copied.error());
-      if (*copied) co_return Evacuation::done;
+      if (*copied) co_return Outcome::done;
     }
     const auto equal = co_await snapshots_.is_snapshot(key, &seen);
     if (!equal) co_return std::unexpected(equal.error());
     if (!*equal) continue;
-    if (named < 0) co_return Evacuation::done;
+    if (named < 0) co_return Outcome::done;
     // A move or an insert is half way: it is brought on.
     const auto resolved = co_await resolver_.resolve_step(key, &seen);
     if (!resolved) co_return std::unexpected(resolved.error());
     if (!*resolved) break;
   }
-  co_return Evacuation::named;
+  co_return Outcome::named;
 }
 
-// Clears what moves have left that names items of the node, and damaged words that do; how many words name
-// some still. A damaged item goes with its memory: it would be damaged elsewhere, too.
-coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
+coro::Task<Result<std::uint64_t>> Evacuation::clear_words(std::uint32_t node) {
   const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
   const SlotNumber slots = directory->slots();
@@ -83,7 +79,7 @@ coro::Task<Result<std::uint64_t>> Table::clear_words(std::uint32_t node) {
 
 // The same of an item that is in use: one that could not be copied by its key, since another slot of that, or
 // the item, is damaged. False if the word names it still.
-coro::Task<Result<bool>> Table::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
+coro::Task<Result<bool>> Evacuation::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
   if (!word.is(SlotType::committed)) co_return false;
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   auto found = co_await items_.fetch(word.item());
@@ -120,11 +116,11 @@ coro::Task<Result<void>> Shards::evacuate_one(ItemRef item, Evacuated* evacuated
   const Key key{.bytes = head->view.key(), .hash = head->view.key_hash()};
   const auto table = table_of(key.hash);
   if (!table) co_return std::unexpected(table.error());
-  auto done = co_await (*table)->evacuate_item(item, key);
+  auto done = co_await (*table)->evacuation().evacuate_item(item, key);
   if (!done && !is_out_of_reach(done.error())) co_return std::unexpected(std::move(done.error()));
-  if (done && *done == Table::Evacuation::damaged) co_return Result<void>{};  // likewise
+  if (done && *done == Evacuation::Outcome::damaged) co_return Result<void>{};  // likewise
   // What can not be copied by its key now is by its word, if that stays in its slot later.
-  ++(done && *done == Table::Evacuation::done ? evacuated->copied : evacuated->left);
+  ++(done && *done == Evacuation::Outcome::done ? evacuated->copied : evacuated->left);
   co_return Result<void>{};
 }
 
@@ -166,7 +162,7 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
   for (const auto& table : tables_) {
     if (is_ended()) co_return ended(evacuated);
     const memory::Attachment::Operation during(attachment_);
-    const auto words = co_await table->clear_words(node);
+    const auto words = co_await table->evacuation().clear_words(node);
     if (!words) co_return std::unexpected(words.error());
     evacuated.left += *words;
   }

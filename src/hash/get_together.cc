@@ -1,6 +1,6 @@
-// Gets of a remote session, many at once: GET's steps (reader.cc, known_items.cc) for all of them in two
-// batches, where each by itself takes a coroutine and a batch a step. What does not go as it mostly does,
-// goes on as a coroutine.
+// Gets of a remote session, many at once: GET's steps (Reader, KnownItems) for all of them in two batches,
+// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does, goes on as a
+// coroutine.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -196,7 +196,7 @@ coro::Task<Result<void>> Shards::read_together(std::span<Candidate> candidates) 
 coro::Task<void> Shards::get_alone(Getting* one) {
   const Key key = one->get->known.key;
   Known nothing{.key = key};
-  auto found = one->has_looked ? co_await one->table->get_by_snapshot(key, one->looked->words)
+  auto found = one->has_looked ? co_await one->table->reader().get_by_snapshot(key, one->looked->words)
                                : co_await one->table->get(&nothing);
   if (found) {
     one->take(found->view);

@@ -22,11 +22,12 @@ bool Here::take_directory(std::uint64_t word) {
 
 bool Table::parse_here(ItemView& item) {
   const memory::ItemRef& ref = item.ref();
-  return item.take_lengths(room_of(ref)) && endpoint_.mapped(ref.address(), item.length_bytes()) != nullptr;
+  return item.take_lengths(room_of(ref)) &&
+         shard_.endpoint.mapped(ref.address(), item.length_bytes()) != nullptr;
 }
 
 memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, base::Nanos now) {
-  const auto place = attachment_.nodes().front().allocator->allocate_here(length_bytes, now);
+  const auto place = shard_.attachment.nodes().front().allocator->allocate_here(length_bytes, now);
   if (place.at == nullptr) return place;
   constexpr std::uint64_t lines_max = 4;
   for (std::uint64_t line = 0; line < lines_max && line * fabric::cache_line_bytes < length_bytes; ++line) {
@@ -38,26 +39,28 @@ memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, ba
 bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
                         base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version) {
   const WriteRequest request{.key = probe.key, .value = value, .expires_at_ns = expires_at_ns};
-  const memory::ItemHeader header = ItemWriter::header_for(request, home_, home_.next_write_time(now));
+  const memory::ItemHeader header =
+      ItemWriter::header_for(request, shard_.home, shard_.home.next_write_time(now));
   *version = write_item(place.at, place.ref, header, request.key.bytes, request.value);
   LOCH_FAULT_POINT("put_here.item_written");
   // A damaged word may name what is no node's.
-  if (!attachment_.may_act() || attachment_.find_node_of(probe.word.item()) == nullptr) return false;
+  if (!shard_.attachment.may_act() || shard_.attachment.find_node_of(probe.word.item()) == nullptr)
+    return false;
   const SlotWord linked =
       SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
   LOCH_FAULT_POINT("put_here.before_update");
   const bool won = fabric::swap_word(probe.matched, probe.word.raw, linked.raw) == probe.word.raw;
-  home_.count(won ? Counter::put_update : Counter::conflicts);
+  shard_.home.count(won ? Counter::put_update : Counter::conflicts);
   LOCH_FAULT_POINT("put_here.after_update");
   return won;
 }
 
 void Table::retire_here(SlotWord unlinked, base::Nanos now) {
   const bool moved = unlinked.tag() != 0;
-  memory::Allocator& allocator = attachment_.allocator_of(unlinked.item());
+  memory::Allocator& allocator = shard_.attachment.allocator_of(unlinked.item());
   if (allocator.retire_here(unlinked.item(), moved, now)) return;
   // What can not be marked is found by a collection.
-  [[maybe_unused]] const auto retired = endpoint_.run(allocator.retire(unlinked.item(), moved));
+  [[maybe_unused]] const auto retired = shard_.endpoint.run(allocator.retire(unlinked.item(), moved));
 }
 
 }  // namespace loch::hash

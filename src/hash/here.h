@@ -1,5 +1,5 @@
-// GET and the update of an existing key on memory that is mapped here: the same steps as in reader.cc and
-// writer.cc, as plain functions, so that the processor can overlap the cache misses of one call with the work
+// GET and the update of an existing key on memory that is mapped here: the same steps as Reader's and
+// Writer's, as plain functions, so that the processor can overlap the cache misses of one call with the work
 // of the next. A batch takes each step for all its keys before the next one, and overlaps all their misses.
 //
 // Each step says whether it went the plain way. Whatever does not (a miss, a growth, a damaged or expired

@@ -7,6 +7,12 @@
 
 namespace loch::hash {
 
+Result<PutOutcome> again_or_in_doubt(NewItem* item, Result<bool> swapped) {
+  if (swapped) return PutOutcome::again;
+  item->in_doubt = true;
+  return std::unexpected(std::move(swapped.error()));
+}
+
 coro::Task<Result<NewItem>> ItemWriter::compose(WriteRequest request) {
   const std::uint64_t length = length_of(request);
   auto ref = co_await attachment_.allocate(length, slots_.home_number());
@@ -38,6 +44,12 @@ void ItemWriter::prepare(NewItem* item, SlotType as, std::uint8_t filter, SlotNu
 
 fabric::Operation ItemWriter::linking(const NewItem& item, SlotWord old) const {
   return fabric::Operation::compare_swap(slots_.place().slot(item.slot), old.raw, item.word.raw);
+}
+
+coro::Task<void> ItemWriter::let_go_of(SlotWord old, Counter how) {
+  LOCH_FAULT_POINT("put.after_update");
+  slots_.home().count(how);
+  return attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
 }
 
 coro::Task<Result<bool>> ItemWriter::put_copy(SlotNumber slot, SlotWord word, const ItemView* item) {

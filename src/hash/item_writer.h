@@ -1,4 +1,4 @@
-// ItemWriter: writes items whole, before anything names them.
+// ItemWriter: writes items whole, before anything names them, and lets go of those whose place they take.
 //
 // One thread.
 #pragma once
@@ -43,6 +43,11 @@ struct NewItem {
   SlotWord word{};          // by this
 };
 
+// What a step of PUT comes to: begin again, or it is done.
+enum class PutOutcome : std::uint8_t { again, done };
+// Of a step whose compare-swap did not put the item in its place.
+Result<PutOutcome> again_or_in_doubt(NewItem* item, Result<bool> swapped);
+
 class ItemWriter final {
  public:
   explicit ItemWriter(Slots& slots)
@@ -57,6 +62,8 @@ class ItemWriter final {
   static void prepare(NewItem* item, SlotType as, std::uint8_t filter, SlotNumber slot, SlotWord old);
   // ... but by this compare-swap, for who has it done in a batch.
   [[nodiscard]] fabric::Operation linking(const NewItem& item, SlotWord old) const;
+  // What is left to be done when an item has taken the place of what `old` names.
+  coro::Task<void> let_go_of(SlotWord old, Counter how);
   // What an item begins with that is written then, but for what write_item fills in.
   static memory::ItemHeader header_for(const WriteRequest& request, const memory::Session& session,
                                        base::Nanos written_at_ns) {

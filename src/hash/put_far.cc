@@ -1,5 +1,5 @@
-// PUT of one key by a remote session, as far as its item's way takes: the first steps go with it, so that it
-// takes as few round trips as may be.
+#include "hash/put_far.h"
+
 #include <array>
 #include <memory>
 #include <optional>
@@ -9,12 +9,10 @@
 
 #include "base/fault.h"
 #include "base/planted.h"
-#include "hash/table.h"
 
 namespace loch::hash {
 
-coro::Task<Result<NewItem>> Table::compose_and_begin(const WriteRequest* request, KeyCollect* seen,
-                                                     Begun* begun) {
+coro::Task<Result<NewItem>> PutFar::begin(const WriteRequest* request, KeyCollect* seen, Begun* begun) {
   const std::uint64_t length = length_of(*request);
   auto ref = co_await attachment_.allocate(length, slots_.home_number());
   if (!ref) co_return std::unexpected(std::move(ref.error()));
@@ -76,9 +74,9 @@ coro::Task<Result<NewItem>> Table::compose_and_begin(const WriteRequest* request
 // Step 2 with the word that the slot is known, or expected, to hold: if it is there, it names the key's item.
 // If it is not, nothing has happened, and the word that is there names the key's item all the same, unless
 // that has left.
-coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write, SlotNumber slot,
-                                               SlotWord old, const Expectation* expected, KeyCollect* seen,
-                                               NewItem* item, Begun* begun) {
+coro::Task<Result<void>> PutFar::write_and_link(Key key, fabric::Operation write, SlotNumber slot,
+                                                SlotWord old, const Expectation* expected, KeyCollect* seen,
+                                                NewItem* item, Begun* begun) {
   slots_.begin_collect(key.hash, seen, Slots::DirectoryToo::no, slot);
   std::vector<fabric::Operation> operations = {write};
   operations.reserve(3 + Expectation::operations);
@@ -105,12 +103,12 @@ coro::Task<Result<void>> Table::write_and_link(Key key, fabric::Operation write,
     co_return Result<void>{};
   }
   *begun = Begun::linked;
-  co_await let_go_of(old, Counter::put_update);
+  co_await item_writer_.let_go_of(old, Counter::put_update);
   co_return Result<void>{};
 }
 
 // By what is known now: a refresh since may have let go of what the pointer named before.
-bool Table::names_what_is_known(Key key, const Slots::Reading& reading, KeyCollect* seen) {
+bool PutFar::names_what_is_known(Key key, const Slots::Reading& reading, KeyCollect* seen) {
   const auto pointer = known_.pointer_of(key);
   const auto is_newest = slots_.end_collect(reading, *seen);
   if (!pointer || !is_newest || !*is_newest) return false;
@@ -121,8 +119,8 @@ bool Table::names_what_is_known(Key key, const Slots::Reading& reading, KeyColle
   return true;
 }
 
-bool Table::names_what_was_read(Key key, const Slots::Reading& reading, memory::ItemRef item,
-                                std::span<const std::byte> head, KeyCollect* seen) {
+bool PutFar::names_what_was_read(Key key, const Slots::Reading& reading, memory::ItemRef item,
+                                 std::span<const std::byte> head, KeyCollect* seen) {
   const auto is_newest = slots_.end_collect(reading, *seen);
   const SlotWord word = seen->word[0];
   if (!is_newest || !*is_newest || !word.is(SlotType::committed) || word.item() != item) return false;
@@ -133,7 +131,7 @@ bool Table::names_what_was_read(Key key, const Slots::Reading& reading, memory::
   return false;
 }
 
-coro::Task<bool> Table::identify_first(Key key, const Slots::Reading* reading, KeyCollect* seen) {
+coro::Task<bool> PutFar::identify_first(Key key, const Slots::Reading* reading, KeyCollect* seen) {
   const auto is_newest = slots_.end_collect(*reading, *seen);
   if (!is_newest || !*is_newest || is_outdated(*seen) || is_damaged(*seen)) co_return false;
   if (const auto done = co_await snapshots_.identify(key, seen); !done) co_return false;

@@ -1,15 +1,15 @@
-// Plain puts of a remote session, many at once: each step of PUT (writer.cc) for all of them in one batch,
-// where each by itself takes a coroutine and a batch a step. What does not go as it mostly does (no slot is
-// empty, others change the same key), goes on as a coroutine.
+#include "hash/put_together.h"
+
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/fault.h"
 #include "base/planted.h"
 #include "coro/scope.h"
-#include "hash/table.h"
+#include "hash/rules.h"
 
 namespace loch::hash {
 
@@ -23,7 +23,7 @@ constexpr std::uint64_t in_whole_words(std::uint64_t bytes) { return (bytes + 7)
 }  // namespace
 
 // One of the puts, and how far it is.
-struct Table::Writing {
+struct PutTogether::Writing {
   enum class Stage : std::uint8_t {
     links,    // its item is about to take the place of `old`
     follows,  // likewise, if that is where it was `lately`; what its slot holds is read, too
@@ -63,17 +63,17 @@ struct Table::Writing {
   }
 };
 
-bool Table::puts_together() {
+bool PutTogether::is_possible() const {
   return home_.remote() && !attachment_.is_of_cluster() && !slots_.directory().growing &&
          !attachment_.refresh_due();
 }
 
-std::optional<GroupedPut> Table::grouped_put(const WriteRequest& request) {
+std::optional<GroupedPut> PutTogether::prepare(const WriteRequest& request) {
   const auto spare = attachment_.nodes().front().allocator->take_spare(length_of(request));
   return spare ? std::optional(GroupedPut{.request = request, .item = *spare}) : std::nullopt;
 }
 
-coro::Task<void> Table::put_together(std::span<GroupedPut> puts) {
+coro::Task<void> PutTogether::put(std::span<GroupedPut> puts) {
   std::vector<Writing> all(puts.size());
   for (std::size_t i = 0; i < puts.size(); ++i) {
     all[i].put = &puts[i];
@@ -90,20 +90,21 @@ coro::Task<void> Table::put_together(std::span<GroupedPut> puts) {
     if (done) {
       rest.push_back(put_alone(&one));
     } else {
-      one.end(std::unexpected(of_pending(done.error(), one.item)));  // the session is lost
+      one.end(std::unexpected(PendingInsert::error_of(done.error(), one.item)));  // the session is lost
     }
   }
   co_await coro::run_together(&endpoint_.queue(), std::span(rest));
 }
 
-coro::Task<void> Table::put_alone(Writing* one) {
+coro::Task<void> PutTogether::put_alone(Writing* one) {
+  using Begun = PutFar::Begun;
   const Begun begun = one->stage == Writing::Stage::collected ? Begun::collected : Begun::written;
-  one->put->outcome = co_await put_written(&one->put->request, &one->seen, one->item, begun);
+  one->put->outcome = co_await writer_.put_written(&one->put->request, &one->seen, one->item, begun);
 }
 
 // How the put of a key begins, by what is known of it. The one of the key's slots that is looked at, unless
 // that is each of them.
-std::optional<SlotNumber> Table::choose_way(Writing* one) {
+std::optional<SlotNumber> PutTogether::choose_way(Writing* one) {
   using Stage = Writing::Stage;
   const Key key = one->key();
   if (const auto pointer = known_.pointer_of(key)) {
@@ -125,7 +126,7 @@ std::optional<SlotNumber> Table::choose_way(Writing* one) {
 // The items are written. Those of known keys take the place of what is known right after that, and so do
 // those of keys whose item was somewhere lately, if it is there still. Of all but the former, the slots are
 // read.
-coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
+coro::Task<Result<void>> PutTogether::write_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::size_t length = 0;
   std::vector<Operation> operations;
@@ -183,7 +184,7 @@ coro::Task<Result<void>> Table::write_together(std::span<Writing> all) {
 
 // What became of putting the item in the place of `old`: if another word is there, that is what is to be
 // looked at.
-coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
+coro::Task<void> PutTogether::take_outcome(Writing* one, const Operation* swap) {
   using Stage = Writing::Stage;
   const SlotWord before{swap->result};
   if (swap->bad_address || before != one->old) {
@@ -192,17 +193,17 @@ coro::Task<void> Table::take_outcome(Writing* one, const Operation* swap) {
     one->stage = swap->bad_address || one->has_all_slots() ? Stage::written : Stage::looks;
     co_return;
   }
-  co_await let_go_of(before, Counter::put_update);
+  co_await item_writer_.let_go_of(before, Counter::put_update);
   end_linked(one);
 }
 
-void Table::end_linked(Writing* one) {
+void PutTogether::end_linked(Writing* one) {
   known_.note_pointer(one->key(), one->item.word, one->item.slot, length_of(one->put->request));
   one->end(one->item.version);
 }
 
 // Of each that looks: what is to be done by the words that were read.
-void Table::choose_step(Writing* one) {
+void PutTogether::choose_step(Writing* one) {
   using Stage = Writing::Stage;
   const Collect& seen = one->seen;
   const auto matches = plain_matches(seen);
@@ -222,14 +223,14 @@ void Table::choose_step(Writing* one) {
   }
 }
 
-void Table::ask_again(Writing* one, std::vector<Operation>* operations) {
+void PutTogether::ask_again(Writing* one, std::vector<Operation>* operations) {
   one->again = std::make_unique<Writing::Again>();
   one->again->reading = slots_.begin_collect(one->key().hash, &one->again->seen, Slots::DirectoryToo::yes);
   one->again->reading.ask(one->again->seen.word.data(), operations);
 }
 
 // Takes its answers from those that are left. Whether the words are those that are expected.
-bool Table::is_as_expected(const Writing& one, const Collect& expected, const Operation*& next) {
+bool PutTogether::is_as_expected(const Writing& one, const Collect& expected, const Operation*& next) {
   const auto& [seen, reading] = *one.again;
   const std::span read(std::exchange(next, next + reading.count), reading.count);
   if (std::ranges::any_of(read, &Operation::bad_address)) return false;
@@ -239,7 +240,7 @@ bool Table::is_as_expected(const Writing& one, const Collect& expected, const Op
 
 // Of each that looks: which of the items that may be the key's is; if there are none, the first half of an
 // insert.
-coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
+coro::Task<Result<void>> PutTogether::look_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   if (std::ranges::none_of(all, [](const Writing& one) { return one.stage == Stage::looks; }))
     co_return Result<void>{};
@@ -288,7 +289,7 @@ coro::Task<Result<void>> Table::look_together(std::span<Writing> all) {
 }
 
 // Whether its item's word stands where `old` stood.
-bool Table::has_linked(Writing* one, const Operation& swap) {
+bool PutTogether::has_linked(Writing* one, const Operation& swap) {
   if (!swap.bad_address && swap.result == one->old.raw) return true;
   home_.count(Counter::conflicts);
   one->stage = Writing::Stage::written;
@@ -296,17 +297,17 @@ bool Table::has_linked(Writing* one, const Operation& swap) {
 }
 
 // How much of an item tells whether it is the key's.
-std::uint64_t Table::head_bytes(const Writing& one) { return item_bytes(one.key().bytes.size(), 0); }
+std::uint64_t PutTogether::head_bytes(const Writing& one) { return item_bytes(one.key().bytes.size(), 0); }
 
-void Table::ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
-                         std::vector<Operation>* operations) {
+void PutTogether::ask_for_head(const Writing& one, memory::ItemRef item, std::byte** into,
+                               std::vector<Operation>* operations) {
   const std::uint64_t bytes = head_bytes(one);
   operations->push_back(Operation::read_settled(item.address(), *into, bytes));
   *into += bytes;
 }
 
 // Takes the items that were asked for, of those that are left.
-void Table::take_items(Writing* one, const Operation*& next) {
+void PutTogether::take_items(Writing* one, const Operation*& next) {
   using Stage = Writing::Stage;
   for (std::uint8_t left = one->asked; left != 0; left &= left - 1) {
     const auto j = static_cast<unsigned>(std::countr_zero(left));
@@ -323,13 +324,13 @@ void Table::take_items(Writing* one, const Operation*& next) {
 }
 
 // What was read says too little.
-void Table::look_elsewhere(Writing* one) {
+void PutTogether::look_elsewhere(Writing* one) {
   one->stage = Writing::Stage::written;
   if (!one->has_all_slots()) known_.forget_location(one->key(), one->seen.at.slot[0]);
 }
 
 // Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.
-std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
+std::optional<std::uint8_t> PutTogether::plain_matches(const Collect& seen) const {
   if (is_outdated(seen) || is_damaged(seen)) return std::nullopt;
   std::uint8_t matches = 0;
   for (unsigned j = 0; j < seen.at.count; ++j) {
@@ -344,7 +345,7 @@ std::optional<std::uint8_t> Table::plain_matches(const Collect& seen) const {
 
 // Step 2 of those that are found, 4 of those whose home is empty; and another look of those that stand as
 // pending.
-coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
+coro::Task<Result<void>> PutTogether::link_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::vector<Operation> operations;
   operations.reserve(all.size());
@@ -368,7 +369,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
     } else if (one.stage == Stage::fills_home) {
       if (!has_linked(&one, *next++)) continue;
       LOCH_FAULT_POINT("put_together.after_home");
-      note_insert(false);
+      displacement_.note_insert();
       end_linked(&one);
     } else if (one.stage == Stage::pends) {
       Collect expected = static_cast<const Collect&>(one.seen);
@@ -381,7 +382,7 @@ coro::Task<Result<void>> Table::link_together(std::span<Writing> all) {
 }
 
 // Step 5 (b) of those that stand as pending: nobody else can have inserted their keys.
-coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
+coro::Task<Result<void>> PutTogether::commit_together(std::span<Writing> all) {
   using Stage = Writing::Stage;
   std::vector<Operation> operations;
   for (const Writing& one : all) {
@@ -402,9 +403,9 @@ coro::Task<Result<void>> Table::commit_together(std::span<Writing> all) {
     if (swap.result == swap.compare) {
       LOCH_FAULT_POINT("put_together.after_commit");
       one.item.is_pending = false;
-      note_insert(false);
-    } else if (const auto outcome = co_await pending_outcome({swap.result}, &one.item);
-               !outcome || *outcome != Outcome::done) {
+      displacement_.note_insert();
+    } else if (const auto outcome = co_await pending_.step5_outcome({swap.result}, &one.item);
+               !outcome || *outcome != PutOutcome::done) {
       continue;
     }
     one.item.word = one.item.word.with_type(SlotType::committed);

@@ -1,13 +1,14 @@
-// GET by one-sided reads.
+#include "hash/reader.h"
+
 #include <optional>
 #include <utility>
 
 #include "base/planted.h"
 #include "hash/attempts.h"
-#include "hash/table.h"
 
 namespace loch::hash {
-coro::Task<Result<Found>> Table::get_near(Key key) {
+
+coro::Task<Result<Found>> Reader::get_near(Key key) {
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
   if (auto read = co_await slots_.collect_once(key.hash, &seen, Slots::DirectoryToo::no); !read) [[unlikely]]
@@ -31,7 +32,7 @@ coro::Task<Result<Found>> Table::get_near(Key key) {
 }
 
 // GET that reads of items no more than their heads.
-coro::Task<Result<bool>> Table::exists(Key key) {
+coro::Task<Result<bool>> Reader::exists(Key key) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   if (Known known = known_.of(key); !known.is_nothing()) {
     if (co_await known_.is_there(&known)) co_return true;
@@ -52,8 +53,7 @@ coro::Task<Result<bool>> Table::exists(Key key) {
   co_return found.has_value();
 }
 
-// The rest of GET: what is not a plain hit. `seen`: a first collect. Of the item, `part` is read.
-coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen, Part part) {
+coro::Task<Result<Found>> Reader::get_by_snapshot(Key key, Collect seen, Part part) {
   Attempts attempts(slots_, "get", key.hash, Attempts::Of::look);
   std::optional<Collect> before;  // the collect before `seen`, if they make a snapshot when they are equal
   for (;;) {
@@ -93,8 +93,8 @@ coro::Task<Result<Found>> Table::get_by_snapshot(Key key, Collect seen, Part par
 
 // What the committed or the paired words answer; nothing if none of them is the key's. What can not be read
 // may be another key's: it is an error only if none of the others answers.
-coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect* seen, Words words, Part part,
-                                                         Doubt* doubt) {
+coro::Task<std::optional<Result<Found>>> Reader::look_for(Key key, const Collect* seen, Words words,
+                                                          Part part, Doubt* doubt) {
   std::optional<Error> unread;
   for (unsigned j = 0; j < seen->at.count; ++j) {
     const SlotWord word = seen->word[j];
@@ -128,7 +128,7 @@ coro::Task<std::optional<Result<Found>>> Table::look_for(Key key, const Collect*
   co_return std::nullopt;
 }
 
-Result<Found> Table::miss(Key key, Doubt doubt) {
+Result<Found> Reader::miss(Key key, Doubt doubt) {
   if (!doubt.damaged) return fail(Errc::not_found, "get", {}, key.hash);
   home_.count(Counter::corrupt_items);
   return fail(Errc::corrupt, "get",

@@ -103,7 +103,7 @@ coro::Task<Result<bool>> Shards::is_named(memory::ItemRef item) {
   if (!header) co_return std::unexpected(std::move(header.error()));
   auto table = table_of(header->key_hash);
   if (!table) co_return std::unexpected(std::move(table.error()));
-  co_return co_await (*table)->is_named(item, header->key_hash);
+  co_return co_await (*table)->snapshots().is_named(item, header->key_hash);
 }
 
 coro::Task<bool> Shards::before_reuse(memory::ItemRef item) {

@@ -41,7 +41,7 @@ class Shards final : public memory::ReuseGuard {
   [[nodiscard]] Table* only() { return tables_.size() == 1 ? tables_.front().get() : nullptr; }
 
   coro::Task<Result<Found>> get(Key key);
-  // As Table::exists.
+  // As Reader::exists.
   coro::Task<Result<bool>> exists(Key key);
   // As KnownItems::of.
   [[nodiscard]] Known known(Key key) const;

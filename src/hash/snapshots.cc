@@ -109,4 +109,19 @@ coro::Task<Result<bool>> Snapshots::is_snapshot(Key key, KeyCollect* first) {
   co_return base::planted(base::Planted::stale_helper) && has_unfinished(second);
 }
 
+coro::Task<Result<bool>> Snapshots::is_named(memory::ItemRef item, std::uint64_t key_hash) {
+  Collect first;
+  Collect second;
+  constexpr int rounds_max = 64;
+  for (int round = 0; round < rounds_max; ++round) {
+    if (auto read = co_await slots_.collect(key_hash, &first); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (location_naming(first, item) >= 0) co_return true;
+    if (auto read = co_await slots_.collect(key_hash, &second); !read)
+      co_return std::unexpected(std::move(read.error()));
+    if (second.same_words(first)) co_return false;
+  }
+  co_return true;  // too busy to be sure
+}
+
 }  // namespace loch::hash

@@ -46,6 +46,8 @@ class Snapshots final {
   coro::Task<Result<void>> collect(Key key, KeyCollect* into);
   // True if a second collect of the key saw the words of `first`; else `first` becomes the second.
   coro::Task<Result<bool>> is_snapshot(Key key, KeyCollect* first);
+  // Whether a slot of the item's key names it; true, too, if they change too often to say.
+  coro::Task<Result<bool>> is_named(memory::ItemRef item, std::uint64_t key_hash);
   // Whether an item that is found in slots that were read after `asked_at` has time left. A remote session
   // may have to look at the store's clock for that; if the time turns out to be over, the slots are to be
   // read again, since another item may have taken the place of this one before.

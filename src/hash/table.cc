@@ -1,29 +1,22 @@
-// Table's beginning.
 #include "hash/table.h"
 
 #include <cstddef>
 
 #include "fabric/words.h"
+#include "hash/slot_group.h"
 
 namespace loch::hash {
 
 Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOptions& options)
-    : attachment_(attachment),
-      items_(attachment),
-      slots_(attachment, shard, options.timeout_ns),
-      known_(slots_, options.cache_bytes, options.locations),
-      snapshots_(slots_, items_, known_),
-      resolver_(slots_, items_, snapshots_),
-      item_writer_(slots_),
-      growth_(slots_, items_, resolver_, item_writer_),
-      displacement_(slots_, items_, resolver_, growth_),
-      home_(slots_.home()),
-      endpoint_(attachment.endpoint()),
-      has_home_share_(home_.remote() && endpoint_.sends_each_alone()),
-      works_here_(!home_.remote() && attachment.nodes().size() == 1),
-      here_(endpoint_, slots_.place().slots, slots_.directory_word(), slots_.candidates()) {
-  endpoint_.set_timeout(options.timeout_ns);
-}
+    : shard_(attachment, shard, options),
+      reader_(shard_),
+      writer_(shard_),
+      put_together_(shard_, writer_),
+      evacuation_(shard_),
+      slot_repair_(shard_),
+      works_here_(!shard_.home.remote() && attachment.nodes().size() == 1),
+      here_(shard_.endpoint, shard_.slots.place().slots, shard_.slots.directory_word(),
+            shard_.slots.candidates()) {}
 
 void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned level,
                        std::uint64_t time_ahead_ns) {
@@ -38,6 +31,48 @@ void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned l
   for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
     fabric::store_word(root + at, at == offsetof(IndexRoot, time_ahead_ns) ? time_ahead_ns : 0);
   fabric::store_word(root, Directory{.level = static_cast<std::uint8_t>(level)}.encode());
+}
+
+coro::Task<Result<std::uint64_t>> Table::count() {
+  Slots& slots = shard_.slots;
+  const Stay stay(shard_.attachment);
+  const auto now = co_await slots.read_time();
+  if (!now) co_return std::unexpected(now.error());
+  std::uint64_t total = 0;
+  const auto directory = co_await slots.read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const SlotNumber end = directory->slots();
+  constexpr SlotNumber ahead = 32;
+  SlotGroup group(slots, shard_.items);
+  for (SlotNumber slot = 0; slot < end; ++slot) {
+    slots.fetch_header(slot + ahead);
+    if (!group.has(slot)) {
+      if (auto read = co_await group.read_with_headers(slot, end); !read)
+        co_return std::unexpected(std::move(read.error()));
+    }
+    const SlotWord word = group.word(slot);
+    // An item that is being moved is counted at its destination.
+    if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
+    auto header = co_await group.header_of(slot);
+    if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
+    if (!header) continue;
+    if (has_expired(header->expires_at_ns, *now)) continue;
+    if (word.is(SlotType::placed)) {
+      Collect seen;
+      if (auto looked = co_await slots.collect(header->key_hash, &seen); !looked) {
+        if (looked.error().code == Errc::corrupt) continue;
+        co_return std::unexpected(std::move(looked.error()));
+      }
+      bool paired = false;
+      for (unsigned j = 0; j < seen.at.count; ++j) {
+        const int destination = paired_destination(seen, j);
+        paired = paired || (destination >= 0 && seen.at.slot[static_cast<unsigned>(destination)] == slot);
+      }
+      if (!paired) continue;
+    }
+    ++total;
+  }
+  co_return total;
 }
 
 }  // namespace loch::hash

@@ -163,46 +163,4 @@ coro::Task<void> Shards::find_current(Walked* walked) {
   walked->current = co_await get(Key{.bytes = item.key(), .hash = item.key_hash()});
 }
 
-coro::Task<Result<std::uint64_t>> Table::count() {
-  const Stay stay(attachment_);
-  const auto now = co_await slots_.read_time();
-  if (!now) co_return std::unexpected(now.error());
-  std::uint64_t total = 0;
-  const auto directory = co_await slots_.read_directory();
-  if (!directory) co_return std::unexpected(directory.error());
-  const Directory d = *directory;
-  const SlotNumber slots = d.slots();
-  constexpr SlotNumber ahead = 32;
-  SlotGroup group(slots_, items_);
-  for (SlotNumber slot = 0; slot < slots; ++slot) {
-    slots_.fetch_header(slot + ahead);
-    if (!group.has(slot)) {
-      if (auto read = co_await group.read_with_headers(slot, slots); !read)
-        co_return std::unexpected(std::move(read.error()));
-    }
-    const SlotWord word = group.word(slot);
-    // An item that is being moved is counted at its destination.
-    if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
-    auto header = co_await group.header_of(slot);
-    if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
-    if (!header) continue;
-    if (has_expired(header->expires_at_ns, *now)) continue;
-    if (word.is(SlotType::placed)) {
-      Collect seen;
-      if (auto looked = co_await slots_.collect(header->key_hash, &seen); !looked) {
-        if (looked.error().code == Errc::corrupt) continue;
-        co_return std::unexpected(std::move(looked.error()));
-      }
-      bool paired = false;
-      for (unsigned j = 0; j < seen.at.count; ++j) {
-        const int destination = paired_destination(seen, j);
-        paired = paired || (destination >= 0 && seen.at.slot[static_cast<unsigned>(destination)] == slot);
-      }
-      if (!paired) continue;
-    }
-    ++total;
-  }
-  co_return total;
-}
-
 }  // namespace loch::hash

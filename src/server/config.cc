@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <limits>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "cluster/coordinator.h"
 #include "cluster/toml_settings.h"
@@ -17,6 +19,19 @@ namespace {
 using cluster::TomlSettings;
 
 constexpr std::uint16_t default_metrics_port = 9'457;
+
+void read_mode(TomlSettings& settings, Config::Store& store) {
+  constexpr std::array<std::pair<std::string_view, std::uint32_t>, 3> modes{
+      {{"600", 0600}, {"660", 0660}, {"666", 0666}}};
+  std::string mode;
+  settings.text("mode", mode);
+  if (mode.empty()) return;
+  const auto* const known =
+      std::ranges::find(modes, mode, &std::pair<std::string_view, std::uint32_t>::first);
+  if (known == modes.end())
+    return settings.complain(fmt::format(R"('mode' is "600", "660" or "666", not '{}')", mode));
+  store.mode = known->second;
+}
 
 void read_store(TomlSettings& settings, Config& config) {
   constexpr std::int64_t mib = std::int64_t{1} << 20;
@@ -34,6 +49,8 @@ void read_store(TomlSettings& settings, Config& config) {
   } else {
     settings.complain(fmt::format(R"('atomics' is "processor" or "device", not '{}')", atomics));
   }
+  read_mode(settings, store);
+  settings.text("group", store.group);
   settings.flag("cluster", store.of_cluster);
   config.stores.push_back(std::move(store));
 }
@@ -142,6 +159,11 @@ Result<void> check_config(const Config& config, const std::string& path) {
       return wrong(fmt::format("there are two stores with the 'name' '{}'", store.name));
     if (store.of_cluster && !config.cluster)
       return wrong(fmt::format("store '{}' is to be of a cluster, and there is no [cluster]", store.name));
+    if (store.of_cluster && (store.mode || !store.group.empty()))
+      return wrong(fmt::format(
+          "store '{}' is of a cluster: programs of this host get in by lochd, whatever 'mode' and "
+          "'group' its files have",
+          store.name));
     if (store.of_cluster && store.atomics == Atomics::device)
       return wrong(fmt::format("store '{}' is of a cluster; its words are the processors'", store.name));
   }

@@ -45,7 +45,9 @@ struct Config {
     std::optional<std::uint64_t> max_bytes{};
     std::optional<std::chrono::milliseconds> expiry{};
     Atomics atomics = Atomics::processor;
-    bool of_cluster = false;  // else of this host alone
+    std::optional<std::uint32_t> mode{};  // of its files, for programs of this host; 0600 unless told,
+    std::string group{};                  // and their group; "": lochd's own
+    bool of_cluster = false;              // else of this host alone
     bool operator==(const Store&) const = default;
   };
   std::vector<Store> stores;

@@ -86,6 +86,8 @@ name = "sessions"
 candidates = 2
 max_mib = 64
 expiry_ms = 500
+mode = "660"
+group = "root"
 [[store]]
 name = "other"
 cluster = true
@@ -111,6 +113,9 @@ node = "a"
   EXPECT_EQ(config->stores[0].candidates, 2U);
   EXPECT_EQ(config->stores[0].max_bytes, std::uint64_t{64} << 20);
   EXPECT_EQ(config->stores[0].expiry->count(), 500);
+  EXPECT_EQ(config->stores[0].mode, 0660U);
+  EXPECT_EQ(config->stores[0].group, "root");
+  EXPECT_FALSE(config->stores[1].mode.has_value());
   EXPECT_EQ(config->stores[1].name, "other");
   EXPECT_FALSE(config->stores[1].max_bytes.has_value());
   EXPECT_FALSE(config->stores[0].of_cluster);
@@ -146,6 +151,10 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[store]\nname = \"a\"", "'store' is a list of tables"},
       {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
       {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
+      {"[[store]]\nname = \"a\"\nmode = \"777\"", "'mode' is \"600\", \"660\" or \"666\", not '777'"},
+      {"key_file = \"k\"\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[[store]]\nname = \"a\"\n"
+       "cluster = true\nmode = \"660\"",
+       "programs of this host get in by lochd"},
       {"listen = [\"0.0.0.0\"]", "everybody there could change every store"},
       {"other_key_file = \"o\"", "without a key_file there is none"},
       {"read_key_file = \"r\"", "without a key_file everybody may change all"},

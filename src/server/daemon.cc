@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <fmt/format.h>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <loch/loch.h>
 
@@ -48,6 +50,8 @@ Result<void> Daemon::make_stores(const Config& config) const {
     options.directory = config_.directory;
     options.huge_pages = config_.huge_pages;
     options.atomics = wanted.atomics;
+    if (wanted.mode) options.file_mode = *wanted.mode;
+    options.group = wanted.group;
     const auto made = Store::create("shm://" + wanted.name, options);
     if (made) continue;
     if (made.error().code != Errc::exists) return std::unexpected(made.error());
@@ -94,11 +98,19 @@ Result<void> Daemon::lend(const Options& options) {
        .log = options.log});
   if (!host) return std::unexpected(std::move(host.error()));
   host_ = std::move(*host);
+  report_stores(config_);
   return {};
+}
+
+void Daemon::report_stores(const Config& config) {
+  std::vector<std::string> names;
+  for (const Config::Store& store : config.stores) names.push_back(store.name);
+  keeper_->report(std::move(names));
 }
 
 Result<void> Daemon::reload(const Config& now) {
   if (auto made = make_stores(now); !made) return made;
+  report_stores(now);
   return host_->reload();
 }
 

@@ -49,6 +49,8 @@ class Daemon {
   Result<void> make_stores(const Config& config) const;
   Result<void> join(Options& options);
   Result<void> lend(const Options& options);
+  // Those of the configuration are told of, whether or not a client has them open.
+  void report_stores(const Config& config);
 
   // Each uses what stands before it.
   const Config config_;

@@ -1,6 +1,8 @@
 #include "server/differences.h"
 
+#include <filesystem>
 #include <fmt/format.h>
+#include <system_error>
 
 #include "memory/store_memory.h"
 
@@ -27,6 +29,11 @@ void warn_of_differences(const Config::Store& wanted, const fabric::Access& here
   if (wanted.expiry && static_cast<std::uint64_t>(wanted.expiry->count()) != expiry_ms)
     warn("expiry_ms", expiry_ms, wanted.expiry->count());
   const auto name_of = [](Atomics atomics) { return atomics == Atomics::device ? "device" : "processor"; };
+  std::error_code gone;
+  const auto folder = std::filesystem::status((*fabric)->location(), gone).permissions();
+  const auto mode = static_cast<std::uint32_t>(folder) & 0666U;
+  if (wanted.mode && !gone && *wanted.mode != mode)
+    warn("mode", fmt::format("{:o}", mode), fmt::format("{:o}", *wanted.mode));
   if (wanted.atomics != (*fabric)->atomics())
     warn("atomics", name_of((*fabric)->atomics()), name_of(wanted.atomics));
 }

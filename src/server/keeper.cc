@@ -73,8 +73,27 @@ fabric::Readers Keeper::readers() {
           .dismiss = [this](auto& store, auto client) { dismiss_reader(store, client); }};
 }
 
+void Keeper::report(std::vector<std::string> stores) {
+  const std::scoped_lock lock(mutex_);
+  reported_ = std::move(stores);
+}
+
+std::vector<std::shared_ptr<fabric::Fabric>> Keeper::open_reported() {
+  std::vector<std::string> names;
+  {
+    const std::scoped_lock lock(mutex_);
+    names = reported_;
+  }
+  std::vector<std::shared_ptr<fabric::Fabric>> opened;
+  for (const std::string& name : names) {
+    if (auto store = open(name)) opened.push_back(std::move(*store));
+  }
+  return opened;
+}
+
 std::map<std::string, Keeper::Seen> Keeper::seen() {
   std::map<std::string, Seen> seen;
+  const auto held = open_reported();
   const std::scoped_lock lock(mutex_);
   for (const auto& [name, weak] : kept_) {
     if (const auto kept = weak.lock())

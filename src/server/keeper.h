@@ -18,6 +18,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <loch/stats.h>
 
@@ -57,8 +58,10 @@ class Keeper {
     memory::Usage usage;
     std::uint64_t bytes_max = 0;  // 0: no limit
   };
-  // Of the stores that are open.
+  // Of the stores that are open, and of those that are to be reported.
   std::map<std::string, Seen> seen();
+  // Those are also seen while no client has them open, if they are there.
+  void report(std::vector<std::string> stores);
   [[nodiscard]] std::uint64_t count();
 
  private:
@@ -72,6 +75,7 @@ class Keeper {
 
   void run(const std::stop_token& stop);
   void tick();
+  std::vector<std::shared_ptr<fabric::Fabric>> open_reported();
   // Null if it is not open here.
   std::shared_ptr<Kept> kept(const fabric::Fabric& store);
 
@@ -80,6 +84,7 @@ class Keeper {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;
+  std::vector<std::string> reported_;
   std::jthread thread_;
 };
 

@@ -8,8 +8,8 @@
 
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
+#include "lab/zookeeper_server.h"
 #include "tests/cli/run.h"
-#include "tests/cluster/zookeeper_server.h"
 
 namespace loch::cli {
 namespace {
@@ -77,7 +77,7 @@ TEST_F(ClusterCommand, BadCommandLinesAreUsageAndSayWhatIsWrong) {
 
 // A cluster from its first hosts to the loss of one.
 TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
-  const tests::ZooKeeperServer server;
+  const lab::ZooKeeperServer server;
   const auto said = [&](Arguments arguments, int exit_code, RunOptions options = {}) {
     const Outcome outcome = about(server.url(), arguments, std::move(options));
     EXPECT_EQ(outcome.exit_code, exit_code) << arguments.front() << ": " << outcome.err;

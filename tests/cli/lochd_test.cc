@@ -45,6 +45,12 @@ class Lochd : public CliTest {
     ::chmod(path.c_str(), 0600);
     return path;
   }
+  static std::string told_by(const net::HostPort& metrics) {
+    return run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + metrics.port +
+                          R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
+               {.program = "/bin/bash"})
+        .out;
+  }
   // As /dev/shm is.
   void let_all_have_stores() const { ::chmod(folder().c_str(), 01777); }
   static Outcome lochd(const Arguments& arguments) { return run(arguments, {.program = LOCHD_PROGRAM}); }
@@ -455,12 +461,7 @@ TEST_F(Lochd, TellsPrometheus) {
   ok({"get", url("sessions"), "a"});  // comes, and leaves
   Running watch(in_folder({"stat", url("sessions"), "--watch", "0.2", "--times", "100"}), true);
   ASSERT_TRUE(watch.await("sessions")) << watch.output();
-  const auto told = [&] {
-    return run({"-c", "exec 3<>/dev/tcp/127.0.0.1/" + port.at().port +
-                          R"( && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3)"},
-               {.program = "/bin/bash"})
-        .out;
-  };
+  const auto told = [&] { return told_by(port.at()); };
   const std::string before = told();
   EXPECT_THAT(before, HasSubstr("lochd_clients 1"));
   EXPECT_THAT(before, HasSubstr("lochd_sessions 1"));
@@ -486,6 +487,44 @@ TEST_F(Lochd, TellsPrometheus) {
     after = told();
   EXPECT_THAT(after, HasSubstr("lochd_fenced_total 1"));
   EXPECT_THAT(after, HasSubstr("lochd_sessions 0"));
+}
+
+TEST_F(Lochd, TellsOfTheStoresOfItsConfigurationThoughNobodyHasThemOpen) {
+  const net::fake::ReservedPort port;
+  const std::string metrics = "[metrics]\nlisten = \"" + port.at().text() + "\"\n";
+  const std::string file = write_file("lochd.toml", metrics + "[[store]]\nname = \"first\"\n");
+  start("127.0.0.1:0", {"--config", file});
+  ok({"put", "first", "a", "1"});
+  ok({"put", "another", "a", "1"});
+  const std::string before = told_by(port.at());
+  EXPECT_THAT(before, HasSubstr("loch_events_total{store=\"first\",event=\"put_insert\"} 1"));
+  EXPECT_THAT(before, Not(HasSubstr("\"another\"")));
+  write_file("lochd.toml", metrics + "[[store]]\nname = \"second\"\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("read the configuration again")) << lochd_->output();
+  const std::string after = told_by(port.at());
+  EXPECT_THAT(after, HasSubstr("loch_store_bytes{store=\"second\",part=\"index\"}"));
+  EXPECT_THAT(after, Not(HasSubstr("\"first\"")));
+  ok({"--yes", "rm", "second"});
+  EXPECT_THAT(told_by(port.at()), Not(HasSubstr("\"second\""))) << "it is gone";
+}
+
+TEST_F(Lochd, MakesStoresThatAGroupMayUse) {
+  const std::string store = "[[store]]\nname = \"shared\"\nmode = \"660\"\n";
+  start("127.0.0.1:0", {"--config", write_file("lochd.toml", store)});
+  struct stat found{};
+  ASSERT_EQ(::stat((folder() + "/loch.shared").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0770U);
+  write_file("lochd.toml", "[[store]]\nname = \"shared\"\nmode = \"600\"\n");
+  lochd_->send_signal(SIGHUP);
+  EXPECT_TRUE(
+      lochd_->await("store 'shared' was made with mode 660, and stays so; the configuration says 600"))
+      << lochd_->output();
+  const std::string unknown =
+      write_file("unknown.toml", "[[store]]\nname = \"x\"\ngroup = \"no-such-group\"\n");
+  const Outcome refused = lochd({"--listen", "127.0.0.1:0", "--directory", folder(), "--config", unknown});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("there is no group 'no-such-group'"));
 }
 
 // Receive: more connections than lochd may have descriptors. Expect: it says so now and then, is not kept

@@ -166,6 +166,64 @@ TEST_F(OneKey, IfVersionReplacesOnlyThatVersion) {
   EXPECT_EQ(loch({"put", "s", "k", "v", "--if-version", version, "--if-absent"}).exit_code, 2);
 }
 
+TEST_F(OneKey, IfVersionRemovesOnlyThatVersion) {
+  const std::string version = json({"put", "s", "k", "first"})["version"];
+  ok({"put", "s", "k", "second"});
+  EXPECT_EQ(loch({"remove", "s", "k", "--if-version", version}).exit_code, 5);
+  EXPECT_EQ(ok({"get", "s", "k"}), "second");
+  ok({"remove", "s", "k", "--if-version", json({"get", "s", "k"})["version"]});
+  EXPECT_EQ(loch({"remove", "s", "k", "--if-version", version}).exit_code, 4);
+  EXPECT_EQ(loch({"remove", "s", "--all", "--if-version", version}).exit_code, 2);
+}
+
+TEST_F(OneKey, TouchSetsHowLongAnItemLives) {
+  ok({"put", "s", "k", "v"});
+  ok({"touch", "s", "k", "--ttl", "10m"});
+  auto item = json({"get", "s", "k"});
+  EXPECT_EQ(item["value"], "v");
+  EXPECT_GT(item["ttl_ms"], 0);
+  EXPECT_LE(item["ttl_ms"], 600'000);
+  const auto touched = json({"touch", "s", "k", "--persist"});
+  item = json({"get", "s", "k"});
+  EXPECT_FALSE(item.contains("ttl_ms")) << item;
+  EXPECT_EQ(touched["version"], item["version"]);
+  EXPECT_EQ(loch({"touch", "s", "missing", "--persist"}).exit_code, 4);
+  EXPECT_EQ(loch({"touch", "s", "k"}).exit_code, 2);
+  EXPECT_EQ(loch({"touch", "s", "k", "--persist", "--ttl", "1s"}).exit_code, 2);
+  EXPECT_EQ(loch({"touch", "none", "k", "--persist"}).exit_code, 3);
+}
+
+TEST_F(OneKey, IncrCounts) {
+  EXPECT_EQ(ok({"incr", "s", "k"}), "1\n");
+  EXPECT_EQ(ok({"incr", "s", "k", "--by", "41"}), "42\n");
+  EXPECT_EQ(ok({"get", "s", "k"}), "42");
+  EXPECT_EQ(ok({"incr", "s", "k", "--by", "-50"}), "-8\n");
+  EXPECT_EQ(json({"incr", "s", "k"})["value"], -7);
+  EXPECT_EQ(loch({"incr", "s", "k", "--by", "1.5"}).exit_code, 2);
+  EXPECT_EQ(loch({"incr", "--no-create", "none", "k"}).exit_code, 3);
+  EXPECT_EQ(loch({"incr", "none", ""}).exit_code, 2);
+  EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
+TEST_F(OneKey, IncrLeavesWhatIsNoNumber) {
+  for (const char* value : {"text", "", "7 ", "9223372036854775807", "99999999999999999999"}) {
+    ok({"put", "s", "k", value});
+    const Outcome refused = loch({"incr", "s", "k"});
+    EXPECT_EQ(refused.exit_code, 1) << value;
+    EXPECT_NE(refused.err.find("loch: incr: the value: "), std::string::npos) << refused.err;
+    EXPECT_EQ(ok({"get", "s", "k"}), value);
+  }
+}
+
+TEST_F(OneKey, ACounterKeepsTheTimeThatItBeganWith) {
+  ok({"incr", "s", "k", "--ttl", "10m"});
+  ok({"incr", "s", "k", "--ttl", "2h"});
+  const auto item = json({"get", "s", "k"});
+  EXPECT_EQ(item["value"], "2");
+  EXPECT_GT(item["ttl_ms"], 0);
+  EXPECT_LE(item["ttl_ms"], 600'000);
+}
+
 TEST_F(OneKey, TimeToLiveIsShownAndEnds) {
   ok({"put", "--ttl", "10m", "s", "k", "v"});
   const auto item = json({"get", "s", "k"});

@@ -12,9 +12,9 @@
 namespace loch::cli {
 namespace {
 
-const Arguments commands{"put",  "get",  "remove", "exists", "scan-all", "count",
-                         "load", "dump", "create", "ls",     "stat",     "inspect",
-                         "rm",   "gc",   "check",  "doctor", "cluster"};
+const Arguments commands{"put",   "get",  "remove", "exists", "touch",  "incr", "scan-all",
+                         "count", "load", "dump",   "create", "ls",     "stat", "inspect",
+                         "rm",    "gc",   "check",  "doctor", "cluster"};
 const Arguments cluster_commands{"status", "add", "drain", "remove"};
 
 // The long names of the options that a command's --help lists.

@@ -8,10 +8,13 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
+
+#include "base/file_descriptor.h"
+#include "lab/process.h"
 
 namespace loch::cli {
 
@@ -46,9 +49,6 @@ class Running {
   // `on_terminal`: all three streams are one new terminal; else pipes. `unprivileged` as in RunOptions.
   Running(const Arguments& arguments, bool on_terminal, const std::string& program = {},
           bool unprivileged = false);
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-  ~Running();
 
   void type(std::string_view text) const;
   // Waits until what was printed so far contains `text`; false once `timeout` has passed or the process
@@ -66,10 +66,10 @@ class Running {
  private:
   bool read_some(std::chrono::steady_clock::time_point deadline);
 
-  pid_t process_ = -1;
-  int input_ = -1;
-  int output_descriptor_ = -1;
+  base::FileDescriptor input_;
+  base::FileDescriptor output_descriptor_;
   std::string output_;
+  std::optional<lab::Process> process_;
 };
 
 // A test with a folder of stores of its own, removed at its end.

@@ -18,16 +18,16 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/testing/comes_true.h"
+#include "lab/process.h"
+#include "lab/zookeeper_server.h"
 #include "net/socket.h"
 #include "tests/cli/run.h"
-#include "tests/cluster/zookeeper_server.h"
-#include "tests/process.h"
 
 namespace loch::cli {
 namespace {
 
-using tests::Ending;
-using tests::Process;
+using lab::Ending;
+using lab::Process;
 
 // Where a service says what becomes of it, one datagram a message (man sd_notify).
 class NotifySocket {
@@ -60,76 +60,73 @@ class NotifySocket {
   const base::FileDescriptor socket_;
 };
 
-class Service : public CliTest {};
-
-// Receive: a start, a SIGHUP with a sound configuration and one with a wrong one, and the end. Expect: it is
-// ready when it lends and not before, after each reload again, and says that it ends before it does.
-TEST_F(Service, LochdTellsTheServiceManagerWhatBecomesOfIt) {
-  const NotifySocket manager(file_path("notify"));
-  const std::string config = write_file("lochd.toml", "[log]\nlevel = \"info\"\n");
-  Process lochd({.program = "/usr/bin/setpriv",
-                 .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config, "--listen",
-                               "127.0.0.1:0", "--directory", folder()},
-                 .environment = {"NOTIFY_SOCKET=" + manager.path()},
-                 .output = file_path("log")});
-  ASSERT_EQ(manager.next(), "READY=1") << lochd.output();
-  EXPECT_TRUE(lochd.output().contains("lends the stores in")) << lochd.output();
-  for (const char* settings : {"[log]\nlevel = \"debug\"\n", "[log]\nlevel = \"loud\"\n"}) {
-    write_file("lochd.toml", settings);
-    lochd.signal(SIGHUP);
-    EXPECT_EQ(manager.next(), "RELOADING=1") << lochd.output();
-    EXPECT_EQ(manager.next(), "READY=1") << lochd.output();
-  }
-  EXPECT_TRUE(lochd.output().contains("goes on with what was before")) << lochd.output();
-  lochd.signal(SIGTERM);
-  EXPECT_EQ(manager.next(), "STOPPING=1") << lochd.output();
-  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
-}
-
-// Expect: one that can not begin is never ready.
-TEST_F(Service, LochdThatCanNotBeginIsNotReady) {
-  const NotifySocket manager(file_path("notify"));
-  const std::string config = write_file("lochd.toml", "listen = 7\n");
-  Process lochd({.program = "/usr/bin/setpriv",
-                 .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config},
-                 .environment = {"NOTIFY_SOCKET=" + manager.path()},
-                 .output = file_path("log")});
-  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 2}) << lochd.output();
-  EXPECT_EQ(manager.next(std::chrono::milliseconds(0)), "");
-}
-
-// One that is to be a host of a cluster: it makes a store of its own, and then asks ZooKeeper.
-class ServiceOfACluster : public Service {
+class Service : public CliTest {
  protected:
-  ServiceOfACluster() : manager_(file_path("notify")) {}
+  Service() : manager_(file_path("notify")) {}
 
-  [[nodiscard]] Process start(const std::string& zookeeper) const {
-    const std::string config =
-        write_file("lochd.toml", fmt::format("listen = [\"127.0.0.1:0\"]\nopen_to_all = true\n"
-                                             "directory = \"{}\"\n[[store]]\nname = \"own\"\n"
-                                             "[cluster]\ncoordinator = \"{}\"\nnode = \"a\"\n",
-                                             folder(), zookeeper));
-    return Process({.program = "/usr/bin/setpriv",
-                    .arguments = {"--pdeathsig", "KILL", LOCHD_PROGRAM, "--config", config},
-                    .environment = {"NOTIFY_SOCKET=" + manager_.path()},
-                    .output = file_path("log")});
-  }
-  // By something that takes connections and never answers.
-  [[nodiscard]] Process start(const net::Listener& silent) const {
-    return start(fmt::format("zookeeper://127.0.0.1:{}/loch", silent.port));
-  }
-  static net::Listener listen() { return net::listen({.host = "127.0.0.1", .port = "0"}).value(); }
-  [[nodiscard]] static bool await_connection(const net::Listener& silent) {
-    return net::wait_for(silent.socket.get(), POLLIN, base::Clock().now() + 60 * base::second_ns);
+  [[nodiscard]] Process start(Arguments arguments) const {
+    arguments.insert(arguments.begin(), LOCHD_PROGRAM);
+    return Process::start({.words = std::move(arguments),
+                           .log = file_path("log"),
+                           .environment = {"NOTIFY_SOCKET=" + manager_.path()}})
+        .value();
   }
 
   const NotifySocket manager_;
 };
 
+// Receive: a start, a SIGHUP with a sound configuration and one with a wrong one, and the end. Expect: it is
+// ready when it lends and not before, after each reload again, and says that it ends before it does.
+TEST_F(Service, LochdTellsTheServiceManagerWhatBecomesOfIt) {
+  const std::string config = write_file("lochd.toml", "[log]\nlevel = \"info\"\n");
+  Process lochd = start({"--config", config, "--listen", "127.0.0.1:0", "--directory", folder()});
+  ASSERT_EQ(manager_.next(), "READY=1") << lochd.output();
+  EXPECT_TRUE(lochd.output().contains("lends the stores in")) << lochd.output();
+  for (const char* settings : {"[log]\nlevel = \"debug\"\n", "[log]\nlevel = \"loud\"\n"}) {
+    write_file("lochd.toml", settings);
+    lochd.signal(SIGHUP);
+    EXPECT_EQ(manager_.next(), "RELOADING=1") << lochd.output();
+    EXPECT_EQ(manager_.next(), "READY=1") << lochd.output();
+  }
+  EXPECT_TRUE(lochd.output().contains("goes on with what was before")) << lochd.output();
+  lochd.signal(SIGTERM);
+  EXPECT_EQ(manager_.next(), "STOPPING=1") << lochd.output();
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
+}
+
+// Expect: one that can not begin is never ready.
+TEST_F(Service, LochdThatCanNotBeginIsNotReady) {
+  const std::string config = write_file("lochd.toml", "listen = 7\n");
+  Process lochd = start({"--config", config});
+  EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 2}) << lochd.output();
+  EXPECT_EQ(manager_.next(std::chrono::milliseconds(0)), "");
+}
+
+// One that is to be a host of a cluster: it makes a store of its own, and then asks ZooKeeper.
+class ServiceOfACluster : public Service {
+ protected:
+  [[nodiscard]] Process start_by(const std::string& zookeeper) const {
+    const std::string config =
+        write_file("lochd.toml", fmt::format("listen = [\"127.0.0.1:0\"]\nopen_to_all = true\n"
+                                             "directory = \"{}\"\n[[store]]\nname = \"own\"\n"
+                                             "[cluster]\ncoordinator = \"{}\"\nnode = \"a\"\n",
+                                             folder(), zookeeper));
+    return start({"--config", config});
+  }
+  // By something that takes connections and never answers.
+  [[nodiscard]] Process start_by(const net::Listener& silent) const {
+    return start_by(fmt::format("zookeeper://127.0.0.1:{}/loch", silent.port));
+  }
+  static net::Listener listen() { return net::listen({.host = "127.0.0.1", .port = "0"}).value(); }
+  [[nodiscard]] static bool await_connection(const net::Listener& silent) {
+    return net::wait_for(silent.socket.get(), POLLIN, base::Clock().now() + 60 * base::second_ns);
+  }
+};
+
 // Receive: ZooKeeper does not answer. Expect: lochd fails, says why, and was never ready.
 TEST_F(ServiceOfACluster, LochdFailsWithoutZooKeeper) {
   const net::Listener silent = listen();
-  Process lochd = start(silent);
+  Process lochd = start_by(silent);
   EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 1}) << lochd.output();
   EXPECT_TRUE(lochd.output().contains(fmt::format("ZooKeeper at 127.0.0.1:{}", silent.port)))
       << lochd.output();
@@ -140,7 +137,7 @@ TEST_F(ServiceOfACluster, LochdFailsWithoutZooKeeper) {
 // Receive: the same, and meanwhile the word to end. Expect: it ends as it was told, and was never ready.
 TEST_F(ServiceOfACluster, LochdIsToldToEndWhileItStarts) {
   const net::Listener silent = listen();
-  Process lochd = start(silent);
+  Process lochd = start_by(silent);
   ASSERT_TRUE(await_connection(silent)) << lochd.output();
   lochd.signal(SIGTERM);
   EXPECT_EQ(lochd.wait(patience), Ending{.exit_code = 0}) << lochd.output();
@@ -150,9 +147,9 @@ TEST_F(ServiceOfACluster, LochdIsToldToEndWhileItStarts) {
 // Receive: a SIGHUP while it waits for ZooKeeper, which answers then. Expect: it goes on, is ready, and reads
 // the configuration again after that.
 TEST_F(ServiceOfACluster, LochdIsToldToReloadWhileItStarts) {
-  tests::ZooKeeperServer server;
+  lab::ZooKeeperServer server;
   server.pause();
-  Process lochd = start(server.url());
+  Process lochd = start_by(server.url());
   ASSERT_TRUE(base::fake::comes_true([&] { return std::filesystem::exists(folder() + "/loch.own"); }))
       << lochd.output();
   lochd.signal(SIGHUP);

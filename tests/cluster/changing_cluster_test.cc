@@ -16,9 +16,10 @@
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
 #include "cluster/zookeeper_session.h"
+#include "lab/process.h"
+#include "lab/zookeeper_server.h"
 #include "memory/layout.h"
 #include "tests/cluster/cluster_processes.h"
-#include "tests/cluster/zookeeper_server.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -38,7 +39,7 @@ constexpr std::size_t large_bytes = 1'000'000;
 class ChangingCluster : public ClusterProcesses {
  protected:
   std::string coordinator() override {
-    zookeeper_.emplace(bench::Hosts::address_of_switch());
+    zookeeper_.emplace(lab::Hosts::address_of_switch());
     asked_ = cluster::Coordinator::open(zookeeper_->url()).value();
     std::vector<cluster::NewNode> nodes;
     for (const Host host : {a, b, c}) nodes.push_back({.name = name_of(host), .at = address_of(host)});
@@ -51,9 +52,9 @@ class ChangingCluster : public ClusterProcesses {
     zookeeper_.reset();
   }
 
-  static std::string name_of(Host host) { return bench::Hosts::name(host); }
+  static std::string name_of(Host host) { return lab::Hosts::name(host); }
   static net::HostPort address_of(Host host) {
-    return {.host = bench::Hosts::address(host), .port = std::to_string(fabric::default_port)};
+    return {.host = lab::Hosts::address(host), .port = std::to_string(fabric::default_port)};
   }
   [[nodiscard]] ClusterMap map() { return asked_->read_map().value().map; }
   void change(const std::function<Result<ClusterMap>(const ClusterMap&)>& how) {
@@ -119,13 +120,12 @@ class ChangingCluster : public ClusterProcesses {
   }
   // What `loch cluster` prints, which has to end well.
   std::string command(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "cluster");
-    Process loch({.program = LOCH_TEST_COMMAND,
-                  .arguments = arguments,
-                  .environment = {"LOCH_COORDINATOR=" + zookeeper_->url()},
-                  .output = folder() / fmt::format("command-{}", ++commands_)});
-    const auto ending = loch.wait(patience);
-    EXPECT_TRUE(ending && *ending == Ending{.exit_code = 0})
+    arguments.insert(arguments.begin(), {LOCH_TEST_COMMAND, "cluster"});
+    auto loch = lab::Process::start({.words = arguments,
+                                     .log = folder() / fmt::format("command-{}", ++commands_),
+                                     .environment = {"LOCH_COORDINATOR=" + zookeeper_->url()}})
+                    .value();
+    EXPECT_EQ(loch.wait(patience), lab::Ending{.exit_code = 0})
         << fmt::format("{}: {}", fmt::join(arguments, " "), loch.output());
     return loch.output();
   }
@@ -139,7 +139,7 @@ class ChangingCluster : public ClusterProcesses {
     return nullptr;
   }
 
-  std::optional<ZooKeeperServer> zookeeper_;
+  std::optional<lab::ZooKeeperServer> zookeeper_;
 
  private:
   std::unique_ptr<cluster::Coordinator> asked_;

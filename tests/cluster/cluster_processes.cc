@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/testing/comes_true.h"
-#include "tests/lochd_process.h"
 #include "tests/workload.h"
 
 namespace loch::tests {
@@ -25,8 +24,7 @@ constexpr std::uint64_t think_us = 2'000;
 }  // namespace
 
 void ClusterProcesses::SetUp() {
-  ASSERT_NO_FATAL_FAILURE(make_folder());
-  auto hosts = bench::Hosts::make(hosts_of_network, (folder() / "network.log").string());
+  auto hosts = lab::Hosts::make(hosts_of_network, (folder() / "network.log").string());
   if (!hosts) {
     const Errc code = hosts.error().code;
     ASSERT_TRUE(code == Errc::permission || code == Errc::not_found) << hosts.error().message();
@@ -37,16 +35,14 @@ void ClusterProcesses::SetUp() {
 }
 
 void ClusterProcesses::TearDown() {
-  if (HasFailure()) {
-    for (const auto& lochd : lochds_) {
-      if (lochd != nullptr) fmt::print("{}\n", lochd->output());
-    }
+  if (HasFailure() && lochds_) {
+    for (const auto& [host, lochd] : lochds_->all()) fmt::print("{}\n", lochd.output());
   }
   StoreProcesses::TearDown();
 }
 
 Result<Store> ClusterProcesses::open_store(const Options& options) {
-  auto files = bench::ClusterFiles::make(
+  auto files = lab::ClusterFiles::make(
       {.folder = folder(),
        .store = "test",
        .hosts = hosts_of_cluster,
@@ -54,56 +50,47 @@ Result<Store> ClusterProcesses::open_store(const Options& options) {
        .more_of_lochd = fmt::format("silence_s = {}\n", silence / std::chrono::seconds(1)),
        .more_of_store = fmt::format("expiry_ms = {}\n", expiry.count())});
   if (!files) return std::unexpected(std::move(files.error()));
-  files_.emplace(std::move(*files));
+  lochds_.emplace(lochd_program(), std::move(*files), &*hosts_);
   for (const Host host : {a, b, c}) start_lochd(host);
-  return open_when_whole(files_->url(), options);
+  return open_when_whole(lochds_->files().url(), options);
 }
 
-void ClusterProcesses::start_lochd(Host host) {
-  const auto arguments = files_->arguments(host);
-  ASSERT_TRUE(arguments.has_value()) << arguments.error().message();
-  const auto visit = hosts().visit(host);
-  lochds_.at(host) =
-      start_lochd_process(*arguments, folder() / fmt::format("lochd-{}.log", bench::Hosts::name(host)));
-}
+void ClusterProcesses::start_lochd(Host host) { must(lochds_->start(host)); }
 
-void ClusterProcesses::kill_lochd(Host host) {
-  lochds_.at(host)->signal(SIGKILL);
-  ASSERT_TRUE(lochds_.at(host)->wait(patience));
-}
+void ClusterProcesses::kill_lochd(Host host) { lochds_->at(host).kill(); }
 
 void ClusterProcesses::end_lochd(Host host) {
-  lochds_.at(host)->signal(SIGTERM);
-  const auto ending = lochds_.at(host)->wait(std::chrono::seconds(10));
-  ASSERT_TRUE(ending.has_value()) << "it goes on after 10 s:\n" << lochds_.at(host)->output();
-  EXPECT_EQ(*ending, Ending{.exit_code = 0}) << lochds_.at(host)->output();
+  lochds_->at(host).signal(SIGTERM);
+  const auto ending = lochds_->at(host).wait(std::chrono::seconds(10));
+  ASSERT_TRUE(ending.has_value()) << "it goes on after 10 s:\n" << lochds_->at(host).output();
+  EXPECT_EQ(*ending, lab::Ending{.exit_code = 0}) << lochds_->at(host).output();
 }
 
 void ClusterProcesses::stop_lochd(Host host) {
-  lochds_.at(host)->signal(SIGSTOP);
-  const auto stopped = lochds_.at(host)->wait(patience);
-  ASSERT_TRUE(stopped && stopped->stopped) << lochds_.at(host)->output();
+  lochds_->at(host).signal(SIGSTOP);
+  const auto stopped = lochds_->at(host).wait(patience);
+  ASSERT_TRUE(stopped && stopped->stopped) << lochds_->at(host).output();
 }
 
-void ClusterProcesses::continue_lochd(Host host) { lochds_.at(host)->signal(SIGCONT); }
+void ClusterProcesses::continue_lochd(Host host) { lochds_->at(host).signal(SIGCONT); }
 
 void ClusterProcesses::await_epoch(Host host, std::uint64_t epoch) {
   constexpr std::string_view before_the_number = "goes by epoch ";
   const auto goes_by_it = [&] {
-    const std::string log = lochds_.at(host)->output();
+    const std::string log = lochds_->at(host).output();
     const auto last = log.rfind(before_the_number);
     return last != std::string::npos &&
            std::strtoull(log.c_str() + last + before_the_number.size(), nullptr, 10) >= epoch;
   };
-  ASSERT_TRUE(comes_true(goes_by_it, patience)) << lochds_.at(host)->output();
+  ASSERT_TRUE(comes_true(goes_by_it, patience)) << lochds_->at(host).output();
 }
 
 void ClusterProcesses::for_a_while(milliseconds time) { std::this_thread::sleep_for(time); }
 
-void ClusterProcesses::lose_memory(Host host) { must(files_->lose_memory(host)); }
+void ClusterProcesses::lose_memory(Host host) { must(lochds_->files().lose_memory(host)); }
 
 WorkerSpec ClusterProcesses::spec() const {
-  return {.url = files_->url(),
+  return {.url = lochds_->files().url(),
           .may_be_cut_off = true,
           .timeout = worker_timeout,
           .key_prefix = key_prefix,
@@ -188,7 +175,7 @@ std::map<Host, WorkerReport> ClusterProcesses::finish_all(std::vector<Placed>& c
   for (Placed& each : crew) {
     const WorkerReport& report = reports[each.host] = finish(each.worker, true);
     EXPECT_LE(milliseconds(report.longest_us / 1'000), at_most)
-        << "an operation went on after its deadline, on host " << bench::Hosts::name(each.host);
+        << "an operation went on after its deadline, on host " << lab::Hosts::name(each.host);
   }
   crew.clear();
   return reports;

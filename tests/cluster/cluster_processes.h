@@ -2,18 +2,15 @@
 // others.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/cluster_files.h"
-#include "bench/hosts.h"
-#include "tests/process.h"
+#include "lab/hosts.h"
+#include "lab/lochds.h"
 #include "tests/store_processes.h"
 
 namespace loch::tests {
@@ -75,7 +72,7 @@ class ClusterProcesses : public StoreProcesses {
   static void for_a_while(milliseconds time);
   // What is done to the network, or to hosts, must be done.
   static void must(const Result<void>& done) { ASSERT_TRUE(done.has_value()) << done.error().message(); }
-  [[nodiscard]] const bench::Hosts& hosts() const { return *hosts_; }
+  [[nodiscard]] const lab::Hosts& hosts() const { return *hosts_; }
 
   // Waits until those of the crew on these hosts have answers about all keys, from now on.
   static void await_answers_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts);
@@ -93,9 +90,8 @@ class ClusterProcesses : public StoreProcesses {
   void expect_in_order();
 
  private:
-  std::optional<bench::Hosts> hosts_;
-  std::optional<bench::ClusterFiles> files_;
-  std::array<std::unique_ptr<Process>, hosts_of_network> lochds_;
+  std::optional<lab::Hosts> hosts_;
+  std::optional<lab::Lochds> lochds_;
 };
 
 }  // namespace loch::tests

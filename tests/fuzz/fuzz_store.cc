@@ -199,7 +199,8 @@ class LibraryCaller final : public Caller {
       const auto item = client_->run(client_->read(k));
       return item ? item->version.token : 0;
     }
-    return client_->run(client_->put(k, value, options, condition, of, "put"));
+    return client_->run(
+        client_->put({.key = k, .value = value, .options = options, .condition = condition, .version = of}));
   }
   void remove(const std::string& k) override { std::ignore = client_->run(client_->remove(k)); }
   void get_many(std::uint64_t first, Input& input) override {

@@ -4,12 +4,10 @@
 #include <array>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <memory>
 #include <optional>
-#include <signal.h>
 
-#include "bench/cluster_files.h"
-#include "tests/lochd_process.h"
+#include "lab/cluster_files.h"
+#include "lab/lochds.h"
 #include "tests/store_processes.h"
 #include "tests/vm/nodes.h"
 #include "tests/workload.h"
@@ -23,31 +21,29 @@ std::string address_of(std::size_t node) { return fmt::format("10.0.0.{}", node 
 class VerbsCluster : public StoreProcesses {
  protected:
   Result<Store> open_store(const Options& options) override {
-    auto files =
-        bench::ClusterFiles::make({.folder = folder(),
-                                   .store = "test",
-                                   .hosts = nodes,
-                                   .address = address_of,
-                                   .scheme = "verbs",
-                                   .coordinator = "",
-                                   .more_of_lochd = "verbs = true\n",
-                                   .more_of_store = fmt::format("expiry_ms = {}\n", expiry.count())});
+    auto files = lab::ClusterFiles::make({.folder = folder(),
+                                          .store = "test",
+                                          .hosts = nodes,
+                                          .address = address_of,
+                                          .scheme = "verbs",
+                                          .coordinator = "",
+                                          .more_of_lochd = "verbs = true\n",
+                                          .more_of_store = fmt::format("expiry_ms = {}\n", expiry.count())});
     if (!files) return std::unexpected(std::move(files.error()));
-    files_.emplace(std::move(*files));
+    lochds_.emplace(lochd_program(), std::move(*files), nullptr);
     for (std::size_t node = 0; node < nodes; ++node) start_lochd(node);
     Options remote = options;
     remote.source_address = address_of(1);
-    return open_when_whole(files_->url(), remote);
+    return open_when_whole(lochds_->files().url(), remote);
   }
 
   void start_lochd(std::size_t node) {
-    const auto arguments = files_->arguments(node);
-    ASSERT_TRUE(arguments.has_value()) << arguments.error().message();
-    lochds_.at(node) = start_lochd_process(*arguments, folder() / fmt::format("lochd-{}.log", node));
+    const auto started = lochds_->start(node);
+    ASSERT_TRUE(started.has_value()) << started.error().message();
   }
 
   WorkerSpec worker(std::size_t node, const char* placement) {
-    return {.url = files_->url(),
+    return {.url = lochds_->files().url(),
             .source_address = address_of(node),
             .may_be_cut_off = true,
             .placement = placement,
@@ -76,8 +72,7 @@ class VerbsCluster : public StoreProcesses {
     expect_accounted_for();
   }
 
-  std::optional<bench::ClusterFiles> files_;
-  std::array<std::unique_ptr<Process>, nodes> lochds_;
+  std::optional<lab::Lochds> lochds_;
 };
 
 TEST_F(VerbsCluster, ClientsOfAllNodesAreOne) {
@@ -103,8 +98,7 @@ TEST_F(VerbsCluster, KilledClientsLoseNothing) {
 TEST_F(VerbsCluster, ALochdIsKilledAndComesBack) {
   fill(quiet_keys);
   std::vector<Worker> crew = start_crew();
-  lochds_[2]->signal(SIGKILL);
-  ASSERT_TRUE(lochds_[2]->wait(patience));
+  lochds_->at(2).kill();
   expect_some_quiet_out_of_reach();
   start_lochd(2);
   await_all(crew);
@@ -132,7 +126,7 @@ TEST_F(VerbsCluster, AReaderReadsFromAllHosts) {
   reads.read_only = true;
   reads.source_address = address_of(2);
   reads.timeout = operation_timeout;
-  auto reader = Store::open(files_->url(), reads);
+  auto reader = Store::open(lochds_->files().url(), reads);
   ASSERT_TRUE(reader.has_value()) << reader.error().message();
   constexpr std::uint64_t items = 20;
   fill(items);

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "tests/process.h"
+#include "lab/process.h"
 #include "tests/store_processes.h"
 
 namespace loch::tests {
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t think_us = 5'000;
 inline std::string ask_network(const std::string& command) {
   const auto output = std::filesystem::temp_directory_path() / "network.log";
   std::filesystem::remove(output);
-  Process shell({.program = "/bin/sh", .arguments = {"-c", command}, .environment = {}, .output = output});
+  auto shell = lab::Process::start({.words = {"/bin/sh", "-c", command}, .log = output}).value();
   const auto ending = shell.wait(patience);
   EXPECT_TRUE(ending && ending->exit_code == 0) << command << '\n' << shell.output();
   return shell.output();

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <memory>
+#include <optional>
 #include <thread>
 
-#include "tests/lochd_process.h"
+#include "lab/lochds.h"
 #include "tests/store_processes.h"
 #include "tests/vm/nodes.h"
 #include "tests/workload.h"
@@ -40,7 +40,11 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
     const std::filesystem::path config = folder() / "lochd.toml";
     std::ofstream(config) << fmt::format(
         "listen = [\"{}\"]\nopen_to_all = true\nverbs = true\nsilence_s = {}\n", host, silence_s);
-    lochd_ = start_lochd_process({"--config", config, "--directory", folder()}, folder() / "lochd.log");
+    lochd_.reset();
+    auto lochd = lab::start_lochd({.words = {lochd_program(), "--config", config, "--directory", folder()},
+                                   .log = folder() / "lochd.log"});
+    ASSERT_TRUE(lochd.has_value()) << lochd.error().message();
+    lochd_.emplace(std::move(*lochd));
   }
 
   static constexpr std::uint64_t keys = 3;
@@ -50,7 +54,7 @@ class VerbsStore : public StoreProcesses, public testing::WithParamInterface<Ato
   // It has answers about all keys, from now on.
   static void await_all(const Worker& worker) { await_answers(worker, numbered_keys("hot", keys), now_ns()); }
 
-  std::unique_ptr<Process> lochd_;
+  std::optional<lab::Process> lochd_;
 };
 
 TEST_P(VerbsStore, ClientsOfAllNodesAreOne) {
@@ -146,8 +150,7 @@ TEST_P(VerbsStore, LochdIsKilledAndComesBack) {
   Worker client = start(spec);
   await_work(client);
   const std::uint64_t killed_at_ns = now_ns();
-  lochd_->signal(SIGKILL);
-  ASSERT_TRUE(lochd_->wait(patience));
+  lochd_->kill();
   await_trouble(client, killed_at_ns);
   start_lochd();
   await_all(client);

@@ -84,7 +84,7 @@ class Far : public testing::Test {
   Cost multi_get(std::vector<Lookup>& lookups) { return cost(far_->multi_get(lookups)); }
   Cost multi_put(std::vector<Assignment>& assignments) { return cost(far_->multi_put(assignments)); }
   coro::Task<Result<std::uint64_t>> put_alone(std::string_view key, std::string_view value) {
-    return far_->put(key, value, {}, hash::Condition::none, 0, "put");
+    return far_->put({.key = key, .value = value});
   }
   Cost get(const std::string& key, std::string& into, Result<void>& result) {
     return cost(far_->get(key, &into), &result);

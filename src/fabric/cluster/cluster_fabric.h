@@ -3,7 +3,7 @@
 // The map of the store's regions comes from the hosts, and is that of the latest epoch that one of them
 // tells: a host may not have learned yet what has become of it, but of one epoch all say the same. A session
 // goes to all of them that can be reached when it begins, and each host knows it by the same name, so that
-// one that takes it for dead has the others end it, too (remote/fencer.h). What is on a host that it did not
+// one that takes it for dead has the others end it, too (host/fencer.h). What is on a host that it did not
 // reach is unavailable to it, and is known to be so at once; a host that is lost later ends the session.
 //
 // A host that could not be reached is looked for by a thread of its own, so that nobody who wants something

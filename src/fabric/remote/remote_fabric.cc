@@ -7,20 +7,47 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "fabric/tcp/tcp_port.h"
-#include "fabric/verbs/verbs_port.h"
+#include "fabric/remote/networks.h"
 
 namespace loch::fabric::remote {
+namespace {
+
+// Of a session for which there is no way to the host: everything ends with the reason.
+class NoWay final : public RemotePort {
+ public:
+  NoWay(const RemoteFabric& fabric, Error why) : fabric_(fabric) { severed_ = std::move(why); }
+
+  Result<Mapping> map(RegionId region) override {
+    return Mapping{.base = nullptr, .length_bytes = fabric_.known_length(region)};
+  }
+  Result<std::uint64_t> length_bytes(RegionId /*region*/) override { return std::unexpected(*severed_); }
+  void post(std::span<Operation> /*batch*/, base::Nanos /*deadline*/, Completion& done) override {
+    done.complete(done, std::unexpected(*severed_));
+  }
+  [[nodiscard]] bool keeps_order() const override { return true; }
+
+  bool progress() override { return false; }
+  [[nodiscard]] bool is_idle() const override { return true; }
+  bool await(std::vector<pollfd>& /*waits*/) override { return true; }
+  void abandon() override {}
+  void tell_reached(NodeSet /*nodes*/) override {}
+  void give_sign(RegionId /*region*/) override {}
+
+  Result<bool> claim_presence(std::uint32_t /*client*/) override { return std::unexpected(*severed_); }
+  void release_presence(std::uint32_t /*client*/) override {}
+  [[nodiscard]] bool present(std::uint32_t /*client*/) override { return true; }
+
+ private:
+  const RemoteFabric& fabric_;
+};
+
+}  // namespace
 
 Result<std::shared_ptr<RemoteFabric>> RemoteFabric::attach(const Target& target, base::Nanos within_ns) {
   auto link = Link::open(target, within_ns);
   if (!link) return std::unexpected(std::move(link.error()));
-  if (target.scheme == "tcp" && (*link)->atomics() == Atomics::device) {
-    return fail(
-        Errc::incompatible, "open",
-        fmt::format("{}: the words of this store are changed by an RDMA device; open it as verbs://{}/{}",
-                    target.text(), target.host.text(), target.store));
-  }
+  if (auto may = check_network(target, (*link)->atomics()); !may)
+    return std::unexpected(std::move(may.error()));
   Target granted = target;
   granted.read_only = (*link)->read_only();
   return std::shared_ptr<RemoteFabric>(new RemoteFabric(std::move(granted), std::move(*link)));
@@ -71,25 +98,23 @@ Result<RemoteFabric::Connected> RemoteFabric::join(const std::string& session) c
   }
 }
 
-std::unique_ptr<RemotePort> RemoteFabric::make_port(Connected connected, base::Nanos within_ns) {
-  if (target_.scheme == "verbs")
-    return std::make_unique<verbs::VerbsPort>(*this, target_.source, connected.link,
-                                              std::move(connected.joined), within_ns);
-  return std::make_unique<tcp::TcpPort>(*this, std::move(connected.link), std::move(connected.joined),
-                                        within_ns);
+Result<std::unique_ptr<RemotePort>> RemoteFabric::open_port(const std::string& session) {
+  auto connected = join(session);
+  if (!connected) return std::unexpected(std::move(connected.error()));
+  return make_port(*this, target_, std::move(connected->link), std::move(connected->joined),
+                   within_ns_of(session));
 }
 
 std::unique_ptr<Port> RemoteFabric::connect() {
-  auto connected = join({});
-  if (!connected) return std::make_unique<tcp::TcpPort>(*this, std::move(connected.error()));
-  return make_port(std::move(*connected), within_ns_of({}));
+  auto port = open_port({});
+  if (!port) return std::make_unique<NoWay>(*this, std::move(port.error()));
+  return std::move(*port);
 }
 
 Result<std::unique_ptr<RemotePort>> RemoteFabric::connect(const std::string& session) {
-  auto connected = join(session);
-  if (!connected) return std::unexpected(std::move(connected.error()));
-  auto port = make_port(std::move(*connected), within_ns_of(session));
-  if (const auto& why = port->severed()) return std::unexpected(*why);
+  auto port = open_port(session);
+  if (!port) return port;
+  if (const auto& why = (*port)->severed()) return std::unexpected(*why);
   return port;
 }
 

@@ -58,8 +58,8 @@ class RemoteFabric final : public Fabric {
     Link::Joined joined;
   };
   Result<Connected> join(const std::string& session) const;
-  // `within_ns` is for the queue pair, if it needs one, and for what the session asks the host later.
-  std::unique_ptr<RemotePort> make_port(Connected connected, base::Nanos within_ns);
+  // Over a new data connection. Errors: as Link::join.
+  Result<std::unique_ptr<RemotePort>> open_port(const std::string& session);
   void learn_length(RegionId region, std::uint64_t length_bytes);
   Result<void> has_room(Link& link, RegionId region, std::uint64_t length_bytes);
 

@@ -29,6 +29,12 @@ bool wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
 
 }  // namespace
 
+void RemotePort::end_flights(const Error& why, const std::string& location) {
+  const auto ending = Flights::Ending::of(why, location);
+  severed_ = ending.posted_later;
+  flights_.end_all(ending);
+}
+
 void RemotePort::poll(base::Nanos wait_ns) {
   RemotePort* const self = this;
   poll_all({&self, 1}, wakefulness_, wait_ns);

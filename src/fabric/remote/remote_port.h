@@ -1,13 +1,17 @@
 // RemotePort: a port to another host, of which somebody may have several and wait for all of them at once.
+// What all of them have in common, whatever network they go by: what is under way, and how that ends when
+// the port does.
 #pragma once
 
 #include <optional>
 #include <poll.h>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fabric/cluster_map.h"
 #include "fabric/fabric.h"
+#include "fabric/remote/flights.h"
 #include "fabric/remote/wait.h"
 
 namespace loch::fabric::remote {
@@ -26,7 +30,7 @@ class RemotePort : public Port {
   virtual void awoken(std::span<const pollfd> /*waits*/) {}
 
   // Why it is over, if it is: nothing is posted any more.
-  [[nodiscard]] virtual const std::optional<Error>& severed() const = 0;
+  [[nodiscard]] virtual const std::optional<Error>& severed() const { return severed_; }
   [[nodiscard]] bool is_severed() const { return severed().has_value(); }
   // Of a session that has failed on another way: the host is to take it for dead, though it leaves.
   virtual void abandon() = 0;
@@ -36,6 +40,14 @@ class RemotePort : public Port {
   // Lets the host see that the session is alive, at every sign_every_ns at most (protocol.h), by a read of
   // nothing in this region of it. It ends the port if it is not answered.
   virtual void give_sign(RegionId region) = 0;
+
+ protected:
+  // The port is over: all that is under way ends with `why`, and so does what will be posted. `location` is
+  // of the store.
+  void end_flights(const Error& why, const std::string& location);
+
+  std::optional<Error> severed_;
+  Flights flights_;
 
  private:
   Wakefulness wakefulness_;

@@ -76,7 +76,6 @@ TEST(Wakefulness, IsOverForLongerIfThatHappensAgainSoon) {
 // What no port here is asked for.
 class FakePort : public RemotePort {
  public:
-  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override {}
   void tell_reached(NodeSet /*nodes*/) override {}
   void give_sign(RegionId /*region*/) override {}
@@ -85,9 +84,6 @@ class FakePort : public RemotePort {
   Result<bool> claim_presence(std::uint32_t /*client*/) override { return false; }
   void release_presence(std::uint32_t /*client*/) override {}
   [[nodiscard]] bool present(std::uint32_t /*client*/) override { return false; }
-
- protected:
-  std::optional<Error> severed_;
 };
 
 // A port that waits for one answer, which has come when it has slept.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
@@ -19,21 +18,8 @@ namespace loch::fabric::tcp {
 namespace {
 
 constexpr std::size_t in_bytes_max = 4 * operation_bytes_max;
-// What is settled and so long goes out from where it lies: a part of a call costs as much as a short copy.
-constexpr std::size_t gathered_bytes_min = 1'024;
 // How often a connection is read before others have their turn.
 constexpr int turns_at_once = 8;
-
-// Of counters that one thread changes and others read.
-void raise(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
-
-std::uint64_t load(const std::byte* at) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, word_bytes);
-  return word;
-}
 
 }  // namespace
 
@@ -41,14 +27,11 @@ struct Agent::Connection {
   Id id = 0;
   std::unique_ptr<net::Stream> stream;
   std::shared_ptr<Fabric> memory;
-  bool may_change = false;            // a store whose words a device changes is not the agent's to change
-  Range may_write{};                  // though it may not change all
-  std::shared_ptr<Endpoint> regions;  // of the agent's thread
-  std::vector<std::byte> in;          // the beginning of an operation
-  std::vector<std::byte> kept;        // answers that could not be sent yet
-  std::size_t kept_sent = 0;          // how many bytes of them have been since
+  Executor executor;
+  std::vector<std::byte> in{};    // the beginning of an operation
+  std::vector<std::byte> kept{};  // answers that could not be sent yet
+  std::size_t kept_sent = 0;      // how many bytes of them have been since
   std::uint32_t watched = 0;
-  bool refused_last = false;  // the operation before
   std::atomic<base::Nanos> last_heard{0};
 };
 
@@ -79,11 +62,10 @@ void Agent::wake() const {
 }
 
 void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory, May may) {
-  auto connection = std::make_shared<Connection>();
-  connection->id = id;
-  connection->stream = std::move(stream);
-  connection->may_change = may == May::change_all && memory->atomics() == Atomics::processor;
-  connection->memory = std::move(memory);
+  // A store whose words a device changes is not the agent's to change.
+  const bool may_change = may == May::change_all && memory->atomics() == Atomics::processor;
+  const Executor executor(answers_, executed_, {.may_change = may_change, .gathers = stream->gathers()});
+  auto connection = std::make_shared<Connection>(id, std::move(stream), std::move(memory), executor);
   connection->last_heard = base::Clock().now();
   {
     const std::scoped_lock lock(mutex_);
@@ -119,10 +101,10 @@ base::Nanos Agent::last_heard(Id id) {
 }
 
 Agent::Counts Agent::counts() const {
-  return {.reads = counts_.reads,
-          .writes = counts_.writes,
-          .atomics = counts_.atomics,
-          .bad_addresses = counts_.bad_addresses,
+  return {.reads = executed_.reads,
+          .writes = executed_.writes,
+          .atomics = executed_.atomics,
+          .bad_addresses = executed_.bad_addresses,
           .bytes_in = counts_.bytes_in,
           .bytes_out = counts_.bytes_out,
           .sends = counts_.sends};
@@ -146,11 +128,12 @@ void Agent::take_commands() {
   }
   for (auto& connection : added) {
     auto& memory = memories_[connection->memory.get()];
-    connection->regions = memory.lock();
-    if (connection->regions == nullptr) {
-      connection->regions = std::make_shared<Endpoint>(connection->memory, connection->memory->connect());
-      memory = connection->regions;
+    auto regions = memory.lock();
+    if (regions == nullptr) {
+      regions = std::make_shared<Endpoint>(connection->memory, connection->memory->connect());
+      memory = regions;
     }
+    connection->executor.set_regions(std::move(regions));
     const Id id = connection->id;
     const bool is_watched = watch(*connection, EPOLLIN);
     connections_[id] = std::move(connection);
@@ -163,7 +146,7 @@ void Agent::take_commands() {
   }
   for (const auto& [id, range] : ranges) {
     if (const auto found = connections_.find(id); found != connections_.end())
-      found->second->may_write = range;
+      found->second->executor.set_range(range);
   }
   for (const Id id : removed) {
     if (const auto found = connections_.find(id); found != connections_.end()) take_leave(*found->second);
@@ -295,38 +278,6 @@ Agent::After Agent::serve(Connection& connection) {
   return After::goes_on;
 }
 
-bool Agent::is_gathered(const Connection& connection, const OperationHead& head) {
-  return is_settled(head) && head.length_bytes >= gathered_bytes_min && connection.stream->gathers();
-}
-
-// Asks for the memory of the next operations between `from` and `end`, so that none of them waits for its own
-// while those of the others could come beside it. Returns the end of those that were looked at.
-const std::byte* Agent::fetch_ahead(const Connection& connection, const std::byte* from,
-                                    const std::byte* end) {
-  constexpr int at_once = 32;
-  constexpr std::uint64_t fetched_bytes_max = 256;  // of each; the processor goes on by itself
-  const auto fetch = [&](RegionId region, std::uint64_t offset, std::uint64_t length) {
-    const std::byte* at = connection.regions->mapped_before({region, offset}, length);
-    if (at == nullptr) return;
-    for (std::uint64_t line = 0; line < std::min(length, fetched_bytes_max); line += cache_line_bytes)
-      __builtin_prefetch(at + line);
-  };
-  for (int i = 0; i < at_once && end - from >= static_cast<std::ptrdiff_t>(sizeof(OperationHead)); ++i) {
-    OperationHead head;
-    std::memcpy(&head, from, sizeof head);
-    if (!is_operation(head)) break;
-    const std::byte* rest = from + sizeof head;
-    if (end - rest < static_cast<std::ptrdiff_t>(bytes_after(head))) break;
-    const bool are_words = kind_of(head) == read_words_kind;
-    if (!is_gathered(connection, head))
-      fetch(head.region, head.offset_bytes, are_words ? word_bytes : head.length_bytes);
-    for (std::size_t word = 1; are_words && word < head.length_bytes / word_bytes; ++word)
-      fetch(head.region, load(rest + (word - 1) * word_bytes), word_bytes);
-    from = rest + bytes_after(head);
-  }
-  return from;
-}
-
 // Carries out the operations that are whole in the first `have` bytes of in_, and keeps the rest.
 Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
   const auto* in = reinterpret_cast<const std::byte*>(in_.get());
@@ -343,119 +294,20 @@ Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
     // What is gathered is read when it is sent: before anything changes that comes after it, and before what
     // comes after it is read now.
     const bool is_read = kind_of(head) == static_cast<std::uint8_t>(Operation::Kind::read);
-    const bool gathers = is_gathered(connection, head);
+    const bool gathers = connection.executor.gathers(head);
     const bool may_overtake = is_read ? gathered_last && !gathers : answers_.has_gathered();
     if (answers_.is_full() || (is_after_previous(head) && may_overtake)) {
       if (!send(connection)) return After::is_gone;
       if (!connection.kept.empty()) break;
     }
-    if (in + at == fetched) fetched = fetch_ahead(connection, fetched, in + have);
-    execute(connection, in + at);
+    if (in + at == fetched) fetched = connection.executor.fetch_ahead(fetched, in + have);
+    connection.executor.execute(in + at);
     gathered_last = gathers;
     at += length;
   }
   connection.in.assign(in + at, in + have);
   if (!send(connection)) return After::is_gone;
   return connection.kept.empty() ? After::goes_on : After::waits;
-}
-
-// Carries out one operation, and answers it.
-void Agent::execute(Connection& connection, const std::byte* operation) {
-  OperationHead head;
-  std::memcpy(&head, operation, sizeof head);
-  const std::byte* rest = operation + sizeof head;
-  if (kind_of(head) == read_words_kind) return read_words(connection, head, rest);
-  const auto kind = static_cast<Operation::Kind>(kind_of(head));
-  const bool is_atomic = kind == Operation::Kind::compare_swap || kind == Operation::Kind::fetch_add;
-  std::byte* at = connection.regions->mapped({head.region, head.offset_bytes}, head.length_bytes);
-  if (is_atomic && head.offset_bytes % word_bytes != 0) at = nullptr;
-  const bool changes = kind != Operation::Kind::read && kind != Operation::Kind::expect;
-  if (changes && !connection.may_change) {
-    const bool is_its_own =
-        !is_atomic && connection.may_write.contains({head.region, head.offset_bytes}, head.length_bytes);
-    if (!is_its_own) at = nullptr;
-  }
-  const bool is_skipped = is_after_previous(head) && connection.refused_last;
-  if (is_skipped) at = nullptr;
-  connection.refused_last = at == nullptr;
-  if (at == nullptr) {
-    if (!is_skipped) raise(counts_.bad_addresses, 1);
-    return answer(head, Status::bad_address, {});
-  }
-  if (kind == Operation::Kind::read) return read(connection, head, at);
-  if (kind == Operation::Kind::expect) {
-    raise(counts_.reads, 1);
-    connection.refused_last = !holds(at, rest, head.length_bytes);
-    return answer(head, connection.refused_last ? Status::bad_address : Status::done, {});
-  }
-  if (kind == Operation::Kind::write) {
-    raise(counts_.writes, 1);
-    copy_to_region(at, rest, head.length_bytes);
-    return answer(head, Status::done, {});
-  }
-  raise(counts_.atomics, 1);
-  const std::uint64_t before = kind == Operation::Kind::fetch_add
-                                   ? add_to_word(at, load(rest))
-                                   : swap_word(at, load(rest), load(rest + word_bytes));
-  answer(head, Status::done, {&before, 1});
-}
-
-// An answer of so many words.
-void Agent::answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words) {
-  std::byte* to = answers_.room();
-  const AnswerHead told{.status = static_cast<std::uint8_t>(status),
-                        .kind = kind_of(head),
-                        .number = head.number,
-                        .length_bytes = static_cast<std::uint32_t>(words.size_bytes())};
-  std::memcpy(to, &told, sizeof told);
-  if (!words.empty()) std::memcpy(to + sizeof told, words.data(), words.size_bytes());
-  answers_.add(sizeof told + words.size_bytes());
-}
-
-void Agent::read(const Connection& connection, const OperationHead& head, std::byte* at) {
-  raise(counts_.reads, 1);
-  std::byte* to = answers_.room();
-  const AnswerHead told{.status = static_cast<std::uint8_t>(Status::done),
-                        .kind = kind_of(head),
-                        .number = head.number,
-                        .length_bytes = head.length_bytes};
-  std::memcpy(to, &told, sizeof told);
-  std::size_t here = sizeof told;
-  if (is_gathered(connection, head)) {
-    answers_.add(std::exchange(here, 0));
-    answers_.gather(at, head.length_bytes);
-    to = answers_.room();
-  } else {
-    copy_from_region(to + here, at, head.length_bytes);
-    here += head.length_bytes;
-  }
-  const std::size_t filled_up = whole_words(head.length_bytes) - head.length_bytes;
-  std::memset(to + here, 0, filled_up);
-  answers_.add(here + filled_up);
-}
-
-void Agent::read_words(Connection& connection, const OperationHead& head, const std::byte* rest) {
-  // Before them, if it was not done: which are none.
-  std::array<std::uint64_t, 1 + words_at_once_max> words{};
-  const std::size_t count = head.length_bytes / word_bytes;
-  std::uint64_t bad = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t offset = i == 0 ? head.offset_bytes : load(rest + (i - 1) * word_bytes);
-    const std::byte* at =
-        offset % word_bytes == 0 ? connection.regions->mapped({head.region, offset}, word_bytes) : nullptr;
-    if (at == nullptr) {
-      bad |= std::uint64_t{1} << i;
-    } else {
-      words[1 + i] = load_word(at);
-    }
-  }
-  const auto bad_count = static_cast<std::uint64_t>(std::popcount(bad));
-  connection.refused_last = bad != 0;
-  raise(counts_.bad_addresses, bad_count);
-  raise(counts_.reads, count - bad_count);
-  words[0] = bad;
-  const std::span<const std::uint64_t> all(words.data(), 1 + count);
-  answer(head, bad == 0 ? Status::done : Status::bad_address, bad == 0 ? all.subspan(1) : all);
 }
 
 bool Agent::is_intact(const Connection& connection) { return connection.memory->intact().has_value(); }

@@ -22,6 +22,7 @@
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
 #include "fabric/tcp/answers.h"
+#include "fabric/tcp/executor.h"
 #include "fabric/tcp/focus.h"
 #include "net/stream.h"
 
@@ -80,19 +81,11 @@ class Agent {
   // False if the kernel can not watch one more.
   [[nodiscard]] bool watch(Connection& connection, std::uint32_t events) const;
   After serve(Connection& connection);
-  // Whether what a READ is of goes out from where it lies.
-  static bool is_gathered(const Connection& connection, const OperationHead& head);
-  static const std::byte* fetch_ahead(const Connection& connection, const std::byte* from,
-                                      const std::byte* end);
   After answer_all(Connection& connection, std::size_t have);
   // Whether what was read and written is the store's, and may be answered.
   static bool is_intact(const Connection& connection);
   bool send(Connection& connection);
   bool send_kept(Connection& connection);
-  void read(const Connection& connection, const OperationHead& head, std::byte* at);
-  void read_words(Connection& connection, const OperationHead& head, const std::byte* rest);
-  void execute(Connection& connection, const std::byte* operation);
-  void answer(const OperationHead& head, Status status, std::span<const std::uint64_t> words);
   void take_leave(Connection& connection);
   void drop(Id id);
   void lose(Id id);
@@ -119,8 +112,9 @@ class Agent {
   std::unique_ptr<std::uint64_t[]> in_;
   Answers answers_;
 
+  Executor::Counts executed_{};
   struct {
-    std::atomic<std::uint64_t> reads, writes, atomics, bad_addresses, bytes_in, bytes_out, sends;
+    std::atomic<std::uint64_t> bytes_in, bytes_out, sends;
   } counts_{};
   std::thread thread_;
 };

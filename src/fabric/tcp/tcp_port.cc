@@ -41,11 +41,9 @@ TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> lin
   };
 }
 
-TcpPort::TcpPort(remote::RemoteFabric& fabric, Error why) : fabric_(fabric), severed_(std::move(why)) {}
-
 TcpPort::~TcpPort() {
   // A host that is not told finds out by itself: the connection is closed, and it takes the session for dead.
-  if (stream_ == nullptr || severed_ || abandoned_) return;
+  if (severed_ || abandoned_) return;
   std::ignore = ask({{"do", "leave"}, {"port", id_}});
 }
 
@@ -278,7 +276,7 @@ bool TcpPort::take_answer_head() {
   const bool is_known = is_bad || head.status == static_cast<std::uint8_t>(Status::done);
   if (!is_known || !is_asking() || head.number != asked_[answered_].number ||
       !expect_rest(asked_[answered_], head, is_bad)) {
-    sever({.code = Errc::unavailable, .operation = "fabric", .detail = "an answer that nobody asked for"});
+    sever({.code = Errc::unavailable, .detail = "an answer that nobody asked for"});
     return false;
   }
   is_answering_ = true;
@@ -329,9 +327,7 @@ bool TcpPort::check_deadlines() {
   const base::Nanos now = base::Clock().now();
   if (now == std::exchange(deadlines_checked_at_, now)) return false;
   const bool is_late = flights_.any_late(now);
-  if (is_late) {
-    sever({.code = Errc::timed_out, .operation = "fabric", .detail = "no answer in time"});
-  }
+  if (is_late) sever({.code = Errc::timed_out, .detail = "no answer in time"});
   return is_late;
 }
 
@@ -352,15 +348,13 @@ void TcpPort::sever_after_last_words(const Error& why) {
 }
 
 void TcpPort::sever(const Error& why) {
-  const auto ending = remote::Flights::Ending::of(why, fabric_.location());
-  severed_ = ending.posted_later;
   asked_.clear();
   answered_ = 0;
   sends_under_way_ = 0;
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;
   out_begin_ = out_end_ = 0;
-  flights_.end_all(ending);
+  end_flights(why, fabric_.location());
 }
 
 }  // namespace loch::fabric::tcp

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <poll.h>
 #include <span>
 #include <string>
@@ -32,8 +31,6 @@ class TcpPort final : public remote::RemotePort {
   // What the session asks of the host itself, and not of its memory, has `answer_within_ns` each.
   TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link, remote::Link::Joined joined,
           base::Nanos answer_within_ns);
-  // There is no way there: everything ends with `why`.
-  TcpPort(remote::RemoteFabric& fabric, Error why);
   ~TcpPort() override;
 
   Result<Mapping> map(RegionId region) override;
@@ -44,12 +41,11 @@ class TcpPort final : public remote::RemotePort {
   bool progress() override;
   [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }
   bool await(std::vector<pollfd>& waits) override;
-  [[nodiscard]] const std::optional<Error>& severed() const override { return severed_; }
   void abandon() override { abandoned_ = true; }
   void tell_reached(NodeSet nodes) override { reached_ = nodes; }
   void give_sign(RegionId region) override;
   void extend_soon(RegionId region, std::uint64_t length_bytes) override;
-  // The other end of its connection, as long as there is one.
+  // The other end of its connection.
   [[nodiscard]] std::string peer() const { return net::peer_of(stream_->socket()); }
   // See Flights.
   void stood_still(base::Nanos for_ns) { flights_.stood_still(for_ns); }
@@ -100,18 +96,16 @@ class TcpPort final : public remote::RemotePort {
   bool check_deadlines();
 
   remote::RemoteFabric& fabric_;
-  std::shared_ptr<remote::Link> link_;
-  base::Nanos answer_within_ns_ = 0;
+  const std::shared_ptr<remote::Link> link_;
+  const base::Nanos answer_within_ns_;
   base::Nanos unanswered_until_ = 0;  // nobody's presence is asked for before that
-  std::unique_ptr<net::Stream> stream_;
-  std::uint64_t id_ = 0;
-  std::optional<Error> severed_;
+  const std::unique_ptr<net::Stream> stream_;
+  const std::uint64_t id_;
   bool abandoned_ = false;
   NodeSet reached_ = all_nodes;
 
   Sign sign_;
 
-  remote::Flights flights_;
   std::size_t operations_waiting_ = 0;  // that were posted since something was last encoded
   std::vector<Piece> asked_;            // that are encoded, of which the first
   std::size_t answered_ = 0;            // so many are answered, too

@@ -378,12 +378,10 @@ void VerbsPort::sever(Error why) {
   if (!agent_.severed()) agent_.sever_after_last_words(why);
   if (agent_.severed()->code == Errc::moved)
     why = {.code = Errc::moved, .detail = "the host has ended the session"};
-  const auto ending = remote::Flights::Ending::of(why, fabric_.location());
-  severed_ = ending.posted_later;
   pieces_.clear();
   chained_ = 0;
   pair_ = nullptr;
-  flights_.end_all(ending);
+  end_flights(why, fabric_.location());
 }
 
 }  // namespace loch::fabric::verbs

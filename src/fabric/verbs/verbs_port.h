@@ -21,6 +21,7 @@
 #include "fabric/remote/flights.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
+#include "fabric/remote/remote_port.h"
 #include "fabric/tcp/tcp_port.h"
 #include "fabric/verbs/keys.h"
 #include "fabric/verbs/queue_pair.h"
@@ -89,21 +90,19 @@ class VerbsPort final : public remote::RemotePort {
   bool check();  // whether the port is over
   void sever(Error why);
 
-  remote::RemoteFabric& fabric_;
-  std::shared_ptr<remote::Link> link_;
-  std::uint64_t id_ = 0;
-  // It ends after the data connection, by which the session leaves: a queue pair that ends before is that of
-  // a session that is gone.
+  const remote::RemoteFabric& fabric_;
+  const std::shared_ptr<remote::Link> link_;
+  const std::uint64_t id_;
+  // Null of a port that is severed. It ends after the data connection, by which the session leaves: a queue
+  // pair that ends before is that of a session that is gone.
   std::unique_ptr<QueuePair> pair_;
   tcp::TcpPort agent_;
-  std::optional<Error> severed_;  // then there is no queue pair
   std::optional<Error> trouble_;  // of asking the host for keys
   bool armed_ = false;            // the queue pair tells of completions by its descriptor
   bool device_changes_ = false;   // else the agent does
   RegionId last_region_ = 0;      // that something was posted for
 
   Keys keys_;
-  remote::Flights flights_;
   std::deque<Piece> pieces_;        // under way, in the order in which they were posted
   std::uint64_t first_piece_ = 0;   // the number of the first of them
   std::size_t writes_ = 0;          // and messages, of those pieces

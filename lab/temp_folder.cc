@@ -1,0 +1,74 @@
+#include "lab/temp_folder.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace loch::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* prefix = "loch-lab.";
+
+std::string lock_of(const std::string& folder) { return folder + "/lock"; }
+
+// A lock if nobody else holds it; else none that is open.
+base::FileDescriptor take_lock(const std::string& file, int flags) {
+  base::FileDescriptor lock(open(file.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (lock.is_open() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return {};
+  return lock;
+}
+
+void remove_abandoned(const std::string& parent) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    const base::FileDescriptor lock = take_lock(lock_of(entry.path().string()), 0);
+    if (lock.is_open()) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+Result<TempFolder> TempFolder::make(const std::string& parent) {
+  remove_abandoned(parent);
+  std::string path = fmt::format("{}/{}XXXXXX", parent, prefix);
+  if (mkdtemp(path.data()) == nullptr) {
+    return fail(Errc::io, "folder", fmt::format("make a folder in {}: {}", parent, std::strerror(errno)));
+  }
+  // Locked before it has its name: somebody else may be looking for what is abandoned.
+  const std::string not_yet = lock_of(path) + ".new";
+  base::FileDescriptor lock = take_lock(not_yet, O_CREAT);
+  if (!lock.is_open() || rename(not_yet.c_str(), lock_of(path).c_str()) != 0) {
+    const int number = errno;
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+    return fail(Errc::io, "folder", fmt::format("lock {}: {}", path, std::strerror(number)));
+  }
+  return TempFolder(std::move(path), std::move(lock));
+}
+
+TempFolder::TempFolder(std::string path, base::FileDescriptor lock)
+    : path_(std::move(path)), lock_(std::move(lock)), maker_(getpid()) {}
+
+void TempFolder::keep() {
+  unlink(lock_of(path_).c_str());
+  lock_ = {};
+}
+
+TempFolder::~TempFolder() {
+  if (!lock_.is_open() || getpid() != maker_) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace loch::lab

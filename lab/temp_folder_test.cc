@@ -1,0 +1,105 @@
+#include "lab/temp_folder.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <optional>
+#include <signal.h>
+#include <string>
+#include <unistd.h>
+
+#include "lab/process.h"
+
+namespace loch::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds patience{20};
+
+class TempFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/loch-folder-test.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    parent_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(parent_); }
+
+  [[nodiscard]] std::ptrdiff_t entries() const {
+    return std::distance(fs::directory_iterator(parent_), fs::directory_iterator());
+  }
+
+  std::string parent_;
+};
+
+TEST_F(TempFolderTest, IsGoneWithEverythingInIt) {
+  {
+    const auto folder = TempFolder::make(parent_);
+    ASSERT_TRUE(folder) << folder.error().detail;
+    std::ofstream(folder->path() + "/file") << "bytes";
+    EXPECT_EQ(entries(), 1);
+  }
+  EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(TempFolderTest, TheFolderOfAKilledProcessIsRemovedByTheNext) {
+  auto child = Process::fork([this] {
+                 const auto folder = TempFolder::make(parent_);
+                 if (folder) kill(getpid(), SIGKILL);
+                 return 1;
+               }).value();
+  ASSERT_EQ(child.wait_for_end(patience), Ending{.signal = SIGKILL});
+  EXPECT_EQ(entries(), 1);
+  const auto folder = TempFolder::make(parent_);
+  ASSERT_TRUE(folder);
+  EXPECT_EQ(entries(), 1);
+  EXPECT_TRUE(fs::exists(folder->path()));
+}
+
+TEST_F(TempFolderTest, TheFolderOfALivingProcessStays) {
+  const auto first = TempFolder::make(parent_);
+  const auto second = TempFolder::make(parent_);
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->path(), second->path());
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(TempFolderTest, AForkedChildDoesNotRemoveIt) {
+  std::optional<TempFolder> folder;
+  {
+    auto made = TempFolder::make(parent_);
+    ASSERT_TRUE(made);
+    folder.emplace(std::move(*made));
+  }
+  auto child = Process::fork([&] {
+                 folder.reset();
+                 return 0;
+               }).value();
+  ASSERT_EQ(child.wait_for_end(patience), Ending{.exit_code = 0});
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(TempFolderTest, WhatIsKeptStays) {
+  std::string path;
+  {
+    auto folder = TempFolder::make(parent_).value();
+    folder.keep();
+    path = folder.path();
+  }
+  const auto next = TempFolder::make(parent_);
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_F(TempFolderTest, AnAbsentParentIsNamed) {
+  const auto folder = TempFolder::make(parent_ + "/absent");
+  ASSERT_FALSE(folder);
+  EXPECT_NE(folder.error().detail.find("absent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace loch::lab

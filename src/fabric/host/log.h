@@ -1,0 +1,25 @@
+// What a host tells whoever runs it (Host::Options::log).
+#pragma once
+
+#include <fmt/format.h>
+#include <string>
+
+#include "base/clock.h"
+#include "fabric/host.h"
+#include "fabric/host/seldom.h"
+
+namespace loch::fabric::host {
+
+inline void log(const Host::Options& options, Host::Level level, const std::string& text) {
+  if (options.log) options.log(level, text);
+}
+
+// Of what strangers can bring about at will.
+inline void warn_seldom(const Host::Options& options, Seldom& seldom, const std::string& text) {
+  const auto left_out = seldom.tell(base::Clock().now());
+  if (!left_out) return;
+  log(options, Host::Level::warning,
+      *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
+}
+
+}  // namespace loch::fabric::host

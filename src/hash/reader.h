@@ -1,0 +1,96 @@
+// Reader: GET and EXISTS by one-sided reads (docs/hash.md, "Operations"); no processor but the client's takes
+// part, and no slot is changed.
+//
+// A committed word whose item has the key answers, wherever it stands and whatever became of it since: it was
+// there after the operation began (table.h, I2 and I3). That a key is absent is told by a snapshot alone.
+//
+// One thread. Keys outlive the operation; a Found stays valid while the client's lasts
+// (Attachment::Operation).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <loch/coro/task.h>
+#include <loch/error.h>
+
+#include "hash/index.h"
+#include "hash/items.h"
+#include "hash/known.h"
+#include "hash/rules.h"
+#include "hash/shard_access.h"
+
+namespace loch::hash {
+
+class Reader final {
+ public:
+  explicit Reader(ShardAccess& shard)
+      : attachment_(shard.attachment),
+        endpoint_(shard.endpoint),
+        items_(shard.items),
+        slots_(shard.slots),
+        home_(shard.home),
+        known_(shard.known),
+        snapshots_(shard.snapshots),
+        has_home_share_(home_.remote() && endpoint_.sends_each_alone()) {}
+
+  coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
+  // By what is known of the key, whether or not that was asked for during this operation; it is used up.
+  coro::Task<Result<Found>> get(Known* known) {
+    if (!home_.remote()) return get_near(known->key);
+    return attachment_.refresh_due() ? get_anew(known->key) : get_far(known);
+  }
+  // Whether the key has an item. No byte of its value is read, which may be damaged.
+  coro::Task<Result<bool>> exists(Key key);
+
+  // The rest of GET: what is not a plain hit. `seen`: a first collect. Of the item, `part` is read.
+  enum class Part : std::uint8_t { all, head };
+  coro::Task<Result<Found>> get_by_snapshot(Key key, Collect seen, Part part = Part::all);
+
+ private:
+  coro::Task<Result<Found>> get_near(Key key);
+  enum class Words : std::uint8_t { committed, paired };
+  struct Doubt {
+    bool damaged = false;       // an item that may be the key's
+    bool time_ran_out = false;  // of the key's item, since the slots were asked for
+  };
+  coro::Task<std::optional<Result<Found>>> look_for(Key key, const Collect* seen, Words words, Part part,
+                                                    Doubt* doubt);
+  Result<Found> miss(Key key, Doubt doubt);
+
+  // ---- of a remote session (get_far.cc)
+  struct LastPlace;
+  struct HomeRow;
+  coro::Task<Result<Found>> get_anew(Key key);
+  coro::Task<Result<Found>> get_far(Known* what);
+  bool ask_last_place(Known* known, LastPlace* last) const;
+  std::optional<ItemView> answer_of_last_place(Known* known, std::span<const fabric::Operation> asked);
+  [[nodiscard]] bool looks_at_home() const;
+  void ask_for_home(Key key, HomeRow* home) const;
+  bool ask_for_item_at_home(Key key, HomeRow* home) const;
+  void learn_home_share(Key key, const Collect& seen);
+
+  // How many of the gets of late find their key in its home row.
+  class HomeShare {
+   public:
+    void learn(bool is_at_home) { share_ += ((is_at_home ? 1.0F : 0.0F) - share_) / 64; }
+    // Then a get that looks there first takes a seventh of a round trip more than two at most, on average.
+    [[nodiscard]] bool is_high() const { return share_ >= 6.0F / 7; }
+
+   private:
+    float share_ = 1;
+  };
+
+  memory::Attachment& attachment_;
+  fabric::Endpoint& endpoint_;
+  const Items& items_;
+  Slots& slots_;
+  memory::Session& home_;
+  KnownItems& known_;
+  Snapshots& snapshots_;
+  const bool has_home_share_;  // else a get looks in both rows of its key at once
+  HomeShare home_share_;
+};
+
+}  // namespace loch::hash

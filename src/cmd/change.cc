@@ -48,8 +48,9 @@ struct IncrArguments {
 
 Parsed<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, number);
   if (error != std::errc{} || rest != end) {
     return std::unexpected(
         fmt::format("'{}' is no whole number of 64 bits with its sign, in decimal", escaped(text)));
@@ -70,29 +71,45 @@ Parsed<std::int64_t> incremented(std::optional<std::string_view> value, std::int
   return sum;
 }
 
+struct Counted {
+  Parsed<std::int64_t> number;  // or why it is none
+  Version version;
+};
+
+Result<Counted> add(Store& store, std::string_view key, const IncrArguments& arguments) {
+  Counted counter;
+  const auto sum_of = [&](std::optional<std::string_view> value) -> std::optional<std::string> {
+    counter.number = incremented(value, arguments.by.value_or(1));
+    if (!counter.number) return std::nullopt;
+    return std::to_string(*counter.number);
+  };
+  const auto stored = store.update(key, sum_of, {.time_to_live = arguments.ttl.value_or(milliseconds(0))});
+  if (!stored) return std::unexpected(stored.error());
+  counter.version = *stored;
+  return counter;
+}
+
+void print_counter(Context& context, std::string_view key, std::int64_t number, Version version) {
+  Json json;
+  set_bytes(json, "key", key);
+  json["value"] = number;
+  json["version"] = version_text(version);
+  context.print_json(json);
+}
+
 Exit run_incr(Context& context, const IncrArguments& arguments) {
   const auto key = arguments.encoding.key_to_store(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
   auto store = arguments.no_create ? context.open(arguments.store, Work::point)
                                    : context.open_or_create(arguments.store, Work::point);
   if (!store) return store.error();
-  Parsed<std::int64_t> number;
-  const Change add = [&](std::optional<std::string_view> value) -> std::optional<std::string> {
-    number = incremented(value, arguments.by.value_or(1));
-    if (!number) return std::nullopt;
-    return std::to_string(*number);
-  };
-  const auto stored = store->update(*key, add, {.time_to_live = arguments.ttl.value_or(milliseconds(0))});
-  if (!stored) return context.report(stored.error());
-  if (!number) return context.complain(Exit::failed, "the value: " + number.error());
+  const auto counter = add(*store, *key, arguments);
+  if (!counter) return context.report(counter.error());
+  if (!counter->number) return context.complain(Exit::failed, "the value: " + counter->number.error());
   if (context.globals.json) {
-    Json json;
-    set_bytes(json, "key", *key);
-    json["value"] = *number;
-    json["version"] = version_text(*stored);
-    context.print_json(json);
+    print_counter(context, *key, *counter->number, counter->version);
   } else {
-    context.out.write(std::to_string(*number) + "\n");
+    context.out.write(std::to_string(*counter->number) + "\n");
   }
   return Exit::ok;
 }

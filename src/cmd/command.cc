@@ -32,8 +32,9 @@ Parsed<Version> parse_version(std::string_view text) {
   Version version;
   const bool prefixed = text.starts_with("0x");
   const std::string_view digits = text.substr(prefixed ? 2 : 0);
-  const char* const end = digits.data() + digits.size();
-  const auto [rest, error] = std::from_chars(digits.data(), end, version.token, prefixed ? 16 : 10);
+  const char* const begin = digits.data();
+  const char* const end = begin + digits.size();
+  const auto [rest, error] = std::from_chars(begin, end, version.token, prefixed ? 16 : 10);
   if (error != std::errc{} || rest != end)
     return std::unexpected(fmt::format("'{}' is no version as `loch get --json` prints it", escaped(text)));
   return version;

@@ -59,6 +59,14 @@ Result<Version> store_value(Store& store, const PutArguments& arguments, std::st
   return arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
 }
 
+void print_stored(Context& context, std::string_view key, std::size_t value_bytes, Version version) {
+  Json json;
+  set_bytes(json, "key", key);
+  json["value_bytes"] = value_bytes;
+  json["version"] = version_text(version);
+  context.print_json(json);
+}
+
 Exit run_put(Context& context, const PutArguments& arguments) {
   const auto key = arguments.encoding.key_to_store(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
@@ -70,13 +78,7 @@ Exit run_put(Context& context, const PutArguments& arguments) {
   if (!store) return store.error();
   const auto stored = store_value(*store, arguments, *key, *value);
   if (!stored) return context.report(stored.error());
-  if (context.globals.json) {
-    Json json;
-    set_bytes(json, "key", *key);
-    json["value_bytes"] = value->size();
-    json["version"] = version_text(*stored);
-    context.print_json(json);
-  }
+  if (context.globals.json) print_stored(context, *key, value->size(), *stored);
   return Exit::ok;
 }
 

@@ -81,12 +81,12 @@ class Table final {
   // this.
   bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
                    base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version);
-  void discard_here(const memory::Allocator::Place& place) {
+  void discard_here(const memory::Allocator::Place& place) const {
     shard_.attachment.nodes().front().allocator->discard_here(place);
   }
   void retire_here(SlotWord unlinked, base::Nanos now);
   // Asks for the memory of items that prepare_item_here will give out (Allocator::fetch_rested).
-  void fetch_items_here(memory::ItemRef like, std::size_t ahead) {
+  void fetch_items_here(memory::ItemRef like, std::size_t ahead) const {
     shard_.attachment.nodes().front().allocator->fetch_rested(like.size_class, ahead);
   }
 

@@ -248,7 +248,7 @@ TEST(Move, AClientElsewhereReadsNoneOfTheValue) {
   ASSERT_TRUE(far.collect().has_value());
   EXPECT_EQ(slot(*store, at.slot[2] + (SlotNumber{row_slots} << first_level)).item(), item);
   EXPECT_EQ(near.get(key).value(), value);
-  store->advance(2 * 3'600 * base::second_ns);
+  store->advance(7'200 * base::second_ns);
   memory::fake::tell_time(*store);
   const auto collected = far.collect();
   ASSERT_TRUE(collected.has_value()) << collected.error().message();

@@ -28,11 +28,9 @@ Exit run_touch(Context& context, const TouchArguments& arguments) {
   const auto touched = store->touch(*key, {.time_to_live = arguments.ttl.value_or(milliseconds(0))});
   if (!touched) return context.report(touched.error());
   if (context.globals.json) {
-    Json json;
-    set_bytes(json, "key", *key);
-    if (arguments.ttl) json["ttl_ms"] = arguments.ttl->count();
-    json["version"] = version_text(*touched);
-    context.print_json(json);
+    Json fields = Json::object();
+    if (arguments.ttl) fields["ttl_ms"] = arguments.ttl->count();
+    context.print_written(*key, fields, *touched);
   }
   return Exit::ok;
 }
@@ -89,14 +87,6 @@ Result<Counted> add(Store& store, std::string_view key, const IncrArguments& arg
   return counter;
 }
 
-void print_counter(Context& context, std::string_view key, std::int64_t number, Version version) {
-  Json json;
-  set_bytes(json, "key", key);
-  json["value"] = number;
-  json["version"] = version_text(version);
-  context.print_json(json);
-}
-
 Exit run_incr(Context& context, const IncrArguments& arguments) {
   const auto key = arguments.encoding.key_to_store(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
@@ -107,7 +97,7 @@ Exit run_incr(Context& context, const IncrArguments& arguments) {
   if (!counter) return context.report(counter.error());
   if (!counter->number) return context.complain(Exit::failed, "the value: " + counter->number.error());
   if (context.globals.json) {
-    print_counter(context, *key, *counter->number, counter->version);
+    context.print_written(*key, {{"value", *counter->number}}, counter->version);
   } else {
     context.out.write(std::to_string(*counter->number) + "\n");
   }
@@ -140,8 +130,7 @@ void add_incr(CLI::App& app, Context& context) {
   add_parsed(command, "--by", arguments->by, "How much to add (default: 1)", "N", parse_integer);
   add_duration(command, "--ttl", arguments->ttl,
                "Time to live of a counter that begins; one that is there keeps its own");
-  add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if the store does not exist; also accept a store that another user made");
+  add_no_create(command, arguments->no_create);
   arguments->encoding.add_to(command, false);
   add_footer(command,
              "The value is a whole number in decimal; a key that is not there counts as 0.\n"

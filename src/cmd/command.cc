@@ -262,6 +262,14 @@ void Context::print_json(const Json& json) {
   out.write("\n");
 }
 
+void Context::print_written(std::string_view key, const Json& fields, Version version) {
+  Json json;
+  set_bytes(json, "key", key);
+  json.update(fields);
+  json["version"] = version_text(version);
+  print_json(json);
+}
+
 CLI::App& add_command(CLI::App& app, Context& context, const char* name, const char* what,
                       std::function<Exit()> run) {
   CLI::App& command = *app.add_subcommand(name, what);
@@ -389,6 +397,11 @@ void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t
 
 void add_format(CLI::App& command, std::optional<Format>& into) {
   add_parsed(command, "--format", into, "tsv or jsonl (JSON Lines)", "FORMAT", parse_format);
+}
+
+void add_no_create(CLI::App& command, bool& into) {
+  add_flag(command, "--no-create", into,
+           "Fail (3) if the store does not exist; also accept a store that another user made");
 }
 
 void add_version(CLI::App& command, const char* flags, std::optional<Version>& into, const char* what) {

@@ -101,6 +101,8 @@ class Context {
 
   // Prints a JSON document and a newline.
   void print_json(const nlohmann::ordered_json& json);
+  // The same of a key that was written: it, `fields`, and the version that it has now.
+  void print_written(std::string_view key, const nlohmann::ordered_json& fields, Version version);
 
  private:
   // What has to be so before a store is opened, and is said in the words of the options; an Exit if it is
@@ -191,6 +193,7 @@ void add_duration(CLI::App& command, const char* flags, std::optional<std::chron
                   const char* what, std::chrono::milliseconds most = time_to_live_max);
 void add_bytes(CLI::App& command, const char* flags, std::optional<std::uint64_t>& into, const char* what);
 void add_format(CLI::App& command, std::optional<Format>& into);
+void add_no_create(CLI::App& command, bool& into);
 // As version_text (cmd/json.h) writes it.
 void add_version(CLI::App& command, const char* flags, std::optional<Version>& into, const char* what);
 

@@ -256,8 +256,7 @@ void add_load(CLI::App& app, Context& context) {
   add_duration(command, "--ttl", arguments->ttl, "Time to live for items without one, such as 30s, 5m, 2h");
   add_flag(command, "--continue-on-error", arguments->continue_on_error,
            "Continue past lines that fail, unless the host is unreachable; still exits with 1");
-  add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if the store does not exist; also accept a store that another user made");
+  add_no_create(command, arguments->no_create);
   add_footer(
       command,
       "Without --format the file's name says it (.jsonl, .ndjson, .json: JSON Lines; else TSV).\n"

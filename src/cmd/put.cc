@@ -59,14 +59,6 @@ Result<Version> store_value(Store& store, const PutArguments& arguments, std::st
   return arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
 }
 
-void print_stored(Context& context, std::string_view key, std::size_t value_bytes, Version version) {
-  Json json;
-  set_bytes(json, "key", key);
-  json["value_bytes"] = value_bytes;
-  json["version"] = version_text(version);
-  context.print_json(json);
-}
-
 Exit run_put(Context& context, const PutArguments& arguments) {
   const auto key = arguments.encoding.key_to_store(arguments.key);
   if (!key) return context.complain(Exit::usage, key.error());
@@ -78,7 +70,7 @@ Exit run_put(Context& context, const PutArguments& arguments) {
   if (!store) return store.error();
   const auto stored = store_value(*store, arguments, *key, *value);
   if (!stored) return context.report(stored.error());
-  if (context.globals.json) print_stored(context, *key, value->size(), *stored);
+  if (context.globals.json) context.print_written(*key, {{"value_bytes", value->size()}}, *stored);
   return Exit::ok;
 }
 
@@ -98,8 +90,7 @@ void add_put(CLI::App& app, Context& context) {
   add_version(command, "--if-version", arguments->if_version,
               "Replace only this version, as `loch get --json` gave it; fail (5) if it changed");
   let_exclude(command, "--if-version", "--if-absent");
-  add_flag(command, "--no-create", arguments->no_create,
-           "Fail (3) if the store does not exist; also accept a store that another user made");
+  add_no_create(command, arguments->no_create);
   arguments->encoding.add_to(command, true);
   add_footer(command,
              "Examples:\n"

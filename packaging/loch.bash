@@ -68,7 +68,7 @@ _loch() {
         skip=1
         ;;
       --directory=*) directory=("$word") ;;
-      --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | --by | -n | --limit | --format | -w | --watch | --times | \
+      --from | --placement | --key-file | --tls-authority | --tls-certificate | --tls-key | --timeout | -f | --file | --ttl | --if-version | --prefix | --by | -n | --limit | --format | -w | --watch | --times | \
         --candidates | --max-bytes | --expiry | --mode | --group | --atomics | \
         --coordinator | --regions | --shards | --at-most) skip=1 ;;
       -*) ;;
@@ -118,7 +118,7 @@ _loch() {
       _loch_offer -g
       return
       ;;
-    --from | --timeout | --ttl | --if-version | --by | -n | --limit | -w | --watch | --times | --max-bytes | \
+    --from | --timeout | --ttl | --if-version | --prefix | --by | -n | --limit | -w | --watch | --times | --max-bytes | \
       --expiry | --coordinator | --regions | --shards | --at-most) return ;;
   esac
 
@@ -128,13 +128,14 @@ _loch() {
       "") options="--version" ;;
       put) options="--file --ttl --if-absent --if-version --no-create --hex --hex-key --hex-value" ;;
       get) options="--hex --hex-key --hex-value" ;;
-      remove) options="--all --if-version --hex --hex-key" ;;
+      remove) options="--all --prefix --if-version --hex --hex-key" ;;
       touch) options="--ttl --persist --hex --hex-key" ;;
       incr) options="--by --ttl --no-create --hex --hex-key" ;;
       exists | inspect) options="--hex --hex-key" ;;
-      scan-all) options="--keys --limit --format" ;;
+      scan-all) options="--prefix --keys --limit --format" ;;
+      count) options="--prefix" ;;
       load) options="--format --ttl --continue-on-error --no-create" ;;
-      dump) options="--format" ;;
+      dump) options="--prefix --format" ;;
       create) options="--candidates --max-bytes --expiry --mode --group --atomics --no-huge-pages" ;;
       ls) options="--long" ;;
       stat) options="--watch --times" ;;

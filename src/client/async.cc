@@ -80,7 +80,10 @@ coro::Task<Result<Version>> Async::replace(std::string_view key, std::string_vie
 
 coro::Task<Result<Version>> Async::update(std::string_view key, Change change, PutOptions options) {
   if (state_->is_inherited()) co_return state_->inherited("update");
-  co_return version_of(state_->store->sound(co_await state_->client->update(key, &change, options)));
+  const Change noting = state_->store->until_forked(change);
+  auto updated = co_await state_->client->update(key, &noting, options);
+  if (state_->is_inherited()) co_return state_->inherited("update");
+  co_return version_of(state_->store->sound(std::move(updated)));
 }
 
 coro::Task<Result<Version>> Async::touch(std::string_view key, PutOptions options) {

@@ -519,11 +519,17 @@ TEST_P(Calls, CountersCountEachOutcome) {
   EXPECT_EQ(counted(Counter::replace_changed), 1U);
   EXPECT_EQ(counted(Counter::remove_hit), 1U);
   EXPECT_EQ(counted(Counter::remove_miss), 1U);
+  ASSERT_TRUE(store_->put("k", "1", {.time_to_live = std::chrono::milliseconds(1)}).has_value());
+  while (store_->exists("k").value_or(false)) {
+  }
+  const Stats over = store_->stats();
+  EXPECT_TRUE(store_->insert("k", "2").has_value());
+  EXPECT_EQ(store_->stats()[Counter::put_insert] - over[Counter::put_insert], 1U) << "of what is over";
   // The totals outlive the session.
   store_.reset();
   std::optional<Store> again;
   ASSERT_NO_FATAL_FAILURE(open(&again));
-  EXPECT_EQ(again->info()->totals[Counter::put_insert], 1U);
+  EXPECT_EQ(again->info()->totals[Counter::put_insert], 3U);
   EXPECT_EQ(again->stats()[Counter::put_insert], 0U);
 }
 

@@ -208,6 +208,23 @@ TEST_F(ForkTest, AWalkEndsInTheChildAndGoesOnInTheParent) {
   expect_in_order(*store_);
 }
 
+// Receive: an update whose change forks, and goes on in both. Expect: it is refused in the child, and done in
+// the parent.
+TEST_F(ForkTest, AnUpdateIsRefusedInTheChildAndDoneInTheParent) {
+  pid_t child = -1;
+  const auto updated = store_->update("before0", [&](auto) {
+    if (child < 0) child = ::fork();
+    return std::optional<std::string>("changed");
+  });
+  if (child == 0) ::_exit(is_refusal(updated) ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(updated.has_value());
+  expected_["before0"] = "changed";
+  expect_in_order(*store_);
+}
+
 // Receive: a parent that ends while its child lives on. Expect: its sessions count as over.
 TEST_F(ForkTest, AChildThatLivesOnDoesNotKeepItsParentsSessions) {
   store_.reset();

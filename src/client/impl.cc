@@ -100,6 +100,14 @@ Error Store::Impl::inherited(const char* operation) const {
               fmt::format("{} was opened before a fork, by the parent; open it again in this process", url_)};
 }
 
+Change Store::Impl::until_forked(const Change& change) const {
+  return [this, &change](std::optional<std::string_view> value) {
+    auto next = change(value);
+    if (is_inherited()) next.reset();
+    return next;
+  };
+}
+
 std::shared_ptr<memory::StoreMemory> Store::Impl::memory() const {
   const std::scoped_lock lock(mutex_);
   return memory_;

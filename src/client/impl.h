@@ -122,6 +122,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   // hand is never one of such a store.
   [[nodiscard]] bool is_inherited() const;
   [[nodiscard]] Error inherited(const char* operation) const;
+  // `change`, which may fork; from then on, in the child, nothing is to be changed any more. Refers to it.
+  [[nodiscard]] Change until_forked(const Change& change) const;
 
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] Stats stats();

@@ -121,7 +121,12 @@ Result<Version> Store::replace(std::string_view key, std::string_view value, Ver
 }
 
 Result<Version> Store::update(std::string_view key, const Change& change, PutOptions options) {
-  return version_of(impl_->ask([&](Client& mine) { return mine.run(mine.update(key, &change, options)); }));
+  const Change noting = impl_->until_forked(change);
+  return version_of(impl_->ask([&](Client& mine) {
+    auto updated = mine.run(mine.update(key, &noting, options));
+    if (impl_->is_inherited()) updated = std::unexpected(impl_->inherited("update"));
+    return updated;
+  }));
 }
 
 Result<Version> Store::touch(std::string_view key, PutOptions options) {

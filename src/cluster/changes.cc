@@ -24,12 +24,6 @@ std::unexpected<Error> no_node(std::string_view name) {
   return fail(Errc::not_found, "cluster", fmt::format("the cluster has no node '{}'", name));
 }
 
-std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at) {
-  if (!is_wildcard(at)) return std::nullopt;
-  return fmt::format("{} is where node '{}' may listen; others need an address that they find it at",
-                     at.text(), name);
-}
-
 std::vector<RegionId> free_regions(const ClusterMap& map) {
   std::vector<RegionId> free;
   for (unsigned region = fabric::first_data_region; region < fabric::data_regions_end; ++region) {
@@ -90,10 +84,18 @@ std::size_t shards_on(const ClusterMap& map, std::uint32_t node) {
 }  // namespace
 
 bool is_wildcard(const net::HostPort& at) {
+  if (at.host.empty() || at.host == "*") return true;  // as the resolver takes them
   in_addr four{};
   in6_addr six{};
   if (::inet_aton(at.host.c_str(), &four) != 0) return four.s_addr == INADDR_ANY;
   return ::inet_pton(AF_INET6, at.host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
+}
+
+std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at) {
+  if (!is_wildcard(at)) return std::nullopt;
+  return fmt::format(
+      "{} is where node '{}' may listen; write an address that others find it at, such as 10.0.0.1:{}",
+      at.text(), name, at.port);
 }
 
 Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,

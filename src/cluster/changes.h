@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,8 @@ inline constexpr std::uint32_t usual_regions = 2;
 
 // Whether it stands for all addresses of a host: it may listen there, and others do not find it by that.
 bool is_wildcard(const net::HostPort& at);
+// Why others could not connect to a node of that name there; nothing if they may.
+std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at);
 
 // A host comes: with a number that nobody had, or else one whose host is gone, together with that one's
 // regions. It has no shards yet. One that leaves or is drained stays instead. Errors: exists (it serves);

@@ -60,7 +60,7 @@ TEST(Changes, AFirstMapThatCanNotBeIsAnError) {
 }
 
 TEST(Changes, AHostIsNotFoundByWhereAllListen) {
-  for (const char* host : {"0.0.0.0", "0", "::", "0::0"}) {
+  for (const char* host : {"0.0.0.0", "0", "::", "0::0", "*", ""}) {
     const net::HostPort everywhere{.host = host, .port = "7457"};
     EXPECT_TRUE(is_wildcard(everywhere)) << host;
     EXPECT_EQ(first_map({{.name = "a", .at = everywhere}}, 4).error().code, Errc::invalid_argument) << host;

@@ -90,6 +90,17 @@ TEST_F(FileCoordinatorTest, WhatCanNotBeIsAnErrorThatNamesTheLine) {
     EXPECT_THAT(error_of(fmt::format("hash_seed = {}\n{}", seed, three_nodes)), HasSubstr(":1: 'hash_seed'"));
 }
 
+// Receive: where a host listens, and others would find themselves. Expect: the file, the node and what to
+// write instead are named.
+TEST_F(FileCoordinatorTest, AHostIsNotFoundByWhereAllListen) {
+  for (const char* address : {"*:8000", "0.0.0.0:8000", "[::]:8000"}) {
+    EXPECT_THAT(
+        error_of(fmt::format("{}[[node]]\nname = \"d\"\naddress = \"{}\"\n", three_nodes, address)),
+        testing::AllOf(HasSubstr(fmt::format("{}:11: {} is where node 'd' may listen", path_, address)),
+                       HasSubstr("such as 10.0.0.1:8000")));
+  }
+}
+
 TEST(Coordinator, SaysWhatThereIs) {
   EXPECT_EQ(Coordinator::open("file:").error().code, Errc::invalid_argument);
   EXPECT_THAT(Coordinator::open("oracle:7").error().message(), HasSubstr("file:/etc/loch/cluster.toml"));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/changes.h"
 #include "cluster/toml_settings.h"
 
 namespace loch::cluster {
@@ -22,7 +23,8 @@ Result<Versioned> FileCoordinator::read_map() {
     settings.text("name", node.name);
     settings.address("address", fabric::default_port, [&node](auto at) { node.at = std::move(at); });
     if (node.name.empty() || node.at.host.empty())
-      settings.complain("a node has a 'name' and an 'address', both in quotes");
+      return settings.complain("a node has a 'name' and an 'address', both in quotes");
+    if (const auto flaw = flaw_of_address(node.name, node.at)) settings.complain(*flaw);
   };
   const auto read = TomlSettings::read(path_, "cluster", [&](TomlSettings& settings) {
     settings.tables("node", read_node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <system_error>
 #include <utility>
 
 #include "fabric/cluster_map.h"
@@ -196,12 +197,24 @@ Result<void> ZooKeeperCoordinator::announce(const Present& self) {
     std::unique_lock lock(signals_.mutex);
     if (*done) {
       self_ = self;
-      if (!announcer_.joinable()) announcer_ = std::thread([this] { keep_announced(); });
-      return {};
+      return start_announcer();
     }
     if (clock_.now() >= until) return name_is_taken(self.name);
     signals_.changed.wait_for(lock, up_to(pause_ns, clock_.now(), until));
   }
+}
+
+Result<void> ZooKeeperCoordinator::start_announcer() {
+  if (announcer_.joinable()) return {};
+  try {
+    announcer_ = std::thread([this] { keep_announced(); });
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, "cluster",
+                fmt::format("no thread that announces '{}' again: {}; raise `ulimit -u`, or TasksMax of the "
+                            "unit",
+                            self_->name, error.code().message()));
+  }
+  return {};
 }
 
 std::unexpected<Error> ZooKeeperCoordinator::name_is_taken(const std::string& name) const {

@@ -71,6 +71,7 @@ class ZooKeeperCoordinator final : public Coordinator {
                        base::Nanos deadline);
   // Whether it says so now; false: another one does.
   Result<bool> announce_once(const Present& self, base::Nanos deadline);
+  Result<void> start_announcer();
   Result<bool> announce_again();
   [[nodiscard]] std::unexpected<Error> name_is_taken(const std::string& name) const;
   void keep_announced();

@@ -14,6 +14,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/testing/comes_true.h"
+#include "base/testing/no_threads.h"
 #include "cluster/changes.h"
 #include "cluster/coordinator.h"
 #include "cluster/zookeeper_session.h"
@@ -217,6 +218,23 @@ TEST(ZooKeeper, HostsAreThereUntilTheyGo) {
   EXPECT_THAT(other->present().value(), ElementsAre(b)) << "no host is called so";
   write_node(server, "/loch/members/z", "garbage");
   EXPECT_EQ(code_of(other->present()), Errc::corrupt);
+}
+
+// Receive: a process that has all the threads that it may have. Expect: it says so, and the host can be
+// announced when there are more.
+TEST(ZooKeeper, AHostHasNoThreadToAnnounceItAgain) {
+  const ZooKeeperServer server;
+  const auto one = open(server.url());
+  EXPECT_TRUE(one->present().has_value()) << "it is connected, and has the threads for that";
+  const Present a{.name = "a", .at = at(1)};
+  {
+    const base::fake::NoThreads none;
+    const auto announced = one->announce(a);
+    EXPECT_EQ(code_of(announced), Errc::unavailable);
+    EXPECT_THAT(text_of(announced), HasSubstr("TasksMax"));
+  }
+  EXPECT_EQ(text_of(one->announce(a)), "fine");
+  EXPECT_EQ(one->present(), std::vector{a});
 }
 
 TEST(ZooKeeper, CallsEndWithoutItAndGoOnWithIt) {

@@ -34,6 +34,10 @@ Finding judge_space(const std::string& directory, Space space) {
   constexpr std::uint64_t usable_bytes_min = 16 * mib;  // a store that holds a little
   constexpr std::uint64_t ample_bytes_min = 256 * mib;
   Finding finding{.subject = "space"};
+  if (space.total_bytes == 0) {  // a tmpfs of size=0
+    finding.found = "no limit of the file system's";
+    return finding;
+  }
   finding.found = fmt::format("{} free of {}", human_bytes(space.free_bytes), human_bytes(space.total_bytes));
   if (space.free_bytes < usable_bytes_min) {
     finding.status = Status::fail;

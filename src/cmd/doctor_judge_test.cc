@@ -27,6 +27,7 @@ TEST(Judgement, SpaceFailsBelow16MiBAndWarnsBelow256) {
   EXPECT_TRUE(is(Status::warn, judged(256 * mib - 1)));
   EXPECT_TRUE(is(Status::ok, judged(256 * mib)));
   EXPECT_TRUE(judged(0).mend.contains("remount,size=8G /dev/shm"));
+  EXPECT_TRUE(is(Status::ok, judge_space("/dev/shm", {.total_bytes = 0, .free_bytes = 0})));
 }
 
 TEST(Judgement, MemoryWarnsBelowThreeQuartersOfWhatTheDirectoryHasFree) {

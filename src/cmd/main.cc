@@ -7,9 +7,12 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <loch/truncation.h>
 
@@ -149,10 +152,27 @@ std::string chosen_command(const CLI::App& app) {
   return words;
 }
 
+// CLI11 takes what follows "--option=" for its value, as of a script's variable that is empty: here it is two
+// words, of which the second is empty. Not of what is for loch-bench.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words;
+  bool are_options = true;
+  for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
+    are_options = are_options && word != "--" && word != "bench";
+    const bool is_cut = are_options && word.starts_with("--") && word.find('=') == word.size() - 1;
+    words.emplace_back(is_cut ? word.substr(0, word.size() - 1) : word);
+    if (is_cut) words.emplace_back();
+  }
+  return words;
+}
+
 // What is left after the command line is read: an exit code if that was all.
 std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    auto words = words_of(argc, argv);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::CallForHelp&) {
     context.out.write(app.help());
     return Exit::ok;

@@ -1,8 +1,9 @@
-// loch remove: removes one key, or all of them.
+// loch remove: removes one key, all that begin alike, or all.
 #include <vector>
 
 #include "cmd/command.h"
 #include "cmd/json.h"
+#include "cmd/selection.h"
 #include "cmd/terminal.h"
 #include "cmd/units.h"
 
@@ -17,6 +18,7 @@ struct RemoveArguments {
   std::optional<std::string> key;
   std::optional<Version> if_version;
   bool all = false;
+  Selection selection;
   Encoding encoding;
 };
 
@@ -32,80 +34,93 @@ Exit remove_one(Context& context, const RemoveArguments& arguments) {
   return Exit::ok;
 }
 
-Result<std::vector<std::string>> some_keys(Store& store) {
+struct Found {
   std::vector<std::string> keys;
-  const auto walked = store.for_each([&](const Entry& entry) {
-    keys.emplace_back(entry.key);
-    return keys.size() < keys_per_walk;
+  Walked walked;
+};
+
+Result<Found> some_keys(Store& store, const Selection& selection) {
+  Found found;
+  const auto walked = selection.for_each(store, [&found](const Entry& entry) {
+    found.keys.emplace_back(entry.key);
+    return found.keys.size() < keys_per_walk;
   });
   if (!walked) return std::unexpected(walked.error());
-  return keys;
+  found.walked = *walked;
+  return found;
 }
 
-// Removes what is there until a walk comes to its end. Others may go on inserting; `walks_max` bounds the
-// race.
-Result<std::uint64_t> remove_everything(Store& store, std::uint64_t walks_max, Progress& progress) {
-  std::uint64_t removed = 0;
+// Removes what is selected until a walk comes to its end. Others may go on inserting; `walks_max` bounds the
+// race. How many items there were, and what the last walk left out.
+Result<Walked> remove_selected(Store& store, const Selection& selection, std::uint64_t walks_max,
+                               Progress& progress) {
+  Walked removed;
   for (std::uint64_t walk = 0; walk < walks_max && !interrupted(); ++walk) {
-    const auto keys = some_keys(store);
-    if (!keys) return std::unexpected(keys.error());
-    for (const std::string& key : *keys) {
+    const auto found = some_keys(store, selection);
+    if (!found) return std::unexpected(found.error());
+    removed.damaged = found->walked.damaged;
+    for (const std::string& key : found->keys) {
+      if (interrupted()) return removed;
       const auto result = store.remove(key);
       if (!result && result.error().code != Errc::not_found) return std::unexpected(result.error());
-      if (result) ++removed;
-      progress.update(removed, removed);
-      if (interrupted()) return removed;
+      if (result) ++removed.items;
+      progress.update(removed.items, removed.items);
     }
-    if (keys->size() < keys_per_walk) break;
+    if (found->keys.size() < keys_per_walk) break;
   }
   return removed;
 }
 
-Exit remove_all(Context& context, const RemoveArguments& arguments) {
+Exit remove_several(Context& context, const RemoveArguments& arguments) {
   auto store = context.open(arguments.store, Work::walk);
   if (!store) return store.error();
-  const auto count = store->count();
-  if (!count) return context.report(count.error());
-  const Exit answer = context.confirm([&] {
-    return fmt::format("Remove all {} of store '{}'?", how_many(*count, "item"), escaped(arguments.store));
-  });
+  const auto counted = arguments.selection.count(*store);
+  if (!counted) return context.report(counted.error());
+  const std::uint64_t items = counted->items;
+  const Exit answer = context.confirm(
+      [&] { return fmt::format("Remove {}?", arguments.selection.described(items, arguments.store)); });
   if (answer != Exit::ok) return answer;
   watch_for_interrupts();
-  Progress progress("remove", *count, stderr_is_terminal() && !context.globals.quiet);
-  const auto removed = remove_everything(*store, *count / keys_per_walk + 2, progress);
+  Progress progress("remove", items, stderr_is_terminal() && !context.globals.quiet);
+  const auto removed = remove_selected(*store, arguments.selection, items / keys_per_walk + 2, progress);
   progress.erase();
   if (!removed) return context.report(removed.error());
   if (context.globals.json) {
-    context.print_json(Json{{"removed", *removed}});
+    context.print_json(Json{{"removed", removed->items}});
   } else {
-    context.note(fmt::format("{} removed", how_many(*removed, "item")));
+    context.note(fmt::format("{} removed", how_many(removed->items, "item")));
   }
-  return Exit::ok;
+  return report_damage(context, *removed);
 }
 
 Exit run_remove(Context& context, const RemoveArguments& arguments) {
-  if (arguments.all == arguments.key.has_value()) {
-    return context.complain(Exit::usage, "give either a KEY or --all");
-  }
-  return arguments.all ? remove_all(context, arguments) : remove_one(context, arguments);
+  const int given = int{arguments.key.has_value()} + int{arguments.all} + int{!arguments.selection.is_all()};
+  if (given != 1) return context.complain(Exit::usage, "give one of KEY, --prefix and --all");
+  return arguments.key ? remove_one(context, arguments) : remove_several(context, arguments);
 }
 
 }  // namespace
 
 void add_remove(CLI::App& app, Context& context) {
   auto arguments = std::make_shared<RemoveArguments>();
-  CLI::App& command = add_command(app, context, "remove", "Remove a key, or all keys", arguments, run_remove);
+  CLI::App& command = add_command(app, context, "remove", "Remove a key, those that begin alike, or all",
+                                  arguments, run_remove);
   add_store(command, arguments->store);
   add_optional_argument(command, "KEY", arguments->key, "The key");
-  add_flag(command, "--all", arguments->all, "Remove every item; asks first, or needs --yes");
+  arguments->selection.add_to(command);
+  add_flag(command, "--all", arguments->all,
+           "Remove every item; asks first, as --prefix does, or needs --yes");
   add_version(command, "--if-version", arguments->if_version,
               "Remove only this version, as `loch get --json` gave it; fail (5) if it changed");
   let_exclude(command, "--if-version", "--all");
+  let_exclude(command, "--if-version", "--prefix");
   arguments->encoding.add_to(command, false);
+  let_exclude(command, "--prefix", "--hex-key");
   add_footer(command,
              "Exit code 4 if there is no such key.\n"
              "Examples:\n"
              "  loch remove sessions user:17\n"
+             "  loch remove sessions --prefix user: --yes\n"
              "  loch remove sessions --all --yes\n"
              "To remove the store itself: loch rm sessions");
 }

@@ -7,6 +7,7 @@
 #include "cmd/command.h"
 #include "cmd/json.h"
 #include "cmd/record.h"
+#include "cmd/selection.h"
 #include "cmd/terminal.h"
 #include "cmd/units.h"
 
@@ -15,62 +16,50 @@ namespace {
 
 struct ScanArguments {
   std::string store;
+  Selection selection;
   std::string file = "-";
   std::optional<Format> format;
   std::optional<std::uint64_t> limit;
   bool keys_only = false;
 };
 
-struct Walked {
-  std::uint64_t items = 0;
+struct Written {
+  Walked walked;
   std::uint64_t bytes = 0;
-  std::uint64_t damaged = 0;  // that were left out: they are, or the slots that name them
 };
 
 // Writes the items to `out` until the limit, a failed write or an interrupt.
-Result<Walked> walk(Store& store, const ScanArguments& arguments, Format format, Output& out,
-                    Progress& progress) {
-  Walked walked;
+Result<Written> write_all(Store& store, const ScanArguments& arguments, Format format, Output& out,
+                          Progress& progress) {
+  std::uint64_t items = 0;
+  std::uint64_t bytes = 0;
   std::string line;
-  if (arguments.limit == 0) return walked;
-  const auto damaged = [&store] {
-    const Stats stats = store.stats();
-    return stats[Counter::corrupt_items] + stats[Counter::corrupt_slots];
-  };
-  const std::uint64_t damaged_before = damaged();
+  if (arguments.limit == 0) return Written{};
   // While the reader of the output lets us wait, another host is to hear of us: it would end the session, and
   // the walk with it (silence_s in lochd.toml).
   if (!is_of_this_host(arguments.store))
     out.set_meanwhile([&store] { std::ignore = store.exists("loch looks for no key"); });
-  const auto result = store.for_each([&](const Entry& entry) {
+  const auto walked = arguments.selection.for_each(store, [&](const Entry& entry) {
     line.clear();
     if (arguments.keys_only) {
       append_key(line, format, entry.key);
     } else {
       append_record(line, format, entry.key, entry.value, entry.time_to_live);
     }
-    walked.items += 1;
-    walked.bytes += line.size();
-    progress.update(walked.items, walked.items);
-    return out.write(line) && !interrupted() && (!arguments.limit || walked.items < *arguments.limit);
+    items += 1;
+    bytes += line.size();
+    progress.update(items, items);
+    return out.write(line) && (!arguments.limit || items < *arguments.limit);
   });
   out.set_meanwhile(nullptr);
   out.flush();
-  if (!result) return std::unexpected(result.error());
-  walked.damaged = damaged() - damaged_before;
-  return walked;
-}
-
-// How a walk that came to its end ended.
-Exit report_damage(const Context& context, const Walked& walked) {
-  if (walked.damaged == 0) return Exit::ok;
-  return context.complain(Exit::failed, fmt::format("{} left out; `loch check` says which",
-                                                    how_many(walked.damaged, "damaged item")));
+  if (!walked) return std::unexpected(walked.error());
+  return Written{.walked = *walked, .bytes = bytes};
 }
 
 // Writes the items to standard output, or to a file that takes its name when it is whole.
-std::expected<Walked, Exit> write_items(Context& context, Store& store, const ScanArguments& arguments,
-                                        Format format, Progress& progress) {
+std::expected<Written, Exit> write_items(Context& context, Store& store, const ScanArguments& arguments,
+                                         Format format, Progress& progress) {
   watch_for_interrupts();  // before there is a file, which is not to be left behind
   std::optional<WholeFile> file;
   if (arguments.file != "-") {
@@ -80,18 +69,18 @@ std::expected<Walked, Exit> write_items(Context& context, Store& store, const Sc
   }
   Output file_out(file ? file->descriptor() : -1);
   Output& out = file ? file_out : context.out;
-  const auto walked = walk(store, arguments, format, out, progress);
+  const auto written = write_all(store, arguments, format, out, progress);
   progress.erase();
-  if (!walked) return std::unexpected(context.report(walked.error()));
+  if (!written) return std::unexpected(context.report(written.error()));
   if (interrupted()) return std::unexpected(Exit::failed);
-  if (!file) return *walked;
+  if (!file) return *written;
   if (!out.good()) {
     return std::unexpected(context.complain(
         Exit::failed, fmt::format("cannot write {}: {}", arguments.file, std::strerror(out.error()))));
   }
   const auto published = file->publish();
   if (!published) return std::unexpected(context.complain(Exit::failed, published.error()));
-  return *walked;
+  return *written;
 }
 
 Exit run_scan(Context& context, const ScanArguments& arguments) {
@@ -99,8 +88,8 @@ Exit run_scan(Context& context, const ScanArguments& arguments) {
   if (!store) return store.error();
   const Format format = arguments.format.value_or(context.globals.json ? Format::jsonl : Format::tsv);
   Progress progress("scan", std::nullopt, false);
-  const auto walked = write_items(context, *store, arguments, format, progress);
-  return walked ? report_damage(context, *walked) : walked.error();
+  const auto written = write_items(context, *store, arguments, format, progress);
+  return written ? report_damage(context, written->walked) : written.error();
 }
 
 Exit run_dump(Context& context, const ScanArguments& arguments) {
@@ -112,32 +101,38 @@ Exit run_dump(Context& context, const ScanArguments& arguments) {
   const bool shown =
       stderr_is_terminal() && !context.globals.quiet && !(to_stdout && ::isatty(STDOUT_FILENO) == 1);
   std::optional<std::uint64_t> total;
-  if (shown) {
+  if (shown && arguments.selection.is_all()) {
     const auto count = store->count();
     if (count) total = *count;
   }
   Progress progress("dump", total, shown);
-  const auto walked = write_items(context, *store, arguments, arguments.format.value_or(by_name), progress);
-  if (!walked) return walked.error();
+  const auto written = write_items(context, *store, arguments, arguments.format.value_or(by_name), progress);
+  if (!written) return written.error();
+  const auto& [walked, bytes] = *written;
   if (context.globals.json && !to_stdout) {
-    context.print_json(Json{{"items", walked->items}, {"bytes", walked->bytes}});
+    context.print_json(Json{{"items", walked.items}, {"bytes", bytes}});
   } else if (context.out.good()) {
-    context.note(fmt::format("{}, {}", how_many(walked->items, "item"), human_bytes(walked->bytes)));
+    context.note(fmt::format("{}, {}", how_many(walked.items, "item"), human_bytes(bytes)));
   }
-  return report_damage(context, *walked);
+  return report_damage(context, walked);
 }
 
-Exit run_count(Context& context, const std::string& store_name) {
-  auto store = context.open(store_name, Work::walk);
+struct CountArguments {
+  std::string store;
+  Selection selection;
+};
+
+Exit run_count(Context& context, const CountArguments& arguments) {
+  auto store = context.open(arguments.store, Work::walk);
   if (!store) return store.error();
-  const auto count = store->count();
-  if (!count) return context.report(count.error());
+  const auto counted = arguments.selection.count(*store);
+  if (!counted) return context.report(counted.error());
   if (context.globals.json) {
-    context.print_json(Json{{"count", *count}});
+    context.print_json(Json{{"count", counted->items}});
   } else {
-    context.out.write(fmt::format("{}\n", *count));
+    context.out.write(fmt::format("{}\n", counted->items));
   }
-  return Exit::ok;
+  return report_damage(context, *counted);
 }
 
 }  // namespace
@@ -147,6 +142,7 @@ void add_scan_all(CLI::App& app, Context& context) {
   CLI::App& command =
       add_command(app, context, "scan-all", "Print all items, in no order", arguments, run_scan);
   add_store(command, arguments->store);
+  arguments->selection.add_to(command);
   add_flag(command, "-k,--keys", arguments->keys_only, "Print the keys only");
   add_number(command, "-n,--limit", arguments->limit, "Stop after this many items");
   add_format(command, arguments->format);
@@ -157,7 +153,7 @@ void add_scan_all(CLI::App& app, Context& context) {
       "stand in key_base64 and value_base64. A key that others change meanwhile may appear more than once.\n"
       "Examples:\n"
       "  loch scan-all sessions | head\n"
-      "  loch scan-all --keys --limit 100 sessions\n"
+      "  loch scan-all --keys --prefix user: --limit 100 sessions\n"
       "  loch --json scan-all sessions | jq -r .key");
 }
 
@@ -167,6 +163,7 @@ void add_dump(CLI::App& app, Context& context) {
       add_command(app, context, "dump", "Write all items to a file, as load reads them", arguments, run_dump);
   add_store(command, arguments->store);
   add_optional_path(command, "FILE", arguments->file, "Where to (default: standard output)");
+  arguments->selection.add_to(command);
   add_format(command, arguments->format);
   add_footer(command,
              "Without --format the file's name says it (.jsonl, .ndjson, .json: JSON Lines; else TSV).\n"
@@ -178,10 +175,17 @@ void add_dump(CLI::App& app, Context& context) {
 }
 
 void add_count(CLI::App& app, Context& context) {
-  auto store = std::make_shared<std::string>();
-  CLI::App& command = add_command(app, context, "count", "Print how many items there are", store, run_count);
-  add_store(command, *store);
-  add_footer(command, "Exact while nobody writes.\nExample:\n  loch count sessions");
+  auto arguments = std::make_shared<CountArguments>();
+  CLI::App& command =
+      add_command(app, context, "count", "Print how many items there are", arguments, run_count);
+  add_store(command, arguments->store);
+  arguments->selection.add_to(command);
+  add_footer(
+      command,
+      "Exact while nobody writes. With --prefix damaged items, of any key, are left out, and it fails.\n"
+      "Examples:\n"
+      "  loch count sessions\n"
+      "  loch count --prefix user: sessions");
 }
 
 }  // namespace loch::cmd

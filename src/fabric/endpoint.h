@@ -141,16 +141,13 @@ class Endpoint {
   // While one of these lives, operations on mapped memory take turns.
   class Turns {
    public:
-    explicit Turns(Endpoint& endpoint) : endpoint_(endpoint), before_(endpoint.taking_turns_) {
-      endpoint_.taking_turns_ = true;
-    }
-    ~Turns() { endpoint_.taking_turns_ = before_; }
+    explicit Turns(Endpoint& endpoint) : endpoint_(endpoint) { ++endpoint_.taking_turns_; }
+    ~Turns() { --endpoint_.taking_turns_; }
     Turns(const Turns&) = delete;
     Turns& operator=(const Turns&) = delete;
 
    private:
     Endpoint& endpoint_;
-    bool before_;
   };
 
  private:
@@ -167,7 +164,7 @@ class Endpoint {
   std::unique_ptr<Port> port_;
   coro::RunQueue queue_;
   base::Nanos timeout_ns_ = base::second_ns;
-  bool taking_turns_ = false;
+  unsigned taking_turns_ = 0;  // how many Turns live
   bool has_failed_ = false;
   std::vector<std::unique_ptr<Posted>> spare_posted_;
 };
@@ -191,7 +188,7 @@ struct Awaiting {
   Endpoint& endpoint;
   std::unique_ptr<Posted, GiveBack> posted{};
 
-  [[nodiscard]] bool takes_turns() const { return endpoint.taking_turns_; }
+  [[nodiscard]] bool takes_turns() const { return endpoint.taking_turns_ != 0; }
   void wait_for_turn(std::coroutine_handle<> handle) const { endpoint.queue_.push(handle); }
   Posted& prepare(std::coroutine_handle<> handle) {
     posted = endpoint.take_posted(handle);

@@ -266,10 +266,11 @@ class Fabric {
   [[nodiscard]] virtual Result<void> intact() const { return {}; }
 
   // Of a cluster, for its hosts: what they have to know of the session that has a client number, in 63 bytes
-  // (empty: nobody has it), and what was noted, also by a host that ended since. Errors: no_space,
-  // permission, io.
+  // (empty: nobody has it), and what was noted, also by a host that ended since: all of it, or an error.
+  // Errors: no_space, permission, incompatible, io.
   virtual Result<void> note_session(std::uint32_t /*client*/, const std::string& /*note*/) { return {}; }
-  [[nodiscard]] virtual std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() { return {}; }
+  using NotedSessions = std::vector<std::pair<std::uint32_t, std::string>>;
+  [[nodiscard]] virtual Result<NotedSessions> noted_sessions() { return NotedSessions{}; }
 
   // Where the store is, for people: "/dev/shm/loch.sessions".
   [[nodiscard]] virtual std::string location() const = 0;

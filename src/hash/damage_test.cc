@@ -1,5 +1,6 @@
 // Hostile memory: slots and items that no client wrote. Expect: errors for the keys concerned, and harm to no
 // other.
+#include <array>
 #include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 
 #include "base/random.h"
 #include "fabric/testing/posting_fabric.h"
+#include "hash/item.h"
 #include "hash/table.h"
 #include "hash/testing/test_table.h"
 
@@ -417,6 +419,23 @@ TEST(Damage, EveryCallSurvivesRandomBytes) {
     [[maybe_unused]] const auto collected = client.collect();
     [[maybe_unused]] const auto again = client.collect();
   }
+}
+
+// Receive: a file that is truncated after the plain get has found the key, so that it copies zeros. Expect:
+// they are nobody's value, though they agree with a sum of zero.
+TEST(Damage, ZerosThatCameMeanwhileAreNoValue) {
+  alignas(memory::item_unit_bytes) std::array<std::byte, 256> bytes{};
+  const memory::ItemRef ref{.region = memory::first_data_region, .size_class = 0, .unit = 1};
+  const std::string value(100, 'v');
+  write_item(bytes.data(), ref, {}, "key", value);
+  ItemView view;
+  view.begin(bytes.data(), ref);
+  ASSERT_TRUE(view.is_plain("key", value.size()));
+  std::string into(value.size(), ' ');
+  EXPECT_TRUE(view.copy_just_value_to(into.data()));
+  EXPECT_EQ(into, value);
+  bytes.fill({});
+  EXPECT_FALSE(view.copy_just_value_to(into.data()));
 }
 
 }  // namespace

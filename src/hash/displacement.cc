@@ -20,6 +20,7 @@ constexpr unsigned displacing_always = displacing_window * 256;
 // Where the item of a slot might be instead: nothing, if it can not be moved.
 coro::Task<Result<void>> Displacement::look_around(Victim* victim) {
   if (!victim->word.is(SlotType::committed) || victim->word.tag() + 2 > tag_max) co_return Result<void>{};
+  if (items_.is_unknown(victim->word.item())) co_return Result<void>{};
   const auto header = co_await items_.read_header(victim->word.item());
   if (!header && is_out_of_reach(header.error())) co_return Result<void>{};
   if (!header) co_return std::unexpected(header.error());

@@ -58,38 +58,39 @@ coro::Task<Result<std::uint64_t>> Evacuation::clear_words(std::uint32_t node) {
     }
     const SlotWord word = group.word(slot);
     if (!word.names_item() || attachment_.region_map().node_of(word.item().region) != node) continue;
-    auto header = co_await items_.read_header(word.item());
-    if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
-    if (header && !co_await resolver_.before_reuse(word.item(), header->key_hash)) {
-      const auto is_gone = co_await evacuate_word(slot, word, header->key_hash);
-      if (!is_gone) co_return std::unexpected(is_gone.error());
-      if (!*is_gone) ++left;
-      continue;
-    }
-    // No slot of its key's names the item. If this one does all the same, its word is damaged.
-    const SlotWord cleared = cleared_word(word, slot, *directory, home_.next_nonce());
-    if (auto mended = co_await slots_.swap(slot, word, cleared); !mended)
-      co_return std::unexpected(std::move(mended.error()));
-    const auto there = co_await slots_.read(slot);
-    if (!there) co_return std::unexpected(there.error());
-    if (*there == word.raw) ++left;
+    if (auto done = co_await clear_word(slot, word, *directory); !done && !is_out_of_reach(done.error()))
+      co_return std::unexpected(std::move(done.error()));
+    const auto raw = co_await slots_.read(slot);
+    if (!raw) co_return std::unexpected(raw.error());
+    const SlotWord there{*raw};
+    if (there.names_item() && attachment_.region_map().node_of(there.item().region) == node) ++left;
   }
   co_return left;
 }
 
-// The same of an item that is in use: one that could not be copied by its key, since another slot of that, or
-// the item, is damaged. False if the word names it still.
-coro::Task<Result<bool>> Evacuation::evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash) {
-  if (!word.is(SlotType::committed)) co_return false;
+coro::Task<Result<void>> Evacuation::clear_word(SlotNumber slot, SlotWord word, Directory d) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
-  auto found = co_await items_.fetch(word.item());
-  if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
-  if (!found) co_return co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
-  // Else the word is damaged.
+  const auto header = co_await items_.read_header(word.item());
+  if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(header.error());
+  // A word that stands where its item's key does not lead, or that names no item, is damaged.
   const bool is_its_keys =
-      Locations::of(key_hash, slots_.directory(), slots_.candidates()).index_of(slot) >= 0;
-  if (!is_its_keys) co_return false;
-  co_return co_await item_writer_.put_copy(slot, word, &found->view);
+      header && Locations::of(header->key_hash, d, slots_.candidates()).index_of(slot) >= 0;
+  Result<bool> done = true;
+  if (!is_its_keys) {
+    done = co_await slots_.swap(slot, word, cleared_word(word, slot, d, home_.next_nonce()));
+  } else if (word.is(SlotType::committed)) {
+    // One that could not be copied by its key, since another slot of that, or the item, is damaged.
+    const auto found = co_await items_.fetch(word.item());
+    if (!found && found.error().code != Errc::corrupt) co_return std::unexpected(found.error());
+    done = found ? co_await item_writer_.put_copy(slot, word, &found->view)
+                 : co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  } else {
+    // Of a move whose two words agree they are what the key's value is: so by its key, and never one by one.
+    Collected repaired;
+    done = co_await slot_repair_.repair_slot(slot, word, &repaired);
+  }
+  if (!done) co_return std::unexpected(std::move(done.error()));
+  co_return Result<void>{};
 }
 
 coro::Task<Result<bool>> Shards::is_quiet(std::uint32_t node, base::Nanos since) {

@@ -16,19 +16,21 @@
 #include "hash/index.h"
 #include "hash/shard_access.h"
 #include "hash/slot.h"
+#include "hash/slot_repair.h"
 
 namespace loch::hash {
 
 class Evacuation final {
  public:
-  explicit Evacuation(ShardAccess& shard)
+  Evacuation(ShardAccess& shard, SlotRepair& slot_repair)
       : attachment_(shard.attachment),
         items_(shard.items),
         slots_(shard.slots),
         home_(shard.home),
         snapshots_(shard.snapshots),
         resolver_(shard.resolver),
-        item_writer_(shard.item_writer) {}
+        item_writer_(shard.item_writer),
+        slot_repair_(slot_repair) {}
 
   // Whether no slot of its key names the item any more. `damaged`: one does, and it can not be copied.
   enum class Outcome : std::uint8_t { done, damaged, named };
@@ -38,7 +40,7 @@ class Evacuation final {
   coro::Task<Result<std::uint64_t>> clear_words(std::uint32_t node);
 
  private:
-  coro::Task<Result<bool>> evacuate_word(SlotNumber slot, SlotWord word, std::uint64_t key_hash);
+  coro::Task<Result<void>> clear_word(SlotNumber slot, SlotWord word, Directory d);
 
   memory::Attachment& attachment_;
   const Items& items_;
@@ -47,6 +49,7 @@ class Evacuation final {
   Snapshots& snapshots_;
   Resolver& resolver_;
   ItemWriter& item_writer_;
+  SlotRepair& slot_repair_;
 };
 
 }  // namespace loch::hash

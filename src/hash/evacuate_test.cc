@@ -93,6 +93,52 @@ TEST_F(Evacuation, ANodeIsEmptiedOfWhatDamagedWordsName) {
   EXPECT_EQ(item_of(*found).region % 2, 0) << "and it has moved";
 }
 
+// Receive: an item there that was half moved when its mover died, of a key one of whose slots changes all the
+// time, so that nobody gets a snapshot of it. Expect: it is not lost by that, and moved when it can be.
+TEST_F(Evacuation, AHalfMovedItemIsNotLost) {
+  const auto place = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  const auto word_at = [&](SlotNumber slot) {
+    return SlotWord{fabric::load_word(store_->at(place.slot(slot)))};
+  };
+  const auto locations_of = [&](const std::string& key) {
+    return Locations::of(Key::of(key, geometry.hash_seed).hash, directory(), geometry.candidates);
+  };
+  const auto found = std::ranges::find_if(keys_, [&](const std::string& key) {
+    const Locations at = locations_of(key);
+    return item_of(key).region == 3 && word_at(at.slot[0]).item() == item_of(key) &&
+           word_at(at.slot[1]).is(SlotType::empty) && word_at(at.slot[2]).is(SlotType::empty);
+  });
+  ASSERT_NE(found, keys_.end());
+  const Locations at = locations_of(*found);
+  const SlotWord committed = word_at(at.slot[0]);
+  const auto half = [&](SlotType type, unsigned other, unsigned location) {
+    const SlotWord word = SlotWord::link(type, committed.item(), committed.filter(), 2, committed.level());
+    fabric::store_word(store_->at(place.slot(at.slot[location])),
+                       word.with_ref(at.ref_of(other, location)).raw);
+  };
+  half(SlotType::placed, 0, 1);
+  half(SlotType::moved, 1, 0);
+  ASSERT_EQ(client_->error_of_get(*found), Errc{});
+
+  bool is_busy = true;
+  std::uint64_t nonce = std::uint64_t{1} << 30;
+  const auto change = [&](const fabric::Operation& one) {
+    if (is_busy && one.at.region == place.slots)
+      fabric::store_word(store_->at(place.slot(at.slot[2])), SlotWord::empty(++nonce, committed.level()).raw);
+  };
+  fabric::store_word(store_->at({regions().nodes[1].control, memory::closed_offset}), 1);
+  client_tells();
+  Client mover(*store_, {}, regions(), {.before = change});
+  ASSERT_TRUE(mover.run(mover.attachment().refresh()).has_value());
+  const auto emptied = mover.run(mover.shards().evacuate(1));
+  ASSERT_TRUE(emptied.has_value()) << emptied.error().message();
+  EXPECT_GT(emptied->left, 0U);
+  is_busy = false;
+  EXPECT_EQ(client_->error_of_get(*found), Errc{});
+  EXPECT_EQ(mover.run(mover.shards().evacuate(1)).value().left, 0U);
+  EXPECT_EQ(item_of(*found).region, 2);
+}
+
 // Receive: a damaged item there. Expect: it goes with its memory.
 TEST_F(Evacuation, ANodeIsEmptiedOfADamagedItem) {
   const auto found =

@@ -17,6 +17,8 @@ constexpr std::size_t looked_at_once = 4096;  // by a remote session that finish
 // others.
 constexpr base::Nanos finishing_max_ns = 10 * base::millisecond_ns;
 constexpr base::Nanos finish_again_after_ns = 100 * base::millisecond_ns;
+// In place of the time when a level was reached, as long as nobody has said it.
+constexpr base::Nanos not_told = ~base::Nanos{0};
 
 // A word that somebody who split the slot has written.
 bool is_split(SlotWord word, Directory d) { return d.is_split(word) && !word.is_unwritten(); }
@@ -28,12 +30,23 @@ bool is_settled(SlotWord word, Directory d) {
 
 }  // namespace
 
+// A time no earlier than when the level was reached. Whoever reached it may have died, or be late, before it
+// said when: then it is now.
+coro::Task<Result<base::Nanos>> Growth::time_reached(unsigned level) {
+  const fabric::Address at = slots_.place().reached_at(level);
+  const auto told = co_await endpoint_.read_word(at);
+  if (!told || *told != not_told) co_return told;
+  const auto now = co_await home_.control().read_time();
+  if (!now) co_return now;
+  const auto before = co_await endpoint_.compare_swap(at, not_told, *now);
+  co_return !before || *before != not_told ? before : now;
+}
+
 // A word's level is kept modulo 4: one that is used again must be unknown to every operation that still runs.
 // False if the caller is to try again soon.
 coro::Task<Result<bool>> Growth::may_reuse_level(Directory before) {
   if (before.level < first_level + level_modulus - 2) co_return true;
-  const auto reached =
-      co_await endpoint_.read_word(slots_.place().reached_at(before.level - (level_modulus - 2)));
+  const auto reached = co_await time_reached(before.level - (level_modulus - 2));
   if (!reached) co_return std::unexpected(reached.error());
   // A short operation that seems to have begun so early is over in a moment.
   constexpr int looks_max = 4;
@@ -187,6 +200,7 @@ coro::Task<Result<bool>> Growth::split_slot(SlotNumber low, Directory d, std::op
     }
     const SlotWord word = *std::exchange(seen, std::nullopt);
     if (is_split(word, d)) co_return true;
+    if (word.names_item() && items_.is_unknown(word.item())) co_return false;
     Result<bool> done = true;
     if (word.is(SlotType::committed)) {
       done = co_await split_committed(low, word, d);
@@ -300,12 +314,15 @@ coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> 
   };
   bool all_settled = true;
   SlotGroup group(slots_, items_, looked_at_once);
-  for (SlotNumber slot = until ? finishing_.next : 0; slot < 2 * low_slots; ++slot) {
+  const SlotNumber begin = until ? finishing_.next : 0;
+  for (SlotNumber slot = begin; slot < 2 * low_slots; ++slot) {
     const bool is_new = !group.has(slot);
     if (is_new) {
       // Not across the halves: the lower one is looked at first.
       const SlotNumber end = slot < low_slots ? low_slots : 2 * low_slots;
       if (auto read = co_await group.read(slot, end); !read) co_return read;
+      // However long the host took to answer, each operation gets on.
+      if (until && slot == begin) until = std::max(*until, endpoint_.now() + finishing_max_ns / 2);
     }
     const bool settled = is_settled(group.word(slot), d);
     if ((is_new || !settled) && is_time_over()) {
@@ -325,13 +342,14 @@ coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> 
   if (!all_settled) co_return Result<void>{};  // some later client finishes
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
-  const auto reached = co_await home_.control().read_time();
-  if (!reached) co_return std::unexpected(reached.error());
-  if (auto told = co_await endpoint_.write_word(slots_.place().reached_at(grown.level), *reached); !told)
+  // Operations go by the old level until the directory is written, and when that was is known only
+  // afterwards.
+  if (auto told = co_await endpoint_.write_word(slots_.place().reached_at(grown.level), not_told); !told)
     co_return told;
   auto finished = co_await endpoint_.compare_swap(slots_.place().directory(), d.encode(), grown.encode());
   LOCH_FAULT_POINT("grow.after_finish");
   if (!finished) co_return std::unexpected(std::move(finished.error()));
+  if (auto told = co_await time_reached(grown.level); !told) co_return std::unexpected(told.error());
   co_return Result<void>{};
 }
 
@@ -345,6 +363,7 @@ coro::Task<Result<Growth::Settled>> Growth::settle_slot(SlotNumber slot, Directo
     if (!read) co_return std::unexpected(std::move(read.error()));
     const SlotWord word{*read};
     if (word.is(SlotType::placed) || word.is(SlotType::moved)) {
+      if (items_.is_unknown(word.item())) co_return Settled::not_now;
       auto done = co_await resolver_.resolve_item(word.item());
       // Until the slot that is damaged has been mended, or the item's node is back.
       if (!done && is_out_of_reach(done.error())) co_return Settled::not_now;

@@ -55,6 +55,7 @@ class Growth final {
   coro::Task<Result<void>> finish(Directory d, std::optional<base::Nanos> until = std::nullopt);
 
  private:
+  coro::Task<Result<base::Nanos>> time_reached(unsigned level);
   coro::Task<Result<bool>> may_reuse_level(Directory before);
   [[nodiscard]] Result<void> has_room_for(std::uint64_t index_bytes) const;
   coro::Task<Result<void>> split_slots(SlotNumber first, SlotNumber end, Directory d);

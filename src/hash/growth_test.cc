@@ -456,8 +456,11 @@ TEST(Growth, WhatHoldsItsEndBackIsLookedAtOnceInAWhile) {
   expect_all(near, keys);
 }
 
-// Receive: an index that takes long to look at. Expect: no operation does it all, and some together do.
-TEST(Growth, ManyOperationsFinishItTogether) {
+// Receive: an index that takes long to look at: a part of it most of the time that an operation has for that,
+// or more. Expect: no operation does it all, and some together do.
+class LongLooks : public testing::TestWithParam<int> {};
+
+TEST_P(LongLooks, ManyOperationsFinishItTogether) {
   const auto store = make_store();
   Client near(*store);
   int keys = 0;
@@ -465,7 +468,7 @@ TEST(Growth, ManyOperationsFinishItTogether) {
     ASSERT_TRUE(near.put(key_number(keys), key_number(keys)).has_value());
   ASSERT_FALSE(directory_of(*store).growing);
   begin_to_finish(*store);
-  Finisher finisher(*store, 6 * base::millisecond_ns);
+  Finisher finisher(*store, static_cast<base::Nanos>(GetParam()) * base::millisecond_ns);
   int puts = 0;
   for (; directory_of(*store).growing && puts < 10; ++puts) {
     const int looks_before = finisher.looks();
@@ -475,6 +478,62 @@ TEST(Growth, ManyOperationsFinishItTogether) {
   EXPECT_FALSE(directory_of(*store).growing);
   EXPECT_GE(puts, 3);
   expect_all(near, keys);
+}
+
+INSTANTIATE_TEST_SUITE_P(Milliseconds, LongLooks, testing::Values(6, 11));
+
+base::Nanos told_reached_at(const MemoryStore& store, unsigned level) {
+  return fabric::load_word(store.at(IndexPlace{}.reached_at(level)));
+}
+
+// Receive: time passes just before the level is raised, and an operation begins then. Expect: the level
+// counts as reached no earlier than that.
+TEST(Growth, ALevelIsReachedWhenTheDirectorySaysIt) {
+  const auto store = make_store();
+  Client near(*store);
+  begin_to_finish(*store);
+  base::Nanos began = 0;
+  const fabric::Address directory = IndexPlace{}.directory();
+  const auto begin_before = [&](const fabric::Operation& operation) {
+    if (operation.kind != fabric::Operation::Kind::compare_swap || operation.at != directory) return;
+    store->advance(base::second_ns);
+    memory::fake::tell_time(*store);
+    began = store->now();
+  };
+  Client far(*store,
+             std::make_shared<fabric::fake::PostingFabric>(
+                 store, fabric::fake::PostingOptions{.before = begin_before}),
+             {});
+  for (int i = 0; directory_of(*store).growing && i < 10; ++i)
+    ASSERT_TRUE(far.put(key_number(i), key_number(i)).has_value());
+  ASSERT_FALSE(directory_of(*store).growing);
+  ASSERT_NE(began, 0U);
+  EXPECT_GE(told_reached_at(*store, first_level + 1), began);
+  EXPECT_LE(told_reached_at(*store, first_level + 1), store->now());
+}
+
+// Receive: whoever raised a level died before it said when, and a client was stopped since. Expect: that one
+// holds the index back, as it is not known that it began later; and no longer when it is gone.
+TEST(Growth, ALevelThatNobodySaidToBeReachedIsReachedNow) {
+  const auto store = make_store();
+  Client client(*store);
+  int keys = 0;
+  const auto put_until_level = [&](unsigned level) {
+    for (; directory_of(*store).level < level; ++keys) {
+      ASSERT_TRUE(client.put(key_number(keys), key_number(keys)).has_value());
+      store->advance(20 * base::microsecond_ns);
+    }
+  };
+  put_until_level(first_level + 1);
+  fabric::store_word(store->at(IndexPlace{}.reached_at(first_level + 1)), ~std::uint64_t{0});
+  put_until_level(first_level + 2);
+  Client stopped(*store);
+  stopped.session().begin_operation();
+  put_until(Errc::no_space, client);
+  EXPECT_EQ(directory_of(*store).level, first_level + 3);
+  stopped.die();
+  put_until_level(first_level + 4);
+  EXPECT_NE(told_reached_at(*store, first_level + 1), ~std::uint64_t{0});
 }
 
 struct Damage {

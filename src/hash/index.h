@@ -40,7 +40,8 @@ struct IndexRoot {
   std::uint64_t unused_0[7];
   std::uint64_t split_cursor;  // level << cursor_level_shift | next chunk to be split
   std::uint64_t unused_1[7];
-  std::uint64_t reached_at_ns[4];  // when the level (modulo 4) was reached
+  std::uint64_t
+      reached_at_ns[4];  // when the level (modulo 4) was reached, or a little later; ~0: not told yet
   // What the times to live of its items are ahead of the clock of its home, modulo 2^64: they go by the clock
   // of the home that the shard had first. It stays where the shard begins anew.
   std::uint64_t time_ahead_ns;

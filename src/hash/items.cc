@@ -30,7 +30,7 @@ Result<void> Items::reaches(const memory::ItemRef& ref) const {
   if (attachment_.find_node_of(ref) != nullptr) [[likely]]
     return {};
   const auto node = attachment_.region_map().node_of(ref.region);
-  if (!node && attachment_.is_of_cluster())
+  if (!node && attachment_.is_of_cluster() && ref.region >= memory::first_data_region)
     return fail(Errc::moved, "read",
                 "the item is on a host of the cluster that this client does not know yet");
   if (!node) return damaged_item(ref);

@@ -5,10 +5,9 @@
 
 namespace loch::hash {
 
-// Brings on the key of an item that a slot was seen to name, until there is nothing left to do. False if
-// there may be.
 coro::Task<Result<bool>> SlotRepair::repair_slot(SlotNumber slot, SlotWord word, Collected* collected) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  if (items_.is_unknown(word.item())) co_return false;
   constexpr int steps_max = 8;
   Result<bool> goes_on = true;
   int steps = 0;
@@ -69,7 +68,10 @@ coro::Task<Result<void>> SlotRepair::drop_if_expired(SlotNumber slot, const Slot
 
 coro::Task<Result<bool>> SlotRepair::repair_slots(Collected* collected) {
   const Stay stay(attachment_);
-  const Directory d = slots_.directory();
+  // Not by a copy: what the caller heard of may be in a half of the index that is younger.
+  const auto directory = co_await slots_.read_directory();
+  if (!directory) co_return std::unexpected(directory.error());
+  const Directory d = *directory;
   const SlotNumber slots = d.slots();
   bool all_done = true;
   SlotGroup group(slots_, items_);

@@ -28,6 +28,9 @@ class SlotRepair final {
         home_(shard.home),
         resolver_(shard.resolver) {}
 
+  // Brings on the key of an item that a slot was seen to name other than by a committed word, until there is
+  // nothing left to do, and clears what a move has left there. False if there may be more to do.
+  coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   // All of it. False if moves may have been left half done.
   coro::Task<Result<bool>> repair_slots(Collected* collected);
   // Unlinks what has expired in `count` slots from `first` on, as far as there are any, or until then; not
@@ -36,7 +39,6 @@ class SlotRepair final {
                                                              base::Nanos until, Collected* collected);
 
  private:
-  coro::Task<Result<bool>> repair_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<void>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
 

@@ -12,8 +12,8 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       reader_(shard_),
       writer_(shard_),
       put_together_(shard_, writer_),
-      evacuation_(shard_),
       slot_repair_(shard_),
+      evacuation_(shard_, slot_repair_),
       works_here_(!shard_.home.remote() && attachment.nodes().size() == 1),
       here_(shard_.endpoint, shard_.slots.place().slots, shard_.slots.directory_word(),
             shard_.slots.candidates()) {}

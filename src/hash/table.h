@@ -112,8 +112,8 @@ class Table final {
   Reader reader_;
   Writer writer_;
   PutTogether put_together_;
-  Evacuation evacuation_;
   SlotRepair slot_repair_;
+  Evacuation evacuation_;
   const bool works_here_;  // all of the store is mapped
   Here here_;
 };

@@ -6,6 +6,22 @@
 #include "hash/attempts.h"
 
 namespace loch::hash {
+namespace {
+
+// Of a write that took the place of an item: an insert finds only such as are over.
+Counter counter_of(Condition condition) {
+  switch (condition) {
+    case Condition::none:
+      return Counter::put_update;
+    case Condition::absent:
+      return Counter::put_insert;
+    case Condition::version:
+      return Counter::replace_done;
+  }
+  return Counter::put_update;
+}
+
+}  // namespace
 
 coro::Task<Result<std::uint64_t>> Writer::put(WriteRequest request) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
@@ -81,8 +97,7 @@ coro::Task<Result<PutOutcome>> Writer::put_step2_update(const WriteRequest* requ
   ItemWriter::prepare(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
   auto won = co_await slots_.swap(item->slot, old, item->word);
   if (!won || !*won) co_return again_or_in_doubt(item, std::move(won));
-  co_await item_writer_.let_go_of(
-      old, request->condition == Condition::version ? Counter::replace_done : Counter::put_update);
+  co_await item_writer_.let_go_of(old, counter_of(request->condition));
   co_return PutOutcome::done;
 }
 

@@ -126,8 +126,11 @@ class Allocator {
     [[nodiscard]] bool moved() const { return ItemState::decode(state).moved; }
   };
   static_assert(sizeof(Note) == 16);
-  // When an item was unlinked that never was linked: it need not rest.
-  static constexpr base::Nanos long_ago = 1;
+  // When an item was unlinked that never was linked: it need not rest. Before any operation began, a fifth of
+  // a second after the host did; and as unlikely as any time to be what the bytes of a value say: a claim
+  // compares the item's state, where another client may have put a value since the block's class was looked
+  // at.
+  static constexpr base::Nanos long_ago = 0x0b5e'9d37;
   // By this session, and not yet retired.
   struct Unlinked {
     ItemRef item;

@@ -256,6 +256,27 @@ std::unexpected<Error> unusable(std::string_view what, const std::string& path) 
               fmt::format("the {} in {} can not be used: {}", what, path, openssl_reason()));
 }
 
+// OpenSSL would ask for it on the terminal, where nobody waits for that. Instead the pass phrase is empty,
+// and `was_asked`, a bool, says that one is needed.
+int no_pass_phrase(char* /*into*/, int /*length_max*/, int /*is_for_writing*/, void* was_asked) {
+  if (was_asked != nullptr) *static_cast<bool*>(was_asked) = true;
+  return 0;
+}
+
+Result<void> use_key(SSL_CTX* context, const std::string& path) {
+  bool is_encrypted = false;
+  SSL_CTX_set_default_passwd_cb_userdata(context, &is_encrypted);
+  const bool is_used = SSL_CTX_use_PrivateKey_file(context, path.c_str(), SSL_FILETYPE_PEM) == 1;
+  SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
+  if (is_used) return {};
+  if (!is_encrypted) return unusable("key", path);
+  ERR_clear_error();
+  return fail(Errc::invalid_argument, "TLS",
+              fmt::format("the key in {0} is encrypted, and nobody is asked for its pass phrase; name a file "
+                          "that has it without: openssl pkey -in {0} -out FILE",
+                          path));
+}
+
 }  // namespace
 
 Result<void> TlsContext::check(const TlsFiles& files) {
@@ -290,6 +311,7 @@ Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_default_passwd_cb(context.get(), no_pass_phrase);
   if (!files.certificate.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1)
       return unusable("certificate", files.certificate);
@@ -298,8 +320,7 @@ Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
       if (auto sound = check_private(files.key, stat.st_mode); !sound)
         return std::unexpected(std::move(sound.error()));
     }
-    if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1)
-      return unusable("key", files.key);
+    if (auto used = use_key(context.get(), files.key); !used) return std::unexpected(std::move(used.error()));
   }
   if (!files.authority.empty()) {
     if (SSL_CTX_load_verify_locations(context.get(), files.authority.c_str(), nullptr) != 1)

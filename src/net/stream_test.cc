@@ -110,5 +110,24 @@ TEST_F(TlsTest, AKeyThatOthersReadIsRefused) {
   EXPECT_TRUE(TlsContext::server(files).has_value());
 }
 
+// Receive: a key that needs a pass phrase, and a file that has no key. Expect: nobody is asked for one, and
+// each is refused for what it is.
+TEST_F(TlsTest, AnEncryptedKeyIsRefused) {
+  TlsFiles files{.certificate = certificates_.file("host.pem"),
+                 .key = certificates_.file("encrypted.key"),
+                 .authority = certificates_.file("authority.pem")};
+  for (const auto& made : {TlsContext::server(files), TlsContext::client(files)}) {
+    ASSERT_FALSE(made.has_value());
+    EXPECT_EQ(made.error().code, Errc::invalid_argument);
+    EXPECT_THAT(made.error().detail, testing::AllOf(HasSubstr("the key in " + files.key + " is encrypted"),
+                                                    HasSubstr("openssl pkey -in " + files.key)));
+  }
+  files.key = certificates_.file("host.pem");
+  ASSERT_EQ(::chmod(files.key.c_str(), 0600), 0);
+  const auto made = TlsContext::server(files);
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().detail, HasSubstr("the key in " + files.key + " can not be used"));
+}
+
 }  // namespace
 }  // namespace loch::net

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
+#include <cerrno>
 #include <fmt/format.h>
+#include <grp.h>
 #include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cluster/coordinator.h"
 #include "cluster/toml_settings.h"
@@ -96,6 +99,21 @@ bool is_loopback(const net::HostPort& address) {
          address.host == "localhost";
 }
 
+// False only if the system says that it is not: what can not be told now shows when the store is made.
+bool may_be_group(const std::string& name) {
+  // One of many members takes much.
+  constexpr std::size_t buffer_bytes_max = std::size_t{1} << 24;
+  std::vector<char> buffer;
+  struct group entry{};
+  struct group* found = nullptr;
+  int error = ERANGE;
+  for (std::size_t bytes = 4'096; error == ERANGE && bytes <= buffer_bytes_max; bytes *= 2) {
+    buffer.resize(bytes);
+    error = ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  }
+  return found != nullptr || error != 0;
+}
+
 std::vector<Config::Store> stores_of_cluster(const Config& config) {
   std::vector<Config::Store> stores;
   std::ranges::copy_if(config.stores, std::back_inserter(stores), &Config::Store::of_cluster);
@@ -166,6 +184,8 @@ Result<void> check_config(const Config& config, const std::string& path) {
           store.name));
     if (store.of_cluster && store.atomics == Atomics::device)
       return wrong(fmt::format("store '{}' is of a cluster; its words are the processors'", store.name));
+    if (!store.group.empty() && !may_be_group(store.group))
+      return wrong(fmt::format("store '{}': there is no group '{}'", store.name, store.group));
   }
   for (const net::HostPort& address : config.listen) {
     if (is_loopback(address) || !has_cookie(config)) continue;

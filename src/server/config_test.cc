@@ -152,6 +152,7 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
       {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
       {"[[store]]\nname = \"a\"\nmode = \"777\"", "'mode' is \"600\", \"660\" or \"666\", not '777'"},
+      {"[[store]]\nname = \"a\"\ngroup = \"no-such-group\"", "store 'a': there is no group 'no-such-group'"},
       {"key_file = \"k\"\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[[store]]\nname = \"a\"\n"
        "cluster = true\nmode = \"660\"",
        "programs of this host get in by lochd"},

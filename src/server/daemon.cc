@@ -3,6 +3,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,28 +13,35 @@
 
 namespace loch::server {
 
-using Level = fabric::Host::Level;
-
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), options.log));
-  const Config& own = daemon->config_;
-  if (auto made = daemon->make_stores(own); !made) return std::unexpected(std::move(made.error()));
-  if (auto joined = daemon->join(options); !joined) return std::unexpected(std::move(joined.error()));
-  if (auto lends = daemon->lend(options); !lends) return std::unexpected(std::move(lends.error()));
-  fabric::Host& host = *daemon->host_;
-  if (Member* member = daemon->member_.get(); member != nullptr) {
-    const fabric::Access others{.key_file = own.key_file, .tls = own.tls};
-    if (options.sees_its_neighbours)
-      daemon->neighbours_ = std::make_unique<Neighbours>(others, *member, host);
-    if (member->coordinator().may_change())
-      daemon->rebalancer_ = std::make_unique<Rebalancer>(others, *member, host, options.bytes_together);
-  }
-  if (own.metrics) {
-    auto started = Metrics::start(*own.metrics, host, *daemon->keeper_, daemon->member_.get());
-    if (!started) return std::unexpected(std::move(started.error()));
-    daemon->metrics_ = std::move(*started);
+  // What has a thread of its own is there with it or not at all; what was begun before ends with the daemon.
+  try {
+    if (auto begun = daemon->begin(options); !begun) return std::unexpected(std::move(begun.error()));
+  } catch (const std::system_error& error) {
+    return fail(Errc::unavailable, "start",
+                fmt::format("no thread for it: {}; raise `ulimit -u`, or TasksMax of the unit",
+                            error.code().message()));
   }
   return daemon;
+}
+
+Result<void> Daemon::begin(Options& options) {
+  if (auto made = make_stores(config_); !made) return made;
+  if (auto joined = join(options); !joined) return joined;
+  if (auto lends = lend(options); !lends) return lends;
+  if (member_ != nullptr) {
+    const fabric::Access others{.key_file = config_.key_file, .tls = config_.tls};
+    if (options.sees_its_neighbours) neighbours_ = std::make_unique<Neighbours>(others, *member_, *host_);
+    if (member_->coordinator().may_change())
+      rebalancer_ = std::make_unique<Rebalancer>(others, *member_, *host_, options.bytes_together);
+  }
+  if (config_.metrics) {
+    auto started = Metrics::start(*config_.metrics, *host_, *keeper_, member_.get());
+    if (!started) return std::unexpected(std::move(started.error()));
+    metrics_ = std::move(*started);
+  }
+  return {};
 }
 
 fabric::Access Daemon::here() const {

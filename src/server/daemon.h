@@ -27,7 +27,7 @@ class Daemon {
     std::uint64_t bytes_together = Rebalancer::usual_bytes_together;
   };
   // Makes the stores, joins the cluster if there is one, and lends. Errors: those of Store::create,
-  // Member::join, Host::start and Metrics::start.
+  // Member::join, Host::start and Metrics::start; unavailable, if there is no thread for it.
   static Result<std::unique_ptr<Daemon>> start(Config config, Options options);
   ~Daemon() = default;
   Daemon(const Daemon&) = delete;
@@ -45,6 +45,8 @@ class Daemon {
  private:
   using Log = std::function<void(fabric::Host::Level, const std::string&)>;
   Daemon(Config config, Log log) : config_(std::move(config)), log_(std::move(log)) {}
+  // Throws std::system_error where the kernel has no thread left.
+  Result<void> begin(Options& options);
   [[nodiscard]] fabric::Access here() const;
   Result<void> make_stores(const Config& config) const;
   Result<void> join(Options& options);

@@ -148,8 +148,8 @@ TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {
 // Expect: no number, and nobody is kept from having it.
 TEST_F(Fencing, ASessionThatCanNotBeNotedGetsNoNumber) {
   const std::string notes = fmt::format("{}/loch.{}/sessions", nodes_[0]->folder(), store_name);
-  ASSERT_EQ(::mkdir(notes.c_str(), 0700), 0);
   const auto a = way_to(0).value();
+  ASSERT_EQ(::mkdir(notes.c_str(), 0700), 0);
   const auto at_a = a->connect("0123456789abcdef").value();
   const auto refused = at_a->claim_presence(7);
   ASSERT_FALSE(refused.has_value());

@@ -17,10 +17,7 @@ Keeper::Keeper(fabric::Access access, NodeOf node_of)
 Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   {
     const std::scoped_lock lock(mutex_);
-    const auto found = kept_.find(name);
-    const auto kept = found == kept_.end() ? nullptr : found->second.lock();
-    if (kept != nullptr && kept->fabric->is_published() && kept->fabric->intact())
-      return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
+    if (const auto kept = usable(name)) return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
   }
   auto attached = fabric::attach("shm://" + name, access_);
   if (!attached) return attached;
@@ -38,10 +35,19 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   if (auto intact = kept->fabric->intact(); !intact) return std::unexpected(std::move(intact.error()));
   {
     const std::scoped_lock lock(mutex_);
+    // Another thread may have opened it meanwhile, and clients use that one already.
+    if (const auto other = usable(name)) return std::shared_ptr<fabric::Fabric>(other, other->fabric.get());
     kept_[name] = kept;
   }
   changed_.notify_all();
   return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
+}
+
+std::shared_ptr<Keeper::Kept> Keeper::usable(const std::string& name) const {
+  const auto found = kept_.find(name);
+  auto kept = found == kept_.end() ? nullptr : found->second.lock();
+  const bool is_usable = kept != nullptr && kept->fabric->is_published() && kept->fabric->intact();
+  return is_usable ? kept : nullptr;
 }
 
 std::shared_ptr<Keeper::Kept> Keeper::kept(const fabric::Fabric& store) {

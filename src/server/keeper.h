@@ -76,6 +76,8 @@ class Keeper {
   void run(const std::stop_token& stop);
   void tick();
   std::vector<std::shared_ptr<fabric::Fabric>> open_reported();
+  // Under the mutex. Null if it is not open here, is damaged, or another store has its name by now.
+  [[nodiscard]] std::shared_ptr<Kept> usable(const std::string& name) const;
   // Null if it is not open here.
   std::shared_ptr<Kept> kept(const fabric::Fabric& store);
 

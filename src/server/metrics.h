@@ -1,6 +1,6 @@
-// Metrics: what lochd tells Prometheus of itself, and of the stores that clients on other hosts have open:
-// what memory they take, and what all their clients have counted. Operations of those pass lochd by, so they
-// publish their counters in the stores.
+// Metrics: what lochd tells Prometheus of itself, of the stores of its configuration, and of others while
+// clients on other hosts have them open: what memory they take, and what all their clients have counted.
+// Operations of those pass lochd by, so they publish their counters in the stores.
 #pragma once
 
 #include <memory>

@@ -61,6 +61,34 @@ TEST_F(AllItems, ScanStopsAtItsLimit) {
   for (const char* bad : {"x", "-3"}) EXPECT_EQ(loch({"scan-all", "-n", bad, "s"}).exit_code, 2) << bad;
 }
 
+TEST_F(AllItems, APrefixSelectsItems) {
+  ok({"load", "s"}, {.input = numbered(50) + "k\tshort\nother\tv\n"});
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "--prefix", "key4", "s"})).size(), 11U);  // key4, key40 to key49
+  EXPECT_EQ(ok({"scan-all", "--prefix", "key49", "s"}), "key49\tvalue 49\n");
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "--prefix", "key", "-n", "7", "s"})).size(), 7U);
+  EXPECT_EQ(ok({"scan-all", "--prefix", "key50", "s"}), "");
+  EXPECT_EQ(ok({"count", "--prefix", "key4", "s"}), "11\n");
+  EXPECT_EQ(json({"count", "--prefix", "none", "s"})["count"], 0);
+  EXPECT_EQ(ok({"dump", "--prefix", "oth", "s"}), "other\tv\n");
+  EXPECT_EQ(json({"dump", "--prefix", "key", "s", file_path("dump.tsv")})["items"], 50);
+}
+
+// Receive: the empty prefix, as a variable of a script may be. Expect: it is not taken for every key.
+TEST_F(AllItems, AnEmptyOrOverlongPrefixIsUsage) {
+  ok({"load", "s"}, {.input = numbered(5)});
+  for (const char* command : {"scan-all", "count", "dump", "remove"}) {
+    const Outcome empty = loch({"--yes", command, "--prefix=", "s"});
+    EXPECT_EQ(empty.exit_code, 2) << command;
+    EXPECT_NE(empty.err.find("the prefix is empty"), std::string::npos) << empty.err;
+    EXPECT_EQ(loch({"--yes", command, "--prefix", std::string(4097, 'k'), "s"}).exit_code, 2) << command;
+  }
+  // With a word behind it that could be its value.
+  const Outcome dump = loch({"dump", "s", "--prefix=", file_path("dump.tsv")});
+  EXPECT_EQ(dump.exit_code, 2);
+  EXPECT_NE(dump.err.find("the prefix is empty"), std::string::npos) << dump.err;
+  EXPECT_EQ(ok({"count", "s"}), "5\n");
+}
+
 TEST_F(AllItems, CountIsANumber) {
   ok({"load", "s"}, {.input = numbered(300)});
   EXPECT_EQ(ok({"count", "s"}), "300\n");
@@ -118,8 +146,11 @@ TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
   std::fstream(region, std::ios::in | std::ios::out | std::ios::binary)
       .seekp(static_cast<std::streamoff>(at))
       .put('N');
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"scan-all", "s"}, {"dump", "s"}, {"dump", "s", file_path("dump.tsv")}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"count", "--prefix", "a", "s"},
+                                                    {"scan-all", "s"},
+                                                    {"dump", "s"},
+                                                    {"dump", "s", file_path("dump.tsv")},
+                                                    {"--yes", "remove", "--prefix", "b", "s"}}) {
     const Outcome walked = loch(arguments);
     EXPECT_EQ(walked.exit_code, 1) << walked.err;
     EXPECT_NE(walked.err.find("1 damaged item left out"), std::string::npos) << walked.err;
@@ -365,6 +396,21 @@ TEST_F(AllItems, RemoveAllNeedsYesWithoutATerminal) {
   EXPECT_EQ(json({"remove", "--all", "--yes", "s"})["removed"], 500);
   EXPECT_EQ(ok({"count", "s"}), "0\n");
   EXPECT_EQ(ok({"ls"}), "s\n");
+}
+
+TEST_F(AllItems, RemoveTakesAPrefix) {
+  ok({"load", "s"}, {.input = numbered(50) + "other\tv\n"});
+  EXPECT_EQ(loch({"remove", "--prefix", "key", "s"}).exit_code, 2);  // it asks first
+  EXPECT_EQ(ok({"count", "s"}), "51\n");
+  EXPECT_EQ(json({"remove", "--prefix", "key4", "--yes", "s"})["removed"], 11);
+  EXPECT_EQ(loch({"--yes", "remove", "--prefix", "key", "s"}).err, "39 items removed\n");
+  EXPECT_EQ(ok({"scan-all", "s"}), "other\tv\n");
+  for (const Arguments& too_many : {Arguments{"k"}, Arguments{"--all"}, Arguments{"--hex-key"}}) {
+    Arguments arguments{"--yes", "remove", "s", "--prefix", "other"};
+    arguments.insert(arguments.end(), too_many.begin(), too_many.end());
+    EXPECT_EQ(loch(arguments).exit_code, 2) << too_many.front();
+  }
+  EXPECT_EQ(ok({"count", "s"}), "1\n");
 }
 
 }  // namespace

@@ -102,6 +102,8 @@ TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
       {{"--timeout", "never", "get", "s", "k"}, "--timeout"},
       {{"--timeout", "0.5ms", "get", "s", "k"}, "'0.5ms' is shorter than 1 ms"},
       {{"--directory", "", "ls"}, "--directory: the name is empty"},
+      {{"--directory=", "ls"}, "--directory: the name is empty"},
+      {{"put", "s", "--ttl=", "k", "v"}, "--ttl: "},
       {{"--tls-certificate", "c.pem", "ls"}, "--tls-key"},
       {{"ls", "--tls-key", "k.pem"}, "--tls-certificate"},
   };

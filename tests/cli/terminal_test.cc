@@ -62,6 +62,15 @@ TEST_F(OnTerminal, RemovingAllKeysAsks) {
   EXPECT_EQ(ok({"count", "s"}), "0\n");
 }
 
+TEST_F(OnTerminal, RemovingByPrefixAsksHowMany) {
+  ok({"load", "s"}, {.input = "a1\t1\na2\t2\nb\t3\n"});
+  Running remove(in_folder({"remove", "--prefix", "a", "s"}), true);
+  ASSERT_TRUE(remove.await("Remove the 2 items of store 's' whose keys begin with 'a'?")) << remove.output();
+  remove.type("y\n");
+  EXPECT_EQ(remove.wait(), 0);
+  EXPECT_EQ(ok({"count", "s"}), "1\n");
+}
+
 TEST_F(OnTerminal, InterruptingTheQuestionChangesNothing) {
   ok({"put", "s", "k", "v"});
   EXPECT_NE(answer({"rm", "s"}, "\x03"), 0);

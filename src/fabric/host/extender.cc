@@ -28,6 +28,15 @@ void Extender::extend_soon(std::shared_ptr<Fabric> store, RegionId region, std::
   changed_.notify_all();
 }
 
+std::map<RegionId, std::uint64_t> Extender::wanted_of(const Fabric& store) {
+  std::map<RegionId, std::uint64_t> wanted;
+  const std::scoped_lock lock(mutex_);
+  for (const Wanted& each : wanted_) {
+    if (each.store.get() == &store) wanted[each.region] = std::max(wanted[each.region], each.length_bytes);
+  }
+  return wanted;
+}
+
 void Extender::run() {
   // Of Linux, this sets that of the calling thread alone: it yields to the agent and to clients of this host.
   constexpr int background = 10;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -22,6 +24,8 @@ class Extender {
 
   // Any thread. What several clients ask for is done once; more than a few ask for together is left out.
   void extend_soon(std::shared_ptr<Fabric> store, RegionId region, std::uint64_t length_bytes);
+  // How long regions of the store are to become that are not yet. Any thread.
+  [[nodiscard]] std::map<RegionId, std::uint64_t> wanted_of(const Fabric& store);
 
  private:
   struct Wanted {

@@ -75,6 +75,30 @@ TEST(HostThatExtends, AnswersMeanwhile) {
   EXPECT_THAT(slow->both_extended(), ElementsAre(long_bytes, long_bytes + 1));
 }
 
+// Receive: what will be needed of one region, and while it is being made longer, what is needed of another
+// one; both together are more than the store was created for. Expect: the second is refused.
+TEST(HostThatExtends, CountsWhatItHasNotAddedYet) {
+  const auto slow = std::make_shared<SlowFabric>(
+      fake::MemoryStore::create({.regions = {{0, region_bytes}, {2, region_bytes}}, .fill = {}}));
+  const auto host =
+      Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                   .open_store = [&](const std::string&) { return Result<std::shared_ptr<Fabric>>(slow); },
+                   .bytes_max = [](const Fabric&) { return long_bytes + region_bytes; }})
+          .value();
+  const Target target{.scheme = "tcp",
+                      .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
+                      .store = "store"};
+  const auto asking = RemoteFabric::attach(target).value();
+  const auto port = asking->connect();
+  port->extend_soon(2, long_bytes);
+  slow->wait_until_it_extends();
+  const auto full = asking->extend(3, region_bytes + 1);
+  EXPECT_TRUE(asking->extend(3, region_bytes).has_value());
+  slow->let_it_end();
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().code, Errc::no_space);
+}
+
 TEST(Extender, LeavesOutWhatItHasNotBegunWhenItEnds) {
   const auto slow = slow_fabric();
   {

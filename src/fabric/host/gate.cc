@@ -79,15 +79,21 @@ Result<Gate::Client> Gate::let_open(const Message& said, const Greeting& greetin
                 .link_secret = net::digest(key, {"link", mine, theirs})};
 }
 
-Result<void> Gate::let_fence(const Message& said, const Greeting& greeting) const {
+Result<std::string> Gate::let_fence(const Message& said, const Greeting& greeting) const {
+  const auto& [came_to, mine, theirs] = greeting;
   const std::string session = net::text_of(said, "fence");
+  const std::string store = net::text_of(said, "store");
+  const std::string node = net::text_of(said, "node");
   const auto knows = [&](const net::Secret& key) {
     return net::same(net::text_of(said, "proof"),
-                     net::proof(key, {"fence", greeting.mine, greeting.theirs, session}));
+                     net::proof(key, {"fence", mine, theirs, session, store, node}));
   };
   const net::Credentials all = credentials();
-  if (knows(all.key) || (all.other_key && knows(*all.other_key))) return {};
-  return fail(Errc::permission, "host", "it would fence, and does not know this host's key");
+  const bool has_other = all.other_key && knows(*all.other_key);
+  const net::Secret& key = has_other ? *all.other_key : all.key;
+  if (!has_other && !knows(key))
+    return fail(Errc::permission, "host", "it would fence, and does not know this host's key");
+  return net::proof(key, {"fenced", mine, theirs, session, store, node});
 }
 
 Result<void> Gate::let_join(const Message& said, const Greeting& greeting, const net::Secret& link_secret) {

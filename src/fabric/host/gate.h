@@ -49,8 +49,9 @@ class Gate {
   };
   // Errors: permission.
   [[nodiscard]] Result<Client> let_open(const net::Message& said, const Greeting& greeting) const;
-  // Another host of a cluster, that takes a session for dead. Errors: permission.
-  [[nodiscard]] Result<void> let_fence(const net::Message& said, const Greeting& greeting) const;
+  // Another host of a cluster, that takes a session for dead: how it is shown that this host, which knows
+  // the same key, has ended it. Errors: permission.
+  [[nodiscard]] Result<std::string> let_fence(const net::Message& said, const Greeting& greeting) const;
   // A data connection of a link with this secret. Errors: permission.
   [[nodiscard]] static Result<void> let_join(const net::Message& said, const Greeting& greeting,
                                              const net::Secret& link_secret);

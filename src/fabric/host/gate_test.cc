@@ -58,7 +58,9 @@ class GateTest : public testing::Test {
   }
   static Message fencing(const Secret& key, const Gate::Greeting& greeting) {
     return {{"fence", "session"},
-            {"proof", net::proof(key, {"fence", greeting.mine, greeting.theirs, "session"})}};
+            {"store", "store"},
+            {"node", "a"},
+            {"proof", net::proof(key, {"fence", greeting.mine, greeting.theirs, "session", "store", "a"})}};
   }
   static Secret key_in(const std::string& path) { return net::read_key_file(path).value(); }
 
@@ -153,14 +155,21 @@ TEST_F(GateTest, AnotherProtocolOrNonceIsIncompatible) {
   }
 }
 
-// Receive: other hosts that would fence. Expect: those may that know a key by which stores are changed.
+// Receive: other hosts that would fence. Expect: those may that know a key by which stores are changed, and
+// they are shown that this host knows it, too.
 TEST_F(GateTest, WhoMayOnlyReadFencesNobody) {
   files_ = {
       .key = make_key("key", "key"), .other = make_key("other", "other"), .read = make_key("read", "read")};
   const auto gate = this->gate();
   const Gate::Greeting greeting = greeted(*gate);
-  EXPECT_TRUE(gate->let_fence(fencing(key_in(files_.key), greeting), greeting).has_value());
-  EXPECT_TRUE(gate->let_fence(fencing(key_in(files_.other), greeting), greeting).has_value());
+  for (const std::string& file : {files_.key, files_.other}) {
+    const Secret key = key_in(file);
+    EXPECT_EQ(gate->let_fence(fencing(key, greeting), greeting),
+              net::proof(key, {"fenced", greeting.mine, greeting.theirs, "session", "store", "a"}));
+  }
+  Message of_another_host = fencing(key_in(files_.key), greeting);
+  of_another_host["node"] = "b";
+  EXPECT_EQ(gate->let_fence(of_another_host, greeting).error().code, Errc::permission);
   for (const Secret& key : {key_in(files_.read), net::no_key()}) {
     const auto may = gate->let_fence(fencing(key, greeting), greeting);
     ASSERT_FALSE(may.has_value());

@@ -118,6 +118,8 @@ class HostThread final : public Host {
   // Hands the connection on to the agent, or says why not.
   std::optional<Message> join(Peer& peer, const Message& said);
   Message fence(const Peer& peer, const Message& said);
+  // Whether a cluster that has the store calls this host so.
+  [[nodiscard]] bool is_called(const std::string& node, const std::string& store) const;
   void end_link(Id id, const Peer& peer);
   // Whether there is room for one more of those who know the key for reading alone. They have a part of the
   // connections, so that they keep nobody out either.
@@ -219,15 +221,18 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
   if (client->by_read_key && !has_room_to_read()) return refuse_to_read(peer);
   const bool reads_only = client->reads_only;
   if (reads_only && !options_.readers.admit) return refusal(Errc::unavailable, "nobody can only read here");
-  peer.store = std::make_shared<OpenedStore>(OpenedStore{.name = store,
-                                                         .reads_only = reads_only,
-                                                         .by_read_key = client->by_read_key,
-                                                         .fabric = *fabric,
-                                                         .way = (*fabric)->connect(),
-                                                         .cluster = std::move(*of)});
+  const auto opened = std::make_shared<OpenedStore>(OpenedStore{.name = store,
+                                                                .reads_only = reads_only,
+                                                                .by_read_key = client->by_read_key,
+                                                                .fabric = *fabric,
+                                                                .way = (*fabric)->connect(),
+                                                                .cluster = std::move(*of)});
+  if (opened->cluster) {
+    if (auto ended = sessions_.end_those_of_before(opened); !ended) return complain(peer, ended.error());
+  }
+  peer.store = opened;
   peer.secret = client->link_secret;
   peers_.link(id, peer);
-  if (peer.store->cluster) sessions_.end_those_of_before(peer.store);
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, reads_only ? ", to read only" : ""));
   Message told{{"proof", client->proof},
@@ -240,10 +245,20 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
 
 // Another host takes a session for dead.
 Message HostThread::fence(const Peer& peer, const Message& said) {
-  if (const auto may = gate_->let_fence(said, peer.greeting); !may)
-    return peers_.refuse(peer, may.error().code, may.error().detail);
+  const auto proof = gate_->let_fence(said, peer.greeting);
+  if (!proof) return peers_.refuse(peer, proof.error().code, proof.error().detail);
+  // Else what another host is asked could be passed on to this one, which knows the same key.
+  if (!is_called(net::text_of(said, "node"), net::text_of(said, "store")))
+    return peers_.refuse(peer, Errc::not_found, "it would have another host than this one end a session");
   sessions_.fence(net::text_of(said, "fence"));
-  return Message::object();
+  return Message{{"proof", *proof}};
+}
+
+bool HostThread::is_called(const std::string& node, const std::string& store) const {
+  const auto of = options_.cluster_of ? options_.cluster_of(store) : std::nullopt;
+  if (!of || !*of) return false;
+  const auto& nodes = (*of)->map.nodes;
+  return (*of)->node < nodes.size() && nodes[(*of)->node].name == node;
 }
 
 std::optional<Message> HostThread::join(Peer& peer, const Message& said) {

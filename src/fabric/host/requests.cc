@@ -1,5 +1,6 @@
 #include "fabric/host/requests.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <utility>
 
@@ -91,7 +92,7 @@ void Requests::extend_soon(OpenedStore& store, std::uint64_t region, std::uint64
     extender_.extend_soon(store.fabric, id, bytes);
 }
 
-Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint64_t bytes) const {
+Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint64_t bytes) {
   if (bytes > region_bytes_max)
     return fail(Errc::invalid_argument, "host", "a region can not be as long as that");
   const std::uint64_t length = length_of(store, region);
@@ -103,15 +104,19 @@ Result<void> Requests::may_extend(OpenedStore& store, RegionId region, std::uint
   }
   const std::uint64_t limit = options_.bytes_max ? options_.bytes_max(*store.fabric) : 0;
   if (limit == 0) return {};
-  // All but what says how the store is: items, and index.
+  // All but what says how the store is: items, and index. Regions count as long as they will be, of those
+  // that the extender has not seen to yet.
   const auto* of = sessions_.cluster_of(store);
+  auto wanted = extender_.wanted_of(*store.fabric);
+  wanted[region] = std::max(wanted[region], bytes);
   const auto counts = [of, region](RegionId each) {
     const bool is_control = each == 0 || (each >= data_regions_end && each < index_region_of(0));
-    return each != region && !is_control && host::is_here(of, each);
+    return each == region || (!is_control && host::is_here(of, each));
   };
-  std::uint64_t used = bytes;
+  std::uint64_t used = 0;
   for (unsigned each = 0; each < region_count_max; ++each) {
-    if (counts(static_cast<RegionId>(each))) used += length_of(store, static_cast<RegionId>(each));
+    const auto id = static_cast<RegionId>(each);
+    if (counts(id)) used += std::max(length_of(store, id), wanted[id]);
   }
   if (used <= limit) return {};
   return fail(Errc::no_space, "host",

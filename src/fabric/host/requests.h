@@ -32,7 +32,7 @@ class Requests {
   Result<net::Message> carry_out(Id link, OpenedStore& store, const net::Message& asked);
   [[nodiscard]] bool is_here(OpenedStore& store, std::uint64_t region) const;
   // Whether a region that is here may become so long by one question.
-  Result<void> may_extend(OpenedStore& store, RegionId region, std::uint64_t bytes) const;
+  Result<void> may_extend(OpenedStore& store, RegionId region, std::uint64_t bytes);
   Result<net::Message> answer_about_region(OpenedStore& store, const std::string& what,
                                            const net::Message& asked);
   Result<net::Message> offer_queue_pair(Id session, const OpenedStore& store);

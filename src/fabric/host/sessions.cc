@@ -37,8 +37,9 @@ Sessions::Sessions(const Host::Options& options, verbs::Lender* lender, std::fun
       credentials_(std::move(credentials)),
       agent_({.gone = [this](Id id) { note(&gone_, id); }}) {
   if (!options_.cluster_of) return;
-  fencer_ = std::make_unique<Fencer>([this](Fencer::Id id) { note(&fenced_everywhere_, id); },
-                                     [this](const Fencer::Other& other) { return find(other); });
+  fencer_ = std::make_unique<Fencer>(
+      options_, [this](Fencer::Id id) { note(&fenced_everywhere_, id); },
+      [this](const Fencer::Other& other) { return find(other); });
 }
 
 // Of the agent's thread, and of the fencer's.
@@ -196,23 +197,31 @@ void Sessions::condemn(Session session) {
     const ClusterMap::Node& other = of.map.nodes[node];
     if (node == of.node || other.state == ClusterMap::NodeState::gone) continue;
     if ((session.reached & node_bit(node)) == 0) continue;
-    others.push_back(
-        {.node = node,
-         .name = other.name,
-         .at = {.scheme = "tcp", .host = other.at, .store = store.name, .credentials = credentials_}});
+    others.push_back({.node = node,
+                      .name = other.name,
+                      .at = {.scheme = "tcp",
+                             .host = other.at,
+                             .store = store.name,
+                             .credentials = credentials_,
+                             .node = other.name}});
   }
   const std::string name = session.name;
   condemned_[id] = std::move(session);
   fencer_->fence(id, name, std::move(others));
 }
 
-void Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& store) {
-  if (!looked_for_those_of_before_.insert(store->name).second) return;
-  for (const auto& [client, note] : store->fabric->noted_sessions()) {
+Result<void> Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& store) {
+  if (looked_for_those_of_before_.contains(store->name)) return {};
+  const auto noted = store->fabric->noted_sessions();
+  if (!noted) return std::unexpected(noted.error());
+  for (const auto& [client, note] : *noted) {
     const auto [name, reached] = read_note(note);
-    if (const auto claimed = store->way->claim_presence(client); claimed && *claimed)
-      condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
+    const auto claimed = store->way->claim_presence(client);
+    if (!claimed) return std::unexpected(claimed.error());
+    if (*claimed) condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
   }
+  looked_for_those_of_before_.insert(store->name);
+  return {};
 }
 
 void Sessions::pardon(Fencer::Id condemned) {

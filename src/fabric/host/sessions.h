@@ -74,8 +74,9 @@ class Sessions {
   void end_those_of(Id link);
   // As another host wants, which takes it for dead.
   void fence(const std::string& name);
-  // Those that this host had before it was started, of a store that is opened.
-  void end_those_of_before(const std::shared_ptr<OpenedStore>& store);
+  // Those that this host had before it was started, of a store that is opened: which it may not be unless
+  // that has succeeded once. Errors: those of the fabric.
+  Result<void> end_those_of_before(const std::shared_ptr<OpenedStore>& store);
   // Ends those that are gone, silent, idle for too long, of a paused store or of one whose memory is not here
   // any more, and lets go of what is fenced everywhere. When woken, and now and then while there are any.
   void look();

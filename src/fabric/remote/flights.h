@@ -10,6 +10,7 @@
 #include <deque>
 #include <expected>
 #include <fmt/format.h>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,8 @@ class Flights {
   // What a piece waits for before it can be asked for: as all others do, or alone.
   enum class Wait : std::uint8_t { for_room, for_its_flight };
   using Put = std::expected<std::size_t, Wait>;
+  // Of what somebody else sees to; with room for the times that it stood still.
+  static constexpr base::Nanos no_deadline = std::numeric_limits<base::Nanos>::max() / 2;
 
   [[nodiscard]] bool empty() const { return posted_.empty() && asked_.empty(); }
 

@@ -192,11 +192,19 @@ Result<void> fence(const Target& target, const std::string& session, base::Nanos
   const Link link(target);
   auto greeting = link.greet(deadline);
   if (!greeting) return std::unexpected(std::move(greeting.error()));
-  const std::string proof =
-      net::proof(greeting->shown.key, {"fence", greeting->theirs, greeting->mine, session});
-  auto answer = greeting->messages->ask({{"fence", session}, {"proof", proof}}, deadline);
+  const std::string_view mine = greeting->mine;
+  const std::string_view theirs = greeting->theirs;
+  const net::Secret& key = greeting->shown.key;
+  const std::string proof = net::proof(key, {"fence", theirs, mine, session, target.store, target.node});
+  auto answer = greeting->messages->ask(
+      {{"fence", session}, {"store", target.store}, {"node", target.node}, {"proof", proof}}, deadline);
   if (!answer) return std::unexpected(link.explained(std::move(answer.error()), "fencing"));
   if (auto error = net::error_of(*answer, "open")) return std::unexpected(link.explained(*error, "fencing"));
+  if (!net::same(net::text_of(*answer, "proof"),
+                 net::proof(key, {"fenced", theirs, mine, session, target.store, target.node}))) {
+    return fail(Errc::permission, "open",
+                fmt::format("{}: whoever answers there does not know the key", target.text()));
+  }
   return {};
 }
 

@@ -25,6 +25,7 @@ struct Target {
   bool read_only = false;
   std::string source{};                                   // the address to go from; empty: as the routes say
   std::shared_ptr<net::ClientCredentials> credentials{};  // null: neither a key nor certificates
+  std::string node{};  // what its cluster calls the host; for `fence` alone
 
   [[nodiscard]] std::string text() const;  // "verbs://host:port/store"
 };
@@ -95,8 +96,9 @@ class Link {
   net::Secret secret_{};
 };
 
-// Has a host end all that a session of a cluster still has there; it has ended when this is answered. Errors:
-// those of a greeting.
+// Has a host end all that a session of a cluster still has there; it has ended when the host, and nobody in
+// its place, has said so. Errors: those of a greeting; permission, if whoever answers does not know the key;
+// not_found, if it is another host.
 Result<void> fence(const Target& target, const std::string& session, base::Nanos deadline);
 
 }  // namespace loch::fabric::remote

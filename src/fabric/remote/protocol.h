@@ -23,10 +23,11 @@
 //   host    {"port": id}
 //
 // S is empty, or of a cluster what all its hosts know the session by. A host that takes a session for dead
-// has the others end it, and gives nothing of it away before they have:
+// has the others end it, and gives nothing of it away before they have. It says which node it means, and the
+// other refuses unless it is that one, so nobody else can answer in its place:
 //
-//   host    {"fence": S, "proof": proof(key; "fence", H, C, S)}
-//   other   {}
+//   host    {"fence": S, "store": store, "node": N, "proof": proof(key; "fence", H, C, S, store, N)}
+//   other   {"proof": proof(key; "fenced", H, C, S, store, N)}
 //
 // What is asked for afterwards is answered in turn, by what stands here or by {"error": ...}:
 //
@@ -60,7 +61,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 13;
+inline constexpr std::uint64_t protocol_version = 14;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.
@@ -73,11 +74,13 @@ inline constexpr base::Nanos greeting_max_ns = 5 * base::second_ns;
 inline constexpr base::Nanos answer_max_ns = 10 * base::second_ns;
 // How often a session that is in the midst of something lets each of its hosts see that, also while all it
 // asks is of others, or goes by queue pairs. More often than a host that gives shards away calls a session
-// idle (idle_ns in server/rebalancer.cc, 600 ms).
+// idle (idle_ns in server/rebalancer.cc, 600 ms). One sign is under way at a time, and waits behind a long
+// answer: meanwhile the host sees that the session takes that (tcp/agent.h), but for the end of it, which its
+// kernel has already.
 inline constexpr base::Nanos sign_every_ns = 250 * base::millisecond_ns;
-// A sign that is not answered for so long ends the session: before a host, which may hear nothing of it
-// either, takes it for dead, unless it is told to do so earlier than it would by itself
-// (Host::Options::silence_max_ns).
+// A sign that is not answered ends the session when nothing has come or gone for so long either: before a
+// host, which may hear nothing of it either, takes it for dead, unless it is told to do so earlier than it
+// would by itself (Host::Options::silence_max_ns).
 inline constexpr base::Nanos sign_answer_max_ns = 4 * base::second_ns;
 // How long a session of a cluster waits for a host that it may do without: to begin, and later for what it
 // asks of the host itself. Meanwhile it does nothing else, and gives the others no signs.

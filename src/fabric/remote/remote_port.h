@@ -38,7 +38,8 @@ class RemotePort : public Port {
   // number. Unless told, any.
   virtual void tell_reached(NodeSet nodes) = 0;
   // Lets the host see that the session is alive, at every sign_every_ns at most (protocol.h), by a read of
-  // nothing in this region of it. It ends the port if it is not answered.
+  // nothing in this region of it. It ends the port if it is not answered and nothing else comes or goes
+  // either (sign_answer_max_ns).
   virtual void give_sign(RegionId region) = 0;
 
  protected:

@@ -1,5 +1,6 @@
 #include "fabric/shm/file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -69,9 +70,17 @@ bool FileMapping::collapse(std::uint64_t at_bytes) const {
 }
 
 void FileMapping::keep_to_this_process(int fd) const {
+  // Where the kernel promises no more memory than there is, what may be written counts in full, whatever the
+  // flags: so no more of it than there is, after the rest.
   const void* const kept =
-      ::mmap(base_, reserved_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
-  if (kept == MAP_FAILED) ::mprotect(base_, reserved_bytes_, PROT_READ);
+      ::mmap(base_, reserved_bytes_, PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
+  struct stat stat{};
+  if (kept == MAP_FAILED || ::fstat(fd, &stat) != 0) {
+    ::mprotect(base_, reserved_bytes_, PROT_READ);
+    return;
+  }
+  const auto length = std::min(static_cast<std::uint64_t>(stat.st_size), reserved_bytes_);
+  ::mprotect(base_, length, PROT_READ | PROT_WRITE);
 }
 
 void FileMapping::want_huge_pages() const { ::madvise(base_, reserved_bytes_, MADV_HUGEPAGE); }
@@ -101,6 +110,9 @@ std::unexpected<Error> system_error(const char* operation, int error_number, con
 std::uint64_t free_bytes_at(const std::string& path) {
   struct statvfs stat{};
   if (::statvfs(path.c_str(), &stat) != 0) return 0;
+  constexpr std::uint64_t without_limit = std::uint64_t{1}
+                                          << 56;  // a tmpfs of size=0: more than any host has
+  if (stat.f_blocks == 0) return without_limit;
   return static_cast<std::uint64_t>(stat.f_bavail) * stat.f_frsize;
 }
 

@@ -118,23 +118,27 @@ TEST_F(ShmTest, LinksAndPipesAreNoRegions) {
     EXPECT_FALSE(attached->extend(region, region_bytes).has_value());
   }
   EXPECT_FALSE(attached->note_session(3, "session").has_value());
-  EXPECT_TRUE(attached->noted_sessions().empty());
+  EXPECT_FALSE(attached->noted_sessions().has_value());
   EXPECT_EQ(std::filesystem::file_size(secret), 0U);
 }
 
-// Receive: a process that can open no more files, once it has noted a session. Expect: it notes others.
+// Receive: a process that can open no more files, once it has noted a session. Expect: it notes others; what
+// was noted it can not tell, and does not take for nothing.
 TEST_F(ShmTest, SessionsAreNotedThoughNoFileCanBeOpened) {
   const auto attached = shm::create("store", access_, plan()).value();
+  EXPECT_TRUE(attached->noted_sessions().value().empty()) << "there is no file yet";
   ASSERT_TRUE(attached->note_session(3, "first").has_value());
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   const rlimit none{.rlim_cur = 0, .rlim_max = usual.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   const auto noted = attached->note_session(5, "second");
+  const auto unknown = attached->noted_sessions();
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
   EXPECT_TRUE(noted.has_value());
-  const std::vector<std::pair<std::uint32_t, std::string>> expected{{3, "first"}, {5, "second"}};
-  EXPECT_EQ(attached->noted_sessions(), expected);
+  EXPECT_FALSE(unknown.has_value());
+  const Fabric::NotedSessions expected{{3, "first"}, {5, "second"}};
+  EXPECT_EQ(attached->noted_sessions().value(), expected);
 }
 
 }  // namespace

@@ -137,14 +137,17 @@ class ShmFabric final : public Fabric, private ForkWatch::Owner {
     return system_error("open", written < 0 ? errno : ENOSPC, folder_.path_of(sessions_file));
   }
 
-  [[nodiscard]] std::vector<std::pair<std::uint32_t, std::string>> noted_sessions() override {
-    std::vector<std::pair<std::uint32_t, std::string>> noted;
+  [[nodiscard]] Result<NotedSessions> noted_sessions() override {
+    NotedSessions noted;
     const auto file = folder_.open_file(sessions_file, "open");
-    if (!file) return noted;
+    if (!file && file.error().code == Errc::not_found) return noted;
+    if (!file) return std::unexpected(file.error());
     std::string record(session_record_bytes, '\0');
     for (std::uint32_t client = 0; client < session_records_max; ++client) {
       const ssize_t got =
           ::pread(file->get(), record.data(), record.size(), static_cast<off_t>(client * record.size()));
+      if (got < 0) return system_error("open", errno, folder_.path_of(sessions_file));
+      // The end of the file. Who could note a part of a record alone has given its client no number.
       if (got != static_cast<ssize_t>(record.size())) break;
       if (record.front() != '\0') noted.emplace_back(client, record.substr(0, record.find('\0')));
     }

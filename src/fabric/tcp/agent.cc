@@ -341,6 +341,8 @@ bool Agent::send_kept(Connection& connection) {
     const auto went = connection.stream->write({&part, 1});
     if (!went) return false;
     if (*went == 0) return true;
+    // It is not read from meanwhile, and taking what it asked for shows as much.
+    connection.last_heard.store(base::Clock().now(), std::memory_order_relaxed);
     raise(counts_.sends, 1);
     raise(counts_.bytes_out, *went);
     connection.kept_sent += *went;

@@ -4,7 +4,8 @@
 //
 // It takes what has come of a connection in one call, carries all of it out in order, and answers in one
 // call. It looks for more for a short while after its last work, and then sleeps. A connection that does
-// not take its answers is not read from until it does, so that it costs a bounded amount of memory.
+// not take its answers is not read from until it does, so that it costs a bounded amount of memory; while it
+// takes what was kept for it, it counts as heard from.
 #pragma once
 
 #include <atomic>
@@ -65,7 +66,8 @@ class Agent {
   // When it returns, the connection is closed, and nothing that came over it happens any more; the other end
   // is told so, if it takes its answers. Any thread but the agent's.
   void remove(Id id);
-  // When something last came over the connection, by base::Clock; 0 if there is none. Any thread.
+  // When something last came over the connection, or was taken of what was kept for it, by base::Clock; 0 if
+  // there is none. Any thread.
   [[nodiscard]] base::Nanos last_heard(Id id);
 
   [[nodiscard]] Counts counts() const;

@@ -357,6 +357,30 @@ TEST_F(AgentTest, WhoTakesNoAnswersCostsNothing) {
   }));
 }
 
+// Receive: answers that are taken late, by one that asks for nothing more. Expect: it counts as silent while
+// it takes none, and is heard from when it does.
+TEST(AgentThatIsNotAsked, HearsWhoTakesItsAnswers) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
+  Agent agent({.gone = {}});
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  net::Stream stream{base::FileDescriptor(ends[0])};
+  auto far = std::make_unique<net::Stream>(base::FileDescriptor(ends[1]));
+  const int to_send = 4'096;
+  ASSERT_EQ(::setsockopt(far->socket(), SOL_SOCKET, SO_SNDBUF, &to_send, sizeof to_send), 0);
+  agent.add(1, std::move(far), store->attach());
+  constexpr std::uint32_t length = piece_bytes_max;
+  std::string many;
+  for (std::uint16_t i = 0; i < 8; ++i) many += operation(Operation::Kind::read, 0, length, i);
+  send_all(stream, many);
+  constexpr base::Nanos silence_ns = 50 * base::millisecond_ns;
+  ASSERT_TRUE(base::fake::comes_true(
+      [&] { return agent.counts().sends != 0 && agent.last_heard(1) + silence_ns < base::Clock().now(); }));
+  const base::Nanos before = agent.last_heard(1);
+  EXPECT_EQ(receive(stream, length).size(), length);
+  EXPECT_TRUE(base::fake::comes_true([&] { return agent.last_heard(1) > before; }, std::chrono::seconds(5)));
+}
+
 // Receive: one that always has work, asking for the next as soon as it is answered. Expect: others are served
 // beside it.
 TEST_F(AgentTest, WhoAlwaysHasWorkHoldsNobodyUp) {

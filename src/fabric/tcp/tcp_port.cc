@@ -84,10 +84,9 @@ bool TcpPort::present(std::uint32_t client) {
 void TcpPort::give_sign(RegionId region) {
   const base::Nanos now = base::Clock().now();
   if (severed_ || sign_.is_under_way || now - sign_.given_ns < remote::sign_every_ns) return;
-  sign_.given_ns = now;
-  sign_.is_under_way = true;
+  sign_.give(now);
   sign_.operation = {.at = {.region = region}};
-  post({&sign_.operation, 1}, now + remote::sign_answer_max_ns, sign_);
+  post({&sign_.operation, 1}, remote::Flights::no_deadline, sign_);
 }
 
 void TcpPort::extend_soon(RegionId region, std::uint64_t length_bytes) {
@@ -214,6 +213,7 @@ void TcpPort::send() {
     const auto sent = stream_->write({&rest, 1});
     if (!sent) return sever_after_last_words(sent.error());
     if (*sent == 0) return;
+    sign_.bytes_moved();
     out_begin_ += *sent;
   }
 }
@@ -231,6 +231,7 @@ bool TcpPort::receive() {
     sever(got.error());
     return true;
   }
+  if (*got != 0) sign_.bytes_moved();
   std::size_t to_in = *got;
   if (direct) {
     const std::size_t filled = std::min(filling_bytes_, to_in);
@@ -326,7 +327,7 @@ void TcpPort::finish_piece() {
 bool TcpPort::check_deadlines() {
   const base::Nanos now = base::Clock().now();
   if (now == std::exchange(deadlines_checked_at_, now)) return false;
-  const bool is_late = flights_.any_late(now);
+  const bool is_late = sign_.is_late(now) || flights_.any_late(now);
   if (is_late) sever({.code = Errc::timed_out, .detail = "no answer in time"});
   return is_late;
 }

@@ -20,6 +20,7 @@
 #include "fabric/fabric.h"
 #include "fabric/remote/flights.h"
 #include "fabric/remote/link.h"
+#include "fabric/remote/protocol.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/remote/remote_port.h"
 #include "fabric/tcp/wire.h"
@@ -28,6 +29,28 @@ namespace loch::fabric::tcp {
 
 class TcpPort final : public remote::RemotePort {
  public:
+  // A sign of life. It goes behind all that was asked for before, which may take long to be answered. So it
+  // has no deadline of its own, but is late once neither end has heard of the other for too long.
+  struct Sign : Completion {
+    Operation operation{};
+    bool is_under_way = false;
+    base::Nanos given_ns = base::Clock().now();
+    base::Nanos silent_since_ns = 0;  // of one that is under way: since it was given, or bytes moved
+
+    void give(base::Nanos now) {
+      given_ns = silent_since_ns = now;
+      is_under_way = true;
+    }
+    // Bytes went over the connection, or came.
+    void bytes_moved() {
+      if (is_under_way) silent_since_ns = base::Clock().now();
+    }
+    void stood_still(base::Nanos for_ns) { silent_since_ns += for_ns; }
+    [[nodiscard]] bool is_late(base::Nanos now) const {
+      return is_under_way && now > silent_since_ns + remote::sign_answer_max_ns;
+    }
+  };
+
   // What the session asks of the host itself, and not of its memory, has `answer_within_ns` each.
   TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link, remote::Link::Joined joined,
           base::Nanos answer_within_ns);
@@ -48,7 +71,10 @@ class TcpPort final : public remote::RemotePort {
   // The other end of its connection.
   [[nodiscard]] std::string peer() const { return net::peer_of(stream_->socket()); }
   // See Flights.
-  void stood_still(base::Nanos for_ns) { flights_.stood_still(for_ns); }
+  void stood_still(base::Nanos for_ns) {
+    flights_.stood_still(for_ns);
+    sign_.stood_still(for_ns);
+  }
   // The port is over: all that is under way ends with `why`, and so does what will be posted.
   void sever(const Error& why);
   // The same, unless what has come by now says that the host has ended it.
@@ -69,12 +95,6 @@ class TcpPort final : public remote::RemotePort {
     std::uint32_t length = 0;  // likewise
     std::uint16_t number = 0;
     bool ends_send = false;  // the last of those that were encoded together
-  };
-
-  struct Sign : Completion {
-    Operation operation{};
-    bool is_under_way = false;
-    base::Nanos given_ns = base::Clock().now();
   };
 
   // Of the host itself, by the link.

@@ -271,6 +271,28 @@ TEST(LyingHost, ThatIsSilentIsNotToldOfTheEndOfSessionsThatHaveFailed) {
   EXPECT_LT(base::Clock().now() - began, sessions / 2 * remote::joining_max_ns);
 }
 
+// Receive: a sign behind a long answer, of which more comes, and then nothing. Expect: it is late when there
+// was silence for too long, however long ago it was given; not for the time that the port stood still; and
+// not once it is answered.
+TEST(Sign, IsLateWhenNothingMovesAnyMore) {
+  TcpPort::Sign sign;
+  const base::Nanos limit = remote::sign_answer_max_ns;
+  const base::Nanos now = base::Clock().now();
+  const base::Nanos long_ago = now - 2 * limit;
+  EXPECT_FALSE(sign.is_late(now)) << "there is none";
+  sign.give(long_ago);
+  EXPECT_FALSE(sign.is_late(long_ago + limit));
+  EXPECT_TRUE(sign.is_late(now));
+  sign.bytes_moved();
+  EXPECT_FALSE(sign.is_late(now + limit));
+  EXPECT_TRUE(sign.is_late(now + 2 * limit));
+  sign.stood_still(limit);
+  EXPECT_FALSE(sign.is_late(now + 2 * limit));
+  EXPECT_TRUE(sign.is_late(now + 3 * limit));
+  sign.is_under_way = false;
+  EXPECT_FALSE(sign.is_late(now + 3 * limit));
+}
+
 TEST(LyingHost, SilenceIsATimeoutAndHalfAnAnswerIsNone) {
   EXPECT_EQ(error_against([](net::Stream&) {}).code, Errc::timed_out);
   EXPECT_EQ(error_against([](net::Stream& stream) {

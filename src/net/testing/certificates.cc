@@ -55,15 +55,22 @@ Identity make(const char* name, const Identity* by, long from_s, long until_s) {
   return made;
 }
 
-void write(const Identity& identity, const std::string& path_without_end) {
-  const auto open = [](const std::string& path) {
-    return std::unique_ptr<std::FILE, int (*)(std::FILE*)>(std::fopen(path.c_str(), "w"), &std::fclose);
-  };
-  LOCH_CHECK(PEM_write_X509(open(path_without_end + ".pem").get(), identity.certificate.get()) == 1);
+std::unique_ptr<std::FILE, int (*)(std::FILE*)> open(const std::string& path) {
+  return {std::fopen(path.c_str(), "w"), &std::fclose};
+}
+
+// Encrypted, if there is a pass phrase.
+void write_key(const Identity& identity, const std::string& path, const char* pass_phrase = nullptr) {
+  const EVP_CIPHER* cipher = pass_phrase == nullptr ? nullptr : EVP_aes_256_cbc();
   const auto before = ::umask(077);
-  LOCH_CHECK(PEM_write_PrivateKey(open(path_without_end + ".key").get(), identity.key.get(), nullptr, nullptr,
-                                  0, nullptr, nullptr) == 1);
+  LOCH_CHECK(PEM_write_PrivateKey(open(path).get(), identity.key.get(), cipher, nullptr, 0, nullptr,
+                                  const_cast<char*>(pass_phrase)) == 1);
   ::umask(before);
+}
+
+void write(const Identity& identity, const std::string& path_without_end) {
+  LOCH_CHECK(PEM_write_X509(open(path_without_end + ".pem").get(), identity.certificate.get()) == 1);
+  write_key(identity, path_without_end + ".key");
 }
 
 }  // namespace
@@ -73,7 +80,9 @@ Certificates::Certificates(std::string folder) : folder_(std::move(folder)) {
   const Identity authority = make("authority", nullptr, -day_s, day_s);
   write(authority, file("authority"));
   write(make("stranger", nullptr, -day_s, day_s), file("stranger"));
-  write(make("host", &authority, -day_s, day_s), file("host"));
+  const Identity host = make("host", &authority, -day_s, day_s);
+  write(host, file("host"));
+  write_key(host, file("encrypted.key"), "secret");
   write(make("client", &authority, -day_s, day_s), file("client"));
   write(make("host", &authority, -2 * day_s, -day_s), file("expired"));
 }

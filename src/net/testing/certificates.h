@@ -3,6 +3,7 @@
 //   authority.pem          vouches for host, client and expired
 //   stranger.pem           another authority
 //   host.pem, .key         of 127.0.0.1 and localhost
+//   encrypted.key          host's key, with a pass phrase
 //   client.pem, .key
 //   expired.pem, .key      as host's, but of yesterday
 #pragma once

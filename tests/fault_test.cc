@@ -256,9 +256,11 @@ class FaultTest : public StoreProcesses, public testing::WithParamInterface<cons
     }
     WorkerSpec helper = scenario_->other;
     helper.environment = {fmt::format("LOCH_FAULT={}:kill", scenario_->helper)};
-    for (int i = 0; i < 200; ++i) {
-      const Worker dying = start(helper);
-      if (const auto ending = victim.process.wait(milliseconds(200))) return ending;
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < until) {
+      Worker dying = start(helper);
+      for (bool lives = true; lives; lives = !dying.process.wait(milliseconds(20)))
+        if (const auto ending = victim.process.wait(milliseconds(0))) return ending;
     }
     return std::nullopt;
   }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <latch>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,15 +57,25 @@ std::shared_ptr<SlowFabric> slow_fabric() {
       fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}}));
 }
 
+// `bytes_max`: of the store; 0: no limit.
+std::unique_ptr<Host> host_of(const std::shared_ptr<SlowFabric>& slow, std::uint64_t bytes_max = 0) {
+  return Host::start(
+             {.listen = {{.host = "127.0.0.1", .port = "0"}},
+              .open_store = [slow](const std::string&) { return Result<std::shared_ptr<Fabric>>(slow); },
+              .bytes_max = [bytes_max](const Fabric&) { return bytes_max; }})
+      .value();
+}
+
+Target target_of(const Host& host) {
+  return {.scheme = "tcp",
+          .host = {.host = "127.0.0.1", .port = std::to_string(host.ports().at(0))},
+          .store = "store"};
+}
+
 TEST(HostThatExtends, AnswersMeanwhile) {
   const auto slow = slow_fabric();
-  const auto host =
-      Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
-                   .open_store = [&](const std::string&) { return Result<std::shared_ptr<Fabric>>(slow); }})
-          .value();
-  const Target target{.scheme = "tcp",
-                      .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
-                      .store = "store"};
+  const auto host = host_of(slow);
+  const Target target = target_of(*host);
   const auto asking = RemoteFabric::attach(target).value();
   const auto port = asking->connect();
   port->extend_soon(0, long_bytes);
@@ -80,15 +92,8 @@ TEST(HostThatExtends, AnswersMeanwhile) {
 TEST(HostThatExtends, CountsWhatItHasNotAddedYet) {
   const auto slow = std::make_shared<SlowFabric>(
       fake::MemoryStore::create({.regions = {{0, region_bytes}, {2, region_bytes}}, .fill = {}}));
-  const auto host =
-      Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
-                   .open_store = [&](const std::string&) { return Result<std::shared_ptr<Fabric>>(slow); },
-                   .bytes_max = [](const Fabric&) { return long_bytes + region_bytes; }})
-          .value();
-  const Target target{.scheme = "tcp",
-                      .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
-                      .store = "store"};
-  const auto asking = RemoteFabric::attach(target).value();
+  const auto host = host_of(slow, long_bytes + region_bytes);
+  const auto asking = RemoteFabric::attach(target_of(*host)).value();
   const auto port = asking->connect();
   port->extend_soon(2, long_bytes);
   slow->wait_until_it_extends();

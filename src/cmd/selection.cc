@@ -16,7 +16,8 @@ Exit report_damage(const Context& context, const Walked& walked) {
 void Selection::add_to(CLI::App& command) {
   const auto parse = [](const std::string& text) -> Parsed<std::string> {
     // Of a script's variable that has no value it would be every key.
-    if (text.empty()) return std::unexpected("the prefix is empty, as that of all keys");
+    if (text.empty())
+      return std::unexpected("the prefix is empty; leave it out for all keys (of remove: --all)");
     if (text.size() > key_bytes_max)
       return std::unexpected(fmt::format("a key has at most {} bytes, not {}", key_bytes_max, text.size()));
     return text;

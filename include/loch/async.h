@@ -8,9 +8,18 @@
 //   async->run(swap(*async));
 //
 // An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
-// passed to. The Async outlives the tasks of its calls, and is not moved while there are any. Any number of
-// calls may be under way; those that wait go on in `run` and `step`. Of a store on another host, one whose
-// calls fail with Errc::unavailable or Errc::moved is over: open another.
+// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`:
+//
+//   auto a = async->get("a"), b = async->get("b");
+//   a.start();
+//   b.start();
+//   while (!a.done() || !b.done()) async->step();
+//   use(a.take(), b.take());
+//
+// A task that was begun is kept until it is done: no call is given up, each ends with its timeout. The Async
+// outlives the tasks of its calls, and is not moved while there are any; one that was moved from is only
+// assigned to, or destroyed. Of a store on another host, one whose calls fail with Errc::unavailable or
+// Errc::moved is over: open another.
 #pragma once
 
 #include <memory>

@@ -140,12 +140,12 @@ struct PutOptions {
 };
 
 // What `update` asks for the next value, with the one that is there, or with nothing; nothing leaves all as
-// it is. Asked again whenever another client was quicker. It must not throw.
+// it is. Asked again whenever another client was quicker. It must not throw, and may use the store.
 using Change = std::function<std::optional<std::string>(std::optional<std::string_view> value)>;
 
 // A value in the store's own memory, without a copy; of a store on another host, in a copy of its own. The
 // memory is not reused while the View lives; keep it short: what other clients unlink meanwhile rests too.
-// Not to be handed to another thread.
+// Not to be handed to another thread, nor to outlive its own.
 class View {
  public:
   View() noexcept;  // of nothing, as one that was moved from

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -128,6 +130,11 @@ class Client {
   // Its session was broken off: the network failed, or its host took it for dead. Nothing it does succeeds.
   [[nodiscard]] bool is_lost() const { return attachment_->remote() && attachment_->has_failed(); }
 
+  // By whoever is in the midst of a call of it, or has a View of it; asked by any thread.
+  void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+  void let_go() { holders_.fetch_sub(1, std::memory_order_release); }
+  [[nodiscard]] bool is_held() const { return holders_.load(std::memory_order_acquire) != 0; }
+
  private:
   using DuringOperation = memory::Attachment::Operation;
 
@@ -207,6 +214,7 @@ class Client {
   const std::uint64_t hash_seed_;
   const bool reads_only_;
   const base::Nanos timeout_ns_;
+  std::atomic<std::uint32_t> holders_ = 0;
 };
 
 }  // namespace loch::client

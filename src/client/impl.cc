@@ -220,17 +220,17 @@ void Store::Impl::bury(Client* lost) {
   bury_locked(lost, &over);
 }
 
-// Views may still be pinned to one that is lost; it goes when none are. What goes now, to `over`, which ends
-// without the lock: a session whose host is there takes its leave of it.
+// One that is lost may be in the midst of a call still, or Views pinned to it; it goes when that is over.
+// What goes now, to `over`, which ends without the lock: a session whose host is there takes its leave of it.
 void Store::Impl::bury_locked(Client* lost, Clients* over) {
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
   counted_by_lost_ += lost->attachment().stats();
   lost_.push_back(std::move(*found));
   clients_.erase(found);
-  const auto pinned =
-      std::ranges::partition(lost_, [](const auto& client) { return client->attachment().has_pins(); });
-  std::ranges::move(pinned, std::back_inserter(*over));
-  lost_.erase(pinned.begin(), pinned.end());
+  const auto unused = std::ranges::partition(
+      lost_, [](const auto& client) { return client->is_held() || client->attachment().has_pins(); });
+  std::ranges::move(unused, std::back_inserter(*over));
+  lost_.erase(unused.begin(), unused.end());
 }
 
 Result<Client*> Store::Impl::lend_client() {

@@ -40,20 +40,27 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
                                     const memory::Placement& placement,
                                     std::shared_ptr<memory::StoreMemory> memory);
 
-  // A client that is the caller's alone while this lives: the thread's own, or one that is given back.
+  // A client that is the caller's alone while this lives: the thread's own, or one that is given back. One on
+  // another host lives as long, also where what the program is asked in the midst of a call makes calls
+  // itself, and the thread gets another client by that.
   class Hold {
    public:
     Hold() = default;
-    explicit Hold(client::Client* own) : client_(own) {}
-    Hold(client::Client* lent, Impl* lender) : client_(lent), lender_(lender) {}
-    Hold(Hold&& other) noexcept : client_(other.client_), lender_(std::exchange(other.lender_, nullptr)) {}
+    explicit Hold(client::Client* own) : Hold(own, nullptr) {}
+    Hold(client::Client* lent, Impl* lender) : client_(lent), lender_(lender) {
+      if (client_->is_remote()) client_->hold();
+    }
+    Hold(Hold&& other) noexcept
+        : client_(std::exchange(other.client_, nullptr)), lender_(std::exchange(other.lender_, nullptr)) {}
     Hold& operator=(Hold&& other) noexcept {
       std::swap(client_, other.client_);
       std::swap(lender_, other.lender_);
       return *this;
     }
     ~Hold() {
-      if (lender_ != nullptr) lender_->give_back(client_);
+      if (client_ == nullptr) return;
+      if (client_->is_remote()) client_->let_go();
+      if (lender_ != nullptr) lender_->give_back(client_);  // which nobody buries while it is lent
     }
     client::Client& operator*() const { return *client_; }
     client::Client* operator->() const { return client_; }
@@ -162,7 +169,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   std::atomic<std::uint64_t> epoch_;   // of its map
   Clients clients_;                    // all
   std::vector<client::Client*> idle_;  // that nobody uses now
-  Clients lost_;                       // whose sessions were broken off
+  Clients lost_;                       // whose sessions were broken off, and which are held or pinned still
   Stats counted_by_lost_;
 };
 

@@ -135,6 +135,26 @@ TEST_F(Lent, CallsGoOnInAnotherSessionWhenTheHostHasEndedTheirs) {
   }
 }
 
+// Receive: calls out of the midst of another one, whose session ends meanwhile, so that the thread has a new
+// one. Expect: each of them does what it is for, the outer one too.
+TEST_F(Lent, WhatIsAskedInTheMidstOfACallMayTakeAnotherSession) {
+  auto far = open_far();
+  ASSERT_TRUE(far.has_value()) << far.error().message();
+  ASSERT_TRUE(far->put("one", "1").has_value());
+  const auto end_all = [&] { std::ignore = host_->pause(name_).value(); };
+  int changes = 0;
+  const auto updated = far->update("two", [&](auto) {
+    for (int round = 0; changes == 0 && round < 2; ++round) {
+      end_all();
+      EXPECT_EQ(far->get("one").value_or("nothing"), "1");
+    }
+    ++changes;
+    return "2";
+  });
+  EXPECT_TRUE(updated.has_value()) << updated.error().message();
+  EXPECT_EQ(far->get("two").value_or("nothing"), "2");
+}
+
 // Receive: puts, each by itself and in a batch, when all memory is of items whose time to live is over.
 // Expect: they get it; and of two puts of a key in the batch, the last one counts.
 TEST_F(Lent, AFullStoreTakesTheMemoryOfWhatHasExpired) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <grp.h>
 #include <limits>
 #include <set>

@@ -97,7 +97,7 @@ Exit run_incr(Context& context, const IncrArguments& arguments) {
   if (!counter) return context.report(counter.error());
   if (!counter->number) return context.complain(Exit::failed, "the value: " + counter->number.error());
   if (context.globals.json) {
-    context.print_written(*key, {{"value", *counter->number}}, counter->version);
+    context.print_written(*key, {{"value", std::to_string(*counter->number)}}, counter->version);
   } else {
     context.out.write(std::to_string(*counter->number) + "\n");
   }
@@ -133,7 +133,8 @@ void add_incr(CLI::App& app, Context& context) {
   add_no_create(command, arguments->no_create);
   arguments->encoding.add_to(command, false);
   add_footer(command,
-             "The value is a whole number in decimal; a key that is not there counts as 0.\n"
+             "The value is a whole number in decimal; a key that is not there counts as 0. --json prints it\n"
+             "as text, as get does: it may have more digits than a number of JSON keeps.\n"
              "Examples:\n"
              "  loch incr sessions visits\n"
              "  loch incr sessions stock:17 --by -3\n"

@@ -113,15 +113,15 @@ void append_escaped(std::string& out, std::string_view bytes) {
       bytes.remove_prefix(1);
       continue;
     }
+    const std::string_view sequence = bytes.substr(0, length);
     // U+0080 to U+009F are control characters too; terminals act on some of them.
     const bool control = length == 2 && byte_at(bytes, 0) == 0xc2 && byte_at(bytes, 1) < 0xa0;
     if (length == 1) {
       append_escaped_ascii(out, bytes[0]);
-    } else if (control) {
-      append_hex_escape(out, byte_at(bytes, 0));
-      append_hex_escape(out, byte_at(bytes, 1));
+    } else if (control || sequence == byte_order_mark) {
+      for (std::size_t at = 0; at < length; ++at) append_hex_escape(out, byte_at(sequence, at));
     } else {
-      out += bytes.substr(0, length);
+      out += sequence;
     }
     bytes.remove_prefix(length);
   }

@@ -21,8 +21,12 @@ bool is_utf8(std::string_view bytes);
 // The length of the well-formed UTF-8 sequence at the start of `bytes`, 0 if there is none.
 std::size_t utf8_sequence_bytes(std::string_view bytes);
 
-// Appends `bytes` with \t \n \r \\ for those, and \xHH for every other control character and every byte that
-// is not part of well-formed UTF-8. The result is printable text on one line without tabs.
+// Before the first line of a file it says that this is UTF-8, and is not part of the text.
+inline constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+// Appends `bytes` with \t \n \r \\ for those, and \xHH for every other control character, for a byte order
+// mark, and for every byte that is not part of well-formed UTF-8. The result is printable text on one line
+// without tabs.
 void append_escaped(std::string& out, std::string_view bytes);
 std::string escaped(std::string_view bytes);
 

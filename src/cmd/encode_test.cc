@@ -40,6 +40,7 @@ TEST(Escapes, AreReadable) {
   EXPECT_EQ(escaped(std::string_view("\0\x1b\x7f\xff", 4)), "\\x00\\x1b\\x7f\\xff");
   EXPECT_EQ(escaped("h\xc3\xa9"), "h\xc3\xa9");
   EXPECT_EQ(escaped("\xc2\x9b"), "\\xc2\\x9b");  // a control character to terminals
+  EXPECT_EQ(escaped(byte_order_mark), "\\xef\\xbb\\xbf");
 }
 
 TEST(Escapes, RoundTripAllBytes) {

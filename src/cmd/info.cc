@@ -1,5 +1,7 @@
 #include "cmd/info.h"
 
+#include <algorithm>
+
 #include "cmd/table.h"
 #include "cmd/units.h"
 
@@ -13,7 +15,7 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
 
 std::string limit_text(const Info& info) {
   if (info.max_bytes == 0) return "what the file system gives";
-  return human_bytes(info.max_bytes) + (info.hosts > 1 ? " on each host" : "");
+  return exact_bytes(info.max_bytes) + (info.hosts > 1 ? " on each host" : "");
 }
 
 void begin_with_store(Table& table, const Info& info) {
@@ -27,6 +29,10 @@ void begin_with_store(Table& table, const Info& info) {
 }
 
 }  // namespace
+
+std::uint64_t other_clients(const Info& info) {
+  return info.clients - std::min<std::uint64_t>(info.clients, 1);
+}
 
 Json info_json(const Info& info) {
   Json json{{"name", info.name},
@@ -44,7 +50,7 @@ Json info_json(const Info& info) {
             {"blocks", info.blocks},
             {"blocks_free", info.blocks_free},
             {"blocks_leased", info.blocks_leased},
-            {"clients", info.clients},
+            {"clients", other_clients(info)},
             {"max_bytes", info.max_bytes},
             {"huge_page_bytes", info.huge_page_bytes},
             {"expiry_ms", info.expiry.count()}};
@@ -70,7 +76,7 @@ std::string info_text(const Info& info) {
   table.add({"index", fmt::format("{} slots{}", human_count(info.index_slots),
                                   info.index_growing ? ", growing" : "")});
   table.add({"huge pages", fmt::format("{} of this process's mapping", human_bytes(info.huge_page_bytes))});
-  table.add({"clients", human_count(info.clients)});
+  table.add({"clients", human_count(other_clients(info))});
   return table.text();
 }
 
@@ -83,7 +89,7 @@ std::string geometry_text(const Info& info) {
       {"index", fmt::format("{} slots, {}", human_count(info.index_slots), human_bytes(info.index_bytes))});
   table.add({"block", human_bytes(info.block_bytes)});
   table.add({"limit", limit_text(info)});
-  table.add({"expiry", human_duration(info.expiry)});
+  table.add({"expiry", exact_duration(info.expiry)});
   return table.text();
 }
 

@@ -34,6 +34,23 @@ TEST(Info, SaysThatALimitIsOfEachHost) {
   EXPECT_THAT(geometry_text(info), HasSubstr("4.00 GiB on each host\n"));
 }
 
+// Receive: a limit and an expiry that people are told rounded. Expect: they stand there exactly too.
+TEST(Info, TellsTheGeometryExactly) {
+  Info info;
+  info.max_bytes = 3'000'000'000;
+  info.expiry = std::chrono::milliseconds(12'345);
+  EXPECT_THAT(geometry_text(info), HasSubstr("2.79 GiB (3000000000 B)\n"));
+  EXPECT_THAT(geometry_text(info), HasSubstr("12.3 s (12345 ms)\n"));
+}
+
+TEST(Info, CountsTheClientsThatAreOthers) {
+  Info info;
+  EXPECT_EQ(info_json(info)["clients"], 0);
+  info.clients = 3;
+  EXPECT_EQ(info_json(info)["clients"], 2);
+  EXPECT_THAT(info_text(info), testing::ContainsRegex("clients +2\n"));
+}
+
 TEST(Info, CallsTheStoresOwnFolderALocation) {
   Info info;
   info.directory = "/dev/shm/loch.s";

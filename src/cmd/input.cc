@@ -101,6 +101,7 @@ Parsed<std::optional<std::string_view>> LineReader::next() {
       ++line_number_;
       bytes_taken_ += line.size() + 1;
       if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line_number_ == 1 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
       return line;
     }
     searched_ = buffer_.size();

@@ -47,7 +47,7 @@ class LineReader {
       : descriptor_(descriptor), line_bytes_max_(line_bytes_max) {}
 
   // The next line, valid until the next call; nothing at the end. A carriage return before the newline is
-  // dropped.
+  // dropped, and a byte order mark before the first line.
   Parsed<std::optional<std::string_view>> next();
 
   [[nodiscard]] std::uint64_t line_number() const { return line_number_; }  // of the last line, from 1

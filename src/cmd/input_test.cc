@@ -53,6 +53,13 @@ TEST(LineReader, SplitsLines) {
   EXPECT_EQ(lines_of(std::string_view("a\0b\nc", 5)), (Lines{std::string("a\0b", 3), "c"}));
 }
 
+TEST(LineReader, DropsAByteOrderMarkAtTheBeginning) {
+  const std::string mark(byte_order_mark);
+  EXPECT_EQ(lines_of(mark), Lines{""});
+  EXPECT_EQ(lines_of(mark + "a\n" + mark + "b\n"), (Lines{"a", mark + "b"}));
+  EXPECT_EQ(lines_of("\n" + mark), (Lines{"", mark}));
+}
+
 TEST(LineReader, KeepsLinesThatCrossItsBuffer) {
   std::string content;
   Lines expected;

@@ -5,7 +5,7 @@
 //    batch is stored before its second line is taken.
 // I2 Every failure names the line that it is about. Of a batch at which the load ends, the first that failed
 //    speaks for the others.
-// I3 No store is made for a file whose first line can not be read.
+// I3 No store is made before a line of the file could be read, unless it has none.
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -43,7 +43,8 @@ class Loader {
         lines_(file_.descriptor(), record_line_bytes_max),
         progress_("load", file_.size_bytes(), stderr_is_terminal() && !context.globals.quiet) {}
 
-  // Reads the first line, and keeps it for `run`. If the load ends there, says why and gives the exit code.
+  // Reads the first line, or the first that can be read if others are gone past, and keeps it for `run`. If
+  // the load ends there, says why and gives the exit code.
   std::optional<Exit> try_first_line();
   Exit run(Store& store);
 
@@ -177,18 +178,21 @@ void Loader::fail_input(std::string_view text) {
 }
 
 std::optional<Exit> Loader::try_first_line() {
-  do first_line_ = lines_.next();
-  while (*first_line_ && **first_line_ && (**first_line_)->empty());
-  const ReadLine& line = *first_line_;
-  if (!line) {
-    fail_input(line.error());
-    return finish();
+  while (true) {
+    first_line_ = lines_.next();
+    const ReadLine& line = *first_line_;
+    if (!line) {
+      fail_input(line.error());
+      return finish();
+    }
+    if (!*line) break;
+    if ((*line)->empty()) continue;
+    const auto record = parse_record(format_, **line);
+    if (record) return std::nullopt;
+    if (!count_failure(lines_.line_number(), record.error())) return finish();
   }
-  if (!*line || arguments_.continue_on_error) return std::nullopt;
-  const auto record = parse_record(format_, **line);
-  if (record) return std::nullopt;
-  count_failure(lines_.line_number(), record.error());
-  return finish();
+  if (failed_ > 0) return finish();
+  return std::nullopt;  // an empty file, as a dump of an empty store is
 }
 
 Loader::ReadLine Loader::next_line() {

@@ -94,7 +94,8 @@ void add_globals(CLI::App& app, Globals& globals) {
       "How long one call may take, 1ms to 1h (default: 5s for one key, 30s for a batch, 1h for a walk); "
       "opening a store of another host may take 5s more",
       timeout_max);
-  add_flag(app, "-j,--json", globals.json, "Print JSON, for programs");
+  // Read as soon as it is there, so that what is wrong with the words after it is told as JSON too.
+  app.add_flag("-j,--json", globals.json, "Print JSON, for programs")->trigger_on_parse();
   add_flag(app, "-y,--yes", globals.yes, "Do not ask before irreversible actions");
   add_flag(app, "-q,--quiet", globals.quiet, "No progress or notes; silent about a missing key");
   app.set_version_flag("-V,--version", program_version(), "Print the version");
@@ -152,24 +153,80 @@ std::string chosen_command(const CLI::App& app) {
   return words;
 }
 
-// CLI11 takes what follows "--option=" for its value, as of a script's variable that is empty: here it is two
-// words, of which the second is empty. Not of what is for loch-bench.
-std::vector<std::string> words_of(int argc, char** argv) {
-  std::vector<std::string> words;
-  bool are_options = true;
-  for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
-    are_options = are_options && word != "--" && word != "bench";
-    const bool is_cut = are_options && word.starts_with("--") && word.find('=') == word.size() - 1;
-    words.emplace_back(is_cut ? word.substr(0, word.size() - 1) : word);
-    if (is_cut) words.emplace_back();
+// The option that this name stands for after a command; null if it stands for none.
+const CLI::Option* option_of(const CLI::App* command, const std::string& name) {
+  for (; command != nullptr; command = command->get_parent())
+    if (const CLI::Option* option = command->get_option_no_throw(name)) return option;
+  return nullptr;
+}
+
+bool takes_value(const CLI::Option* option) {
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+// Whether the word is of options whose last one has its value in the next word.
+bool awaits_value(const CLI::App* command, const std::string& word) {
+  if (word.starts_with("--")) return takes_value(option_of(command, word));
+  for (std::size_t at = 1; at < word.size(); ++at) {  // "-qn", "-qn7"
+    const CLI::Option* option = option_of(command, {'-', word[at]});
+    if (takes_value(option)) return at + 1 == word.size();
+    if (option == nullptr) return false;
   }
-  return words;
+  return false;
+}
+
+const CLI::App* subcommand_of(const CLI::App* command, const std::string& name) {
+  for (const CLI::App* each : command->get_subcommands({}))
+    if (each->get_name() == name) return each;
+  return nullptr;
+}
+
+// The command line as CLI11 is to read it, which takes what follows "--option=" for its value, as of a
+// script's variable that is empty: here it is two words, of which the second is empty. What is for loch-bench
+// stays as it is.
+struct CommandLine {
+  std::vector<std::string> words;
+  std::string flag;  // that stands there as "--flag="; empty if none does
+};
+
+CommandLine command_line_of(const CLI::App& app, int argc, char** argv) {
+  CommandLine line;
+  const CLI::App* command = &app;
+  bool is_taken = true;  // the next word is no option, whatever it looks like; the first is the program
+  bool are_options = true;
+  for (const std::string word : std::span(argv, static_cast<std::size_t>(argc))) {
+    line.words.push_back(word);
+    if (std::exchange(is_taken, false) || !are_options) continue;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      const std::string name = word.substr(0, word.size() - 1);
+      const CLI::Option* option = option_of(command, name);
+      if (takes_value(option)) {
+        line.words.back() = name;
+        line.words.emplace_back();
+      } else if (option != nullptr) {
+        line.flag = name;
+      }
+    } else if (word.starts_with('-')) {
+      are_options = word != "--";
+      is_taken = awaits_value(command, word);
+    } else if (const CLI::App* chosen = subcommand_of(command, word)) {
+      command = chosen;
+      are_options = !chosen->get_prefix_command();
+    }
+  }
+  return line;
+}
+
+Exit complain_of_usage(Context& context, const CLI::App& app, std::string_view text) {
+  context.command = chosen_command(app);
+  const std::string of = context.command.empty() ? "" : " " + context.command;
+  return context.complain(Exit::usage, fmt::format("{}\nSee: loch{} --help", text, of));
 }
 
 // What is left after the command line is read: an exit code if that was all.
 std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv) {
+  auto [words, flag] = command_line_of(app, argc, argv);
   try {
-    auto words = words_of(argc, argv);
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     app.parse(static_cast<int>(arguments.size()), arguments.data());
@@ -180,11 +237,9 @@ std::optional<Exit> parse(CLI::App& app, Context& context, int argc, char** argv
     context.out.write(std::string(version.what()) + "\n");
     return Exit::ok;
   } catch (const CLI::ParseError& error) {
-    context.command = chosen_command(app);
-    const std::string of = context.command.empty() ? "" : " " + context.command;
-    return context.complain(Exit::usage,
-                            fmt::format("{}\nSee: loch{} --help", complaint_about(app, error), of));
+    return complain_of_usage(context, app, complaint_about(app, error));
   }
+  if (!flag.empty()) return complain_of_usage(context, app, fmt::format("{0}=: {0} takes no value", flag));
   context.command = chosen_command(app);
   return std::nullopt;
 }
@@ -199,10 +254,11 @@ Exit run_command(Context& context) {
   }
 }
 
-// The command's own code, unless its output could not be written. A reader that has had enough is no failure.
+// The command's own code, unless its output could not be written. A reader that has had enough is no failure,
+// and after an interrupt that is what is to be told.
 Exit finish(Context& context, Exit exit) {
   context.out.flush();
-  if (context.out.good() || context.out.reader_gone() || exit != Exit::ok) return exit;
+  if (context.out.good() || context.out.reader_gone() || interrupted() || exit != Exit::ok) return exit;
   return context.complain(
       Exit::failed, fmt::format("cannot write standard output: {}", std::strerror(context.out.error())));
 }

@@ -3,7 +3,9 @@
 //
 // I1 After the first failed write nothing more is written; the error is kept for who asks.
 // I2 A reader that has gone (EPIPE) is no failure of the program: `reader_gone()` says so, and the caller
-// stops. Threads: one.
+// stops.
+// I3 Once the process was interrupted nothing waits for the reader: what would wait is not written (EINTR).
+// Threads: one.
 #pragma once
 
 #include <functional>
@@ -37,8 +39,8 @@ class Output {
 
  private:
   void write_through(std::string_view bytes);
-  // Waits a little. False if a write would wait.
-  [[nodiscard]] bool has_room() const;
+  // Waits at most so long. False if a write would wait, or a signal came.
+  [[nodiscard]] bool has_room(int wait_ms) const;
 
   std::function<void()> meanwhile_;
   int descriptor_;
@@ -48,7 +50,7 @@ class Output {
 
 // A file that takes the place of `path` only when it is whole, and leaves nothing behind if it never is. It
 // has the mode of the one it replaces; a new one is for its owner alone. What is no regular file (a device, a
-// pipe) is written in place.
+// pipe), and what a process has open (/dev/stdout, /dev/fd/3), is written in place.
 class WholeFile {
  public:
   static Parsed<WholeFile> create(const std::string& path);

@@ -64,6 +64,7 @@ std::expected<Written, Exit> write_items(Context& context, Store& store, const S
   std::optional<WholeFile> file;
   if (arguments.file != "-") {
     auto created = WholeFile::create(arguments.file);
+    if (!created && interrupted()) return std::unexpected(Exit::failed);  // it waited for a pipe's reader
     if (!created) return std::unexpected(context.complain(Exit::failed, created.error()));
     file.emplace(std::move(*created));
   }
@@ -168,6 +169,7 @@ void add_dump(CLI::App& app, Context& context) {
   add_footer(command,
              "Without --format the file's name says it (.jsonl, .ndjson, .json: JSON Lines; else TSV).\n"
              "The file takes its name only when it is whole. A new one is for its owner alone (mode 600).\n"
+             "A pipe, a device, and what /dev/stdout or /dev/fd/N stands for, is written in place.\n"
              "Examples:\n"
              "  loch dump sessions sessions.tsv\n"
              "  loch dump sessions | zstd > sessions.tsv.zst\n"

@@ -29,7 +29,7 @@ void print_long(Context& context, const std::vector<std::string>& names) {
     }
     const std::uint64_t blocks_used = info->blocks - std::min(info->blocks, info->blocks_free);
     table.add({each, human_bytes(info->data_bytes + info->index_bytes + info->control_bytes),
-               human_bytes(blocks_used * info->block_bytes), human_count(info->clients), ""});
+               human_bytes(blocks_used * info->block_bytes), human_count(other_clients(*info)), ""});
   }
   context.out.write(table.text());
 }
@@ -78,7 +78,7 @@ std::string rm_question(const Context& context, const std::string& store_name) {
   return fmt::format("Destroy store '{}' in {} ({}, other clients: {}) and all its items?",
                      escaped(info->name), info->directory,
                      human_bytes(info->data_bytes + info->index_bytes + info->control_bytes),
-                     info->clients > 0 ? info->clients - 1 : 0);
+                     other_clients(*info));
 }
 
 Exit run_rm(Context& context, const std::string& store_name) {

@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstring>
 #include <fmt/format.h>
+#include <limits>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cmd/output.h"
@@ -21,14 +23,27 @@ using Clock = std::chrono::steady_clock;
 std::atomic<int> interrupting_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler stores it");
 
+// A call that was about to wait when the signal came is not ended by that one, but by one of these.
+void interrupt_again(int /*signal_number*/) { ::alarm(1); }
+
 void note_interrupt(int signal_number) {
   interrupting_signal.store(signal_number, std::memory_order_relaxed);
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGTERM, SIG_DFL);
+  ::alarm(1);
 }
 
 void write_stderr(std::string_view text) {
   Output out(STDERR_FILENO);
   out.write(text);
   out.flush();
+}
+
+// The longest line that does not wrap; any, if the terminal does not say how wide it is.
+std::size_t columns_max() {
+  winsize size{};
+  const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col - 1U : std::numeric_limits<std::size_t>::max();
 }
 
 // One line from standard input, at most 256 bytes of it.
@@ -66,9 +81,13 @@ Parsed<bool> ask(std::string_view question, std::chrono::milliseconds timeout) {
 
 void watch_for_interrupts() {
   struct sigaction action{};
-  action.sa_handler = note_interrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigemptyset(&action.sa_mask);
+  action.sa_handler = interrupt_again;
+  ::sigaction(SIGALRM, &action, nullptr);
+  // Of two that come together the second waits until the handler of the first has run.
+  ::sigaddset(&action.sa_mask, SIGINT);
+  ::sigaddset(&action.sa_mask, SIGTERM);
+  action.sa_handler = note_interrupt;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
@@ -107,21 +126,28 @@ void Progress::update(std::uint64_t done, std::uint64_t items) {
   if (now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
   const double elapsed_s = std::chrono::duration<double>(now - start_).count();
-  std::string line = "\r" + title_;
+  std::string line = title_;
+  std::string bar;
+  std::string rest;
   if (total_ && *total_ > 0) {
     constexpr std::size_t width = 24;
     const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(*total_));
     const auto filled = static_cast<std::size_t>(part * width);
-    line += fmt::format(" {:3.0f}% [{:#<{}}{:.<{}}]", part * 100, "", filled, "", width - filled);
+    line += fmt::format(" {:3.0f}%", part * 100);
+    bar = fmt::format(" [{:#<{}}{:.<{}}]", "", filled, "", width - filled);
     if (part > 0 && part < 1) {
       const double left_ms = elapsed_s * (1 - part) / part * 1000;
-      line += fmt::format(" {} left",
-                          human_duration(std::chrono::milliseconds(static_cast<std::int64_t>(left_ms))));
+      rest = fmt::format(" {} left",
+                         human_duration(std::chrono::milliseconds(static_cast<std::int64_t>(left_ms))));
     }
   }
-  line += fmt::format("  {} items, {}\x1b[K", human_count(items),
-                      human_rate(static_cast<double>(items) / elapsed_s));
-  write_stderr(line);
+  rest +=
+      fmt::format("  {} items, {}", human_count(items), human_rate(static_cast<double>(items) / elapsed_s));
+  // What wrapped would not be erased.
+  const std::size_t columns = columns_max();
+  if (line.size() + bar.size() + rest.size() <= columns) line += bar;
+  line += rest;
+  write_stderr("\r" + line.substr(0, columns) + "\x1b[K");
   visible_ = true;
 }
 

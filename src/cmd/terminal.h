@@ -16,7 +16,8 @@ namespace loch::cmd {
 Parsed<bool> ask(std::string_view question, std::chrono::milliseconds timeout);
 
 // From then on SIGINT and SIGTERM set a flag that long commands look at, so that they end cleanly; a second
-// signal ends the process at once.
+// signal, whichever of the two, ends the process at once. After the first nothing waits for longer than a
+// second: a system call that would ends with EINTR.
 void watch_for_interrupts();
 bool interrupted();
 // Ends the process by the signal that interrupted it, as shells expect.

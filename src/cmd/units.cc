@@ -29,6 +29,11 @@ Parsed<NumberAndUnit> split_number(std::string_view text) {
   return NumberAndUnit{number, std::string_view(rest, static_cast<std::size_t>(end - rest))};
 }
 
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 }  // namespace
 
 Parsed<std::chrono::milliseconds> parse_duration(std::string_view text) {
@@ -121,6 +126,18 @@ std::string human_duration(std::chrono::milliseconds duration) {
   if (seconds < 3600) return parts(seconds / 60, "min", seconds % 60, "s");
   if (seconds < 86400) return parts(seconds / 3600, "h", seconds / 60 % 60, "min");
   return parts(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
+std::string exact_bytes(std::uint64_t bytes) {
+  const std::string text = human_bytes(bytes);
+  const auto read = parse_bytes(without_spaces(text));
+  return read && *read == bytes ? text : fmt::format("{} ({} B)", text, bytes);
+}
+
+std::string exact_duration(std::chrono::milliseconds duration) {
+  const std::string text = human_duration(duration);
+  const auto read = parse_duration(without_spaces(text));
+  return read && *read == duration ? text : fmt::format("{} ({} ms)", text, duration.count());
 }
 
 }  // namespace loch::cmd

@@ -27,4 +27,8 @@ std::string how_many(std::uint64_t count, std::string_view what);  // "1 item", 
 std::string human_rate(double per_second);                         // "1.2 M/s"
 std::string human_duration(std::chrono::milliseconds duration);    // "1 h 5 min", "2.5 s", "20 ms"
 
+// The same, and where that is rounded also exactly, as the parse functions read it without the space.
+std::string exact_bytes(std::uint64_t bytes);                    // "1.50 GiB", "2.79 GiB (3000000000 B)"
+std::string exact_duration(std::chrono::milliseconds duration);  // "2.5 s", "12.3 s (12345 ms)"
+
 }  // namespace loch::cmd

@@ -67,5 +67,16 @@ TEST(Human, NumbersAreShort) {
   EXPECT_EQ(human_duration(milliseconds(3'600'000)), "1 h");
 }
 
+TEST(Human, WhatIsRoundedStandsThereExactlyToo) {
+  EXPECT_EQ(exact_bytes(std::uint64_t{64} << 20), "64.0 MiB");
+  EXPECT_EQ(exact_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(exact_bytes(3'000'000'000), "2.79 GiB (3000000000 B)");
+  EXPECT_EQ(exact_duration(milliseconds(250)), "250 ms");
+  EXPECT_EQ(exact_duration(milliseconds(2'500)), "2.5 s");
+  EXPECT_EQ(exact_duration(milliseconds(12'345)), "12.3 s (12345 ms)");
+  EXPECT_EQ(exact_duration(milliseconds(59'999)), "60 s (59999 ms)");
+  EXPECT_EQ(exact_duration(milliseconds(60'000)), "1 min");
+}
+
 }  // namespace
 }  // namespace loch::cmd

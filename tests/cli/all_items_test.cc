@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "tests/cli/run.h"
@@ -110,6 +111,21 @@ TEST_F(AllItems, LoadReadsBothFormatsFromFilesAndStandardInput) {
   EXPECT_EQ(summary["failed"], 0);
 }
 
+// Receive: a byte order mark before the first line, and others that begin a key. Expect: the first alone is
+// dropped, and those come back from a dump.
+TEST_F(AllItems, AByteOrderMarkIsNoPartOfTheFirstKey) {
+  const std::string mark = "\xef\xbb\xbf";
+  ok({"load", "s", write_file("in.tsv", mark + "a\t1\n" + mark + "b\t2\n")});
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), (Lines{"\\xef\\xbb\\xbfb\t2", "a\t1"}));
+  ok({"load", "t", write_file("in.jsonl", mark + R"({"key":"a","value":"1"})")});
+  EXPECT_EQ(ok({"scan-all", "t"}), "a\t1\n");
+  ok({"put", "u", mark, "v"});
+  for (const char* format : {"tsv", "jsonl"}) {
+    ok({"load", "--format", format, format}, {.input = ok({"dump", "--format", format, "u"})});
+    EXPECT_EQ(ok({"get", format, mark}), "v") << format;
+  }
+}
+
 TEST_F(AllItems, TheLastOfEqualKeysStays) {
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += fmt::format("key{}\t{}\n", i % 3, i);
@@ -188,6 +204,57 @@ TEST_F(AllItems, DumpsGoWhereALinkLeadsAndLeaveIt) {
   }
 }
 
+// Receive: names of what is open: a pipe, and a file that has something in it. Expect: the dump goes there,
+// after what is there.
+TEST_F(AllItems, DumpsGoIntoWhatIsOpen) {
+  ok({"load", "s"}, {.input = "a\t1\n"});
+  const std::string file = file_path("all.tsv");
+  const auto run_script = [&](const char* shell, const std::string& script) {
+    const Outcome outcome = run({"-c", script, loch_program(), folder(), file}, {.program = shell});
+    EXPECT_EQ(outcome.exit_code, 0) << script << outcome.err;
+    return outcome.out;
+  };
+  const std::string dump = R"("$0" --directory "$1" dump s )";
+  for (const char* open : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    EXPECT_EQ(run_script("/bin/sh", dump + open + " | cat"), "a\t1\n") << open;
+    write_file("all.tsv", "before\n");
+    run_script("/bin/sh", dump + open + R"( >> "$2")");
+    EXPECT_EQ(read_file(file), "before\na\t1\n") << open;
+  }
+  run_script("/bin/sh", R"(exec >> "$2"; )" + dump + "/proc/$$/fd/1; true");
+  EXPECT_EQ(read_file(file), "before\na\t1\na\t1\n");
+  run_script("/bin/bash", dump + R"(>(cat > "$2"))");
+  EXPECT_EQ(read_file(file), "a\t1\n");
+}
+
+// Receive: names of descriptors that were not given to it, some of which are the store's own files. Expect:
+// none is written to.
+TEST_F(AllItems, NoDumpGoesIntoTheStoresOwnFiles) {
+  ok({"load", "s"}, {.input = "a\t1\n"});
+  const std::string script =
+      R"(exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec "$0" --directory "$1" dump s "/dev/fd/$2")";
+  for (int number = 3; number <= 9; ++number) {
+    const Outcome outcome =
+        run({"-c", script, loch_program(), folder(), std::to_string(number)}, {.program = "/bin/sh"});
+    EXPECT_EQ(outcome.exit_code, 1) << number;
+    EXPECT_NE(outcome.err.find("Bad file descriptor"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(json({"check", "s"})["sound"], true);
+  EXPECT_EQ(ok({"dump", "s"}), "a\t1\n");
+}
+
+// Receive: the file that a killed dump left, of a process of the same number, as in a container. Expect: it
+// is in nobody's way.
+TEST_F(AllItems, ADumpPassesByWhatAKilledOneLeft) {
+  ok({"load", "s"}, {.input = "a\t1\n"});
+  const std::string path = file_path("dump.tsv");
+  const Outcome outcome = run(
+      {"-c", R"(touch "$2.$$.part"; exec "$0" --directory "$1" dump s "$2")", loch_program(), folder(), path},
+      {.program = "/bin/sh"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(read_file(path), "a\t1\n");
+}
+
 TEST_F(AllItems, TimesToLiveAreDumpedAndLoaded) {
   ok({"load", "s"}, {.input = "a\t1\t3600000\nb\t2\n"});
   ok({"load", "t"}, {.input = ok({"dump", "s"})});
@@ -247,6 +314,20 @@ TEST_F(AllItems, NoStoreIsMadeForWhatCanNotBeRead) {
   EXPECT_EQ(ok({"ls"}), "");
   ok({"load", "empty"}, {.input = ""});  // as a dump of an empty store is
   EXPECT_EQ(ok({"ls"}), "empty\n");
+}
+
+// Receive: lines that can not be read, and that are gone past, before one that can, and before none. Expect:
+// a store for that one alone.
+TEST_F(AllItems, ALoadThatGoesOnMakesNoStoreForNothing) {
+  const Outcome nothing = loch({"load", "--continue-on-error", "new"}, {.input = "garbage\n\nmore\n"});
+  EXPECT_EQ(nothing.exit_code, 1);
+  for (const char* said : {"line 1: no tab", "line 3: no tab", "0 items loaded, 2 failed, 3 lines read"})
+    EXPECT_NE(nothing.err.find(said), std::string::npos) << nothing.err;
+  EXPECT_EQ(ok({"ls"}), "");
+  const Outcome something = loch({"load", "--continue-on-error", "new"}, {.input = "garbage\na\t1\n"});
+  EXPECT_EQ(something.exit_code, 1);
+  EXPECT_NE(something.err.find("1 item loaded, 1 failed, 2 lines read"), std::string::npos) << something.err;
+  EXPECT_EQ(ok({"scan-all", "new"}), "a\t1\n");
 }
 
 TEST_F(AllItems, AnEmptyFileNameIsUsage) {
@@ -343,6 +424,25 @@ TEST_F(AllItems, AnInterruptedDumpLeavesTheOldFile) {
   EXPECT_EQ(std::distance(begin(beside), end(beside)), 1);
 }
 
+// Receive: one signal while the reader of the output lets it wait. Expect: that ends it, and no word about
+// the output.
+TEST_F(AllItems, OneSignalEndsWhatWaitsForItsReader) {
+  ok({"load", "s"}, {.input = numbered(20'000)});
+  const std::string errors = file_path("errors");
+  const Arguments waiting[] = {{"scan-all", "s"}, {"dump", "s"}, {"stat", "--watch", "1ms", "s"}};
+  for (const Arguments& arguments : waiting) {
+    for (const int number : {SIGINT, SIGTERM}) {
+      Arguments words{"-c", R"(exec "$@" 2> "$0")", errors, loch_program()};
+      std::ranges::copy(in_folder(arguments), std::back_inserter(words));
+      Running waits(words, false, "/bin/sh");
+      ASSERT_TRUE(waits.await_full()) << arguments[0];
+      waits.send_signal(number);
+      EXPECT_EQ(waits.wait_unread(), 128 + number) << arguments[0];
+      EXPECT_EQ(read_file(errors), "") << arguments[0];
+    }
+  }
+}
+
 TEST_F(AllItems, LoadStoresLinesAsTheyComeAndEndsBySignal) {
   ok({"create", "s"});
   Running load(in_folder({"load", "s"}), false);
@@ -386,6 +486,18 @@ TEST_F(AllItems, AnInterruptedRemovalSaysHowManyItRemoved) {
   EXPECT_EQ(remove.wait(), 128 + SIGINT);
   EXPECT_EQ(remove.output(), "{\"removed\":100}\n");
   EXPECT_EQ(ok({"count", "s"}), "400\n");
+}
+
+// Receive: a signal of each kind before the first could be looked at. Expect: the second ends it where it is.
+TEST_F(AllItems, ASecondSignalOfAnotherKindEndsARemovalAtOnce) {
+  ok({"load", "s"}, {.input = numbered(500)});
+  Running remove({"LOCH_FAULT=remove.after_unlink:stop:100", loch_program(), "--directory", folder(),
+                  "--json", "remove", "--all", "--yes", "s"},
+                 false, "/usr/bin/env");
+  ASSERT_TRUE(await_count("s", "400"));
+  for (const int number : {SIGINT, SIGTERM, SIGCONT}) remove.send_signal(number);
+  EXPECT_EQ(remove.wait(), 128 + SIGTERM);
+  EXPECT_EQ(remove.output(), "");
 }
 #endif
 

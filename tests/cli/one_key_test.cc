@@ -198,7 +198,7 @@ TEST_F(OneKey, IncrCounts) {
   EXPECT_EQ(ok({"incr", "s", "k", "--by", "41"}), "42\n");
   EXPECT_EQ(ok({"get", "s", "k"}), "42");
   EXPECT_EQ(ok({"incr", "s", "k", "--by", "-50"}), "-8\n");
-  EXPECT_EQ(json({"incr", "s", "k"})["value"], -7);
+  EXPECT_EQ(json({"incr", "s", "k"})["value"], "-7");
   EXPECT_EQ(loch({"incr", "s", "k", "--by", "1.5"}).exit_code, 2);
   EXPECT_EQ(loch({"incr", "--no-create", "none", "k"}).exit_code, 3);
   EXPECT_EQ(loch({"incr", "none", ""}).exit_code, 2);
@@ -283,10 +283,13 @@ TEST_F(OneKey, OptionsOfOtherHostsAreRefusedWithAStoreOfThisOne) {
   }
 }
 
-TEST_F(OneKey, GetPrintsWhatLoadTakes) {
+TEST_F(OneKey, GetAndIncrPrintWhatLoadTakes) {
   ok({"put", "s", "k", "v"});
   ok({"load", "--format", "jsonl", "t"}, {.input = ok({"get", "--json", "s", "k"})});
   EXPECT_EQ(ok({"get", "t", "k"}), "v");
+  const std::string most = "9223372036854775807";  // more than a number of JSON keeps
+  ok({"load", "--format", "jsonl", "t"}, {.input = ok({"incr", "--json", "s", "n", "--by", most})});
+  EXPECT_EQ(ok({"get", "t", "n"}), most);
 }
 
 TEST_F(OneKey, RemoveThenNotFound) {

@@ -116,6 +116,48 @@ TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
   }
 }
 
+// Receive: "--option=", as of a variable that is empty, beside a "bench" that is no command, and of a flag.
+// Expect: the next word is not taken for the value, and nothing is stored.
+TEST_F(Program, AnEmptyValueIsNotTheNextWord) {
+  ok({"put", "bench", "k", "v"});
+  const std::pair<Arguments, std::string> cases[] = {
+      {{"put", "bench", "key", "v", "--ttl=", "--json"}, "--ttl: '' does not start with a number"},
+      {{"put", "s", "bench", "v", "--ttl=", "1h"}, "--ttl: '' does not start with a number"},
+      {{"--placement", "bench", "put", "s", "k", "v", "--ttl=", "1h"}, "--ttl: '' does not start"},
+      {{"put", "-qf", "bench", "s", "k", "--ttl=", "1h"}, "--ttl: '' does not start with a number"},
+      {{"remove", "bench", "--prefix=", "--yes"}, "the prefix is empty"},
+      {{"put", "s", "k", "--json="}, "--json takes no value"},
+      {{"put", "s", "k", "v", "--if-absent="}, "--if-absent takes no value"},
+      {{"put", "s", "k", "v", "--frobnicate="}, "unknown option '--frobnicate='"},
+  };
+  for (const auto& [arguments, said] : cases) {
+    const Outcome outcome = loch(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(arguments);
+    EXPECT_NE(outcome.err.find(said), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(ok({"ls"}), "bench\n");
+  EXPECT_EQ(ok({"scan-all", "bench"}), "k\tv\n");
+  ok({"put", "s", "k", "--", "--ttl="});
+  EXPECT_EQ(ok({"get", "s", "k"}), "--ttl=");
+}
+
+TEST_F(Program, UsageErrorsAreJsonWhereItIsAskedFor) {
+  const Arguments cases[] = {{"--json", "--timeout", "0", "get", "s", "k"},
+                             {"--timeout", "0", "get", "s", "k", "--json"},
+                             {"--json", "put", "s", "k", "--ttl"},
+                             {"--json", "--directory", "", "ls"},
+                             {"-qj", "frobnicate"},
+                             {"--json=", "ls"}};
+  for (const Arguments& arguments : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(arguments);
+    const auto said = nlohmann::json::parse(outcome.err, nullptr, false);
+    ASSERT_TRUE(said.is_object()) << outcome.err;
+    EXPECT_EQ(said["error"]["exit"], 2) << said;
+    EXPECT_NE(said["error"]["text"], "") << said;
+  }
+}
+
 TEST_F(Program, AnOverlongTimeoutIsUsageForEveryCommand) {
   const Arguments most[] = {{"ls"}, {"doctor"}, {"count", "s"}, {"--yes", "rm", "s"}, {"cluster", "status"}};
   for (Arguments words : most) {
@@ -215,9 +257,9 @@ TEST_F(Program, BenchRunsItsProgramWithAllArguments) {
   const std::string bench = write_file("loch-bench", "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 7\n");
   std::filesystem::permissions(bench, std::filesystem::perms(0755));
   const Outcome outcome =
-      run({"bench", "--json", "--help", "load", "-d", "x y", "--directory", ""}, {.program = program});
+      run({"bench", "--json", "--help", "load", "-d", "x y", "--directory=", ""}, {.program = program});
   EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
-  EXPECT_EQ(outcome.out, "<--json><--help><load><-d><x y><--directory><>");
+  EXPECT_EQ(outcome.out, "<--json><--help><load><-d><x y><--directory=><>");
 }
 
 // Receive: a signal to loch alone. Expect: its program ends in order, and loch by the signal.

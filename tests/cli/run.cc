@@ -189,6 +189,17 @@ bool Running::await(std::string_view text, std::chrono::milliseconds timeout) {
   return true;
 }
 
+bool Running::await_full() const {
+  const auto deadline = Clock::now() + patience;
+  const std::string pipe = "/proc/self/fd/" + std::to_string(output_descriptor_.get());
+  const base::FileDescriptor write_end(::open(pipe.c_str(), O_WRONLY | O_CLOEXEC));
+  pollfd room{write_end.get(), POLLOUT, 0};
+  while (::poll(&room, 1, 0) != 0) {
+    if (Clock::now() > deadline) return false;
+  }
+  return write_end.is_open();
+}
+
 void Running::close_output() { output_descriptor_ = {}; }
 
 void Running::close_input() { input_ = {}; }
@@ -201,6 +212,8 @@ int Running::wait() {
   }
   return exit_code_of(*process_, deadline);
 }
+
+int Running::wait_unread() { return exit_code_of(*process_, Clock::now() + patience); }
 
 CliTest::CliTest() {
   const auto make = [](std::string pattern) {

@@ -54,12 +54,16 @@ class Running {
   // Waits until what was printed so far contains `text`; false once `timeout` has passed or the process
   // ended.
   bool await(std::string_view text, std::chrono::milliseconds timeout = patience);
+  // Waits until the pipe that it prints into takes no more, and reads nothing.
+  [[nodiscard]] bool await_full() const;
   // Reads no more and closes the reading end.
   void close_output();
   void close_input();
   void send_signal(int number) const;
   // Waits for the end; the exit code as in Outcome.
   int wait();
+  // The same, and reads nothing.
+  int wait_unread();
 
   [[nodiscard]] const std::string& output() const { return output_; }
 

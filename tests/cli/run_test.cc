@@ -25,6 +25,15 @@ TEST(Running, NothingIsReadAfterTheDeadline) {
   EXPECT_EQ(prints.output().size(), in_time_bytes);
 }
 
+// Receive: more than a pipe takes, and nobody who reads. Expect: that is seen, and leaves it as it is.
+TEST(Running, SeesThatItsOutputIsFull) {
+  Running prints({"if=/dev/zero", "bs=1000", "status=none"}, false, "/usr/bin/dd");
+  EXPECT_TRUE(prints.await_full());
+  prints.send_signal(SIGTERM);
+  EXPECT_EQ(prints.wait_unread(), 128 + SIGTERM);
+  EXPECT_EQ(prints.output(), "");
+}
+
 TEST(Run, PassesOnNoVariableOfLochButThoseOfTheTest) {
   ::setenv("LOCH_KEY_FILE", "of the caller", 1);
   const Outcome outcome = run({}, {.program = "/usr/bin/env", .variables = {"LOCH_FROM=the test"}});

@@ -27,6 +27,30 @@ TEST_F(Stores, CreateKeepsItsGeometry) {
   EXPECT_NE(ok({"inspect", "s"}).find("2 slots a key"), std::string::npos);
 }
 
+// Receive: figures that are rounded for people. Expect: what inspect says, in text and in JSON, makes the
+// same store again.
+TEST_F(Stores, WhatInspectSaysMakesTheSameStoreAgain) {
+  ok({"create", "s", "--candidates", "2", "--max-bytes", "300000001", "--expiry", "12345ms"});
+  const auto inspected = json({"inspect", "s"});
+  const std::string text = ok({"inspect", "s"});
+  const auto exactly = [&](std::string_view row) {  // what stands in parentheses, without its space
+    const std::size_t begin = text.find('(', text.find(fmt::format("\n{} ", row))) + 1;
+    std::string figure = text.substr(begin, text.find(')', begin) - begin);
+    std::erase(figure, ' ');
+    return figure;
+  };
+  EXPECT_EQ(exactly("limit"), "300000001B") << text;
+  EXPECT_EQ(exactly("expiry"), "12345ms") << text;
+  ok({"create", "t", "--candidates", "2", "--max-bytes", exactly("limit"), "--expiry", exactly("expiry")});
+  ok({"create", "u", "--candidates", inspected["candidates"].dump(), "--max-bytes",
+      inspected["max_bytes"].dump(), "--expiry", inspected["expiry_ms"].dump() + "ms"});
+  for (const char* store : {"t", "u"}) {
+    const auto again = json({"inspect", store});
+    for (const char* field : {"candidates", "max_bytes", "expiry_ms"})
+      EXPECT_EQ(again[field], inspected[field]) << store << " " << field;
+  }
+}
+
 TEST_F(Stores, CreateRefusesWhatExistsAndWhatIsAbsurd) {
   ok({"create", "s"});
   const Outcome again = loch({"create", "s"});
@@ -181,6 +205,25 @@ TEST_F(Stores, StatCountsWhatClientsDid) {
   const std::string text = ok({"stat", "s"});
   EXPECT_NE(text.find("put_insert"), std::string::npos) << text;
   EXPECT_NE(text.find("store "), std::string::npos) << text;
+}
+
+// Expect: the command that tells of the clients is none of them.
+TEST_F(Stores, ClientsAreThoseOfOthers) {
+  ok({"put", "s", "k", "v"});
+  const auto expect_clients = [&](int count) {
+    EXPECT_EQ(json({"stat", "s"})["clients"], count);
+    EXPECT_EQ(json({"inspect", "s"})["clients"], count);
+    EXPECT_EQ(json({"ls", "--long"})[0]["clients"], count);
+    EXPECT_TRUE(ok({"ls", "--long"}).ends_with(fmt::format(" {}\n", count)));
+    EXPECT_NE(ok({"stat", "s"}).find(fmt::format("clients     {}\n", count)), std::string::npos);
+  };
+  expect_clients(0);
+  Running load(in_folder({"load", "s"}), false);
+  load.type("other\tv\n");
+  ASSERT_TRUE(await_count("s", "2"));
+  expect_clients(1);
+  load.close_input();
+  EXPECT_EQ(load.wait(), 0);
 }
 
 TEST_F(Stores, StatWatches) {

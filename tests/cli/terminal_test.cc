@@ -1,5 +1,7 @@
 // What differs on a terminal: questions before what can not be undone, progress, a newline after a value.
+#include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 
 #include "tests/cli/run.h"
 
@@ -14,6 +16,25 @@ class OnTerminal : public CliTest {
     EXPECT_TRUE(loch.await("[y/N] ")) << loch.output();
     loch.type(typed);
     return loch.wait();
+  }
+
+  // The lines that show how far a load is on a terminal of so many columns: of the first file that takes long
+  // enough for any, as machines differ.
+  std::vector<std::string> progress_lines(int columns) const {
+    std::vector<std::string> shown;
+    for (int count = 50'000; count < 4'000'000 && shown.empty(); count *= 2) {
+      std::string lines;
+      for (int i = 0; i < count; ++i) lines += fmt::format("key{}\tvalue\n", i);
+      Arguments words{"-c", fmt::format(R"(stty cols {}; exec "$0" "$@")", columns), loch_program()};
+      std::ranges::copy(in_folder({"load", "s", write_file("in.tsv", lines)}), std::back_inserter(words));
+      Running load(words, true, "/bin/sh");
+      EXPECT_EQ(load.wait(), 0) << load.output();
+      const std::string& output = load.output();
+      for (std::size_t at = output.find("\rload "); at != std::string::npos;
+           at = output.find("\rload ", at + 1))
+        shown.push_back(output.substr(at + 1, output.find("\x1b[K", at) - at - 1));
+    }
+    return shown;
   }
 };
 
@@ -139,6 +160,21 @@ TEST_F(OnTerminal, LoadAndDumpOfAFileShowABarAndTakeItAway) {
   }
   EXPECT_TRUE(load_is_shown);
   EXPECT_TRUE(dump_is_shown);
+}
+
+// Receive: a terminal that is too narrow for the bar, and one that is too narrow for what is beside it.
+// Expect: the bar is left out, and the rest is cut, so that no line wraps.
+TEST_F(OnTerminal, ProgressIsNoWiderThanTheTerminal) {
+  const auto without_bar = progress_lines(50);
+  EXPECT_FALSE(without_bar.empty());
+  for (const std::string& line : without_bar) {
+    EXPECT_LT(line.size(), 50U) << line;
+    EXPECT_EQ(line.find('['), std::string::npos) << line;
+    EXPECT_NE(line.find(" items, "), std::string::npos) << line;
+  }
+  const auto cut = progress_lines(20);
+  EXPECT_FALSE(cut.empty());
+  for (const std::string& line : cut) EXPECT_EQ(line.size(), 19U) << line;
 }
 
 // The items themselves show how far it is.

@@ -140,6 +140,9 @@ Result<Bench> Bench::make(const Settings& settings) {
     // Before the workers begin, which are clients.
     network = std::make_unique<Network>(Network::make(folder->path() + "/network.log"));
     report.network = network->text();
+    if (cores_are_siblings())
+      report.notes.emplace_back(
+          "servers and client over TCP are on two hardware threads of one core: there is no other core");
     if (auto added = add_over_tcp(gatherer, settings, folder->path(), *network); !added)
       return std::unexpected(std::move(added.error()));
   }
@@ -158,7 +161,7 @@ Bench::Bench(Report report, lab::TempFolder folder, std::unique_ptr<Network> net
       folder_(std::move(folder)),
       network_(std::move(network)),
       subjects_(std::move(subjects)),
-      confined_(subjects_.size(), false),
+      where_(subjects_.size()),
       pool_(std::move(pool)),
       forking_pool_(std::move(forking_pool)) {
   for (const auto& subject : subjects_) next_ids_.push_back(subject->dataset().items());
@@ -215,7 +218,7 @@ void Bench::stop(std::uint32_t subject) {
 }
 
 Result<Lap> Bench::run_once(const Task& task) {
-  const auto outcomes = pool_.run(task);
+  const auto outcomes = run(task, 1);
   if (!outcomes) return std::unexpected(outcomes.error());
   return outcomes->front().lap;
 }
@@ -325,8 +328,7 @@ Result<Sum> Bench::mixed(std::uint32_t subject, const Mix& mix, std::uint32_t pr
   mixing.seconds = seconds;
   mixing.latencies = latencies;
   mixing.insert_base = next_ids_[subject];
-  // Several clients are not better off on the core of their server.
-  if (confined_[subject] && processes == 1) mixing.cores = mixing.server_cores = Cores::first;
+  if (processes == 1) where_[subject].apply_to(mixing);  // several clients are where the kernel puts them
   const auto outcomes = run(mixing, processes);
   if (!outcomes) return std::unexpected(outcomes.error());
   std::uint64_t inserted_most = 0;

@@ -18,6 +18,7 @@
 
 #include <loch/error.h>
 
+#include "bench/cores.h"
 #include "bench/figure.h"
 #include "bench/network.h"
 #include "bench/pool.h"
@@ -29,6 +30,17 @@ namespace loch::bench {
 struct Planned {
   Task task;
   std::uint32_t processes = 1;
+};
+
+// On which cores a client and its server are.
+struct Where {
+  Cores client = Cores::all;
+  Cores server = Cores::all;
+
+  void apply_to(Task& task) const {
+    task.cores = client;
+    task.server_cores = server;
+  }
 };
 
 // The rates of one measurement, round by round, in operations a second of all its processes together.
@@ -95,9 +107,8 @@ class Bench {
   Result<Sum> mixed(std::uint32_t subject, const Mix& mix, std::uint32_t processes, double seconds,
                     bool latencies);
 
-  // Whether a mix of one process runs with the subject's server and its client on one core; unless told, it
-  // does not.
-  void set_confined(std::uint32_t subject, bool confined) { confined_[subject] = confined; }
+  // Where the client and the subject's server are for a mix of one process; unless told, anywhere.
+  void set_where(std::uint32_t subject, Where where) { where_[subject] = where; }
 
   // Processor time of a process that sleeps and has a session of `subject`, or never had any (`no_subject`).
   Result<std::uint64_t> idle_processor_ns(std::uint32_t subject, double seconds);
@@ -124,7 +135,7 @@ class Bench {
   lab::TempFolder folder_;
   std::unique_ptr<Network> network_;  // of the subjects that are reached over TCP, if there are any
   Subjects subjects_;
-  std::vector<bool> confined_;           // for each subject
+  std::vector<Where> where_;             // for each subject
   std::vector<double> shares_;           // of its time that a measured process had a processor
   std::vector<std::uint64_t> next_ids_;  // of each subject: the number of the next item to insert
   // They end before the subjects do, since their workers use them.

@@ -1,8 +1,10 @@
 #include "bench/figure.h"
 
 #include <gtest/gtest.h>
+#include <optional>
 
 #include "bench/bench.h"
+#include "bench/suite.h"
 
 namespace loch::bench {
 namespace {
@@ -37,6 +39,24 @@ TEST(Series, RatiosAreTakenWithinARound) {
   EXPECT_EQ(rate_ratio(one, other), 2);
   EXPECT_EQ(rate_ratio(other, one), 0.5);
   EXPECT_EQ(rate_ratio(Series{}, other), 0);
+}
+
+// Receive: a floor of one process and one of two, which two processes read together in half the time. Expect:
+// what two processes do is told by the floor of two, and what three do by none.
+TEST(OverFloor, IsByTheFloorOfAsManyProcesses) {
+  Report report;
+  report.figures.push_back(
+      {.section = "floor", .name = "independent read", .subject = "machine", .value = 20});
+  EXPECT_EQ(over_floor(report, 30, 1), 1.5);
+  EXPECT_EQ(over_floor(report, 30, 2), std::nullopt);
+  report.figures.push_back({.section = "processes",
+                            .name = "floor: independent read",
+                            .subject = "machine",
+                            .processes = 2,
+                            .value = 10});
+  EXPECT_EQ(over_floor(report, 30, 1), 1.5);
+  EXPECT_EQ(over_floor(report, 30, 2), 3);
+  EXPECT_EQ(over_floor(report, 30, 3), std::nullopt);
 }
 
 TEST(Report, FindsFiguresAndCountsTargets) {

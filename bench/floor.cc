@@ -36,7 +36,7 @@ std::unexpected<Error> file_failure(const char* step, const std::string& path, i
     const std::uint64_t free_bytes =
         statvfs(path.c_str(), &system) == 0 ? system.f_bavail * system.f_frsize : 0;
     return fail(Errc::no_space, "floor",
-                fmt::format("{} {}: no space ({} bytes free); use fewer --items or another --directory", step,
+                fmt::format("{} {}: no space ({} bytes free); take another --directory or fewer items", step,
                             path, free_bytes));
   }
   return fail(Errc::io, "floor", fmt::format("{} {}: {}", step, path, std::strerror(number)));
@@ -171,13 +171,13 @@ Lap Floor::copies(double seconds, std::uint64_t seed, std::size_t length_bytes) 
 std::uint64_t Floor::next_of(std::uint64_t line) const { return lines_[line].words[0]; }
 
 // From the kernel's account of this process's mappings: the lines after the one that begins with our address.
+// The others begin with a name and a colon.
 std::uint64_t Floor::huge_bytes() const {
   std::ifstream account("/proc/self/smaps");
   const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(lines_));
   bool ours = false;
   for (std::string line; std::getline(account, line);) {
-    if (line.find("kB") == std::string::npos && line.find('-') != std::string::npos)
-      ours = line.starts_with(begin);
+    if (line.substr(0, line.find(' ')).find(':') == std::string::npos) ours = line.starts_with(begin);
     if (!ours || !line.starts_with("ShmemPmdMapped:")) continue;
     std::uint64_t kib = 0;
     std::istringstream(line.substr(line.find(':') + 1)) >> kib;

@@ -1,11 +1,14 @@
 // loch-bench: measures Loch, the machine's floor and the peers in one run, and prints each as a ratio to the
 // others.
 //
-// Exit codes: 0 done, 1 failed (or a target was not met, with --require-targets), 2 usage.
+// Exit codes: 0 done, 1 failed (what was measured before is reported; or a target was not met, with
+// --require-targets), 2 usage.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fmt/format.h>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -75,10 +78,13 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
       ->capture_default_str();
   app.add_option("--seed", settings.seed, "Of all random draws")->capture_default_str();
 
-  app.add_option("--simulator", settings.simulator, "The program loch-sim, to be measured too");
+  app.add_option("--simulator", settings.simulator, "The program loch-sim, to be measured too")
+      ->check(CLI::ExistingFile);
   app.add_option("--lochd", settings.lochd,
-                 "The program lochd, to be measured over TCP; unless told, the one that is installed");
+                 "The program lochd, to be measured over TCP; unless told, the one that is installed")
+      ->check(CLI::ExistingFile);
   app.add_option("--directory", settings.directory, "Where stores and sockets are, in memory")
+      ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   app.add_option("--json", settings.json,
                  "Write the results to this file; -: to standard output, without tables");
@@ -86,6 +92,7 @@ void describe_options(CLI::App& app, Settings& settings, Choices& choices) {
   app.add_option("--results", choices.results,
                  "A folder for bench.json and the plot bench.svg, unless --json and --plot name other files. "
                  "There is no plot where there is nothing to plot or no gnuplot.")
+      ->check(CLI::ExistingDirectory)
       ->take_last();
   app.add_flag("--quiet", settings.quiet, "Do not say on standard error what goes on");
   app.add_flag("--require-targets", settings.require_targets, "Exit with 1 if a target was not met");
@@ -98,6 +105,12 @@ std::string settle(Settings& settings, const Choices& choices, bool subjects_giv
     if (settings.json.empty()) settings.json = choices.results + "/bench.json";
     settings.plot_if_it_can_be = settings.plot.empty();
     if (settings.plot.empty()) settings.plot = choices.results + "/bench.svg";
+  }
+  for (const std::string& file : {settings.json, settings.plot}) {
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    std::error_code ignored;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+      return fmt::format("{} can not be written: there is no folder {}", file, folder.string());
   }
   if (choices.workload.empty()) {
     if (settings.suite == "workload") return "--suite workload needs --workload";
@@ -116,15 +129,10 @@ std::string settle(Settings& settings, const Choices& choices, bool subjects_giv
   return "";
 }
 
-Result<void> measure(Bench& bench) {
+// Errors: of what could not be written or drawn.
+Result<void> report(Bench& bench) {
   const Settings& settings = bench.settings();
   const bool json_only = settings.json == "-";
-  if (!json_only) {
-    fmt::print("{}", header_text(bench.report()));
-    std::fflush(stdout);
-  }
-  if (auto done = run_suite(bench); !done) return done;
-  bench.conclude();
   if (!json_only) fmt::print("{}", tables_text(bench.report()));
   if (json_only) fmt::print("{}", json_text(bench.report()));
   if (!settings.json.empty() && !json_only) {
@@ -142,6 +150,23 @@ Result<void> measure(Bench& bench) {
     return drawn;
   bench.say("without a plot: {}", drawn.error().detail);
   return {};
+}
+
+// What was measured before something failed is reported all the same, unless the user wants out.
+Result<void> measure(Bench& bench) {
+  if (bench.settings().json != "-") {
+    fmt::print("{}", header_text(bench.report()));
+    std::fflush(stdout);
+  }
+  auto measured = run_suite(bench);
+  if (!measured) {
+    if (lab::interrupted()) return measured;
+    bench.report().notes.push_back(
+        fmt::format("this run failed, and what was to come is missing: {}", measured.error().detail));
+  }
+  bench.conclude();
+  auto reported = report(bench);
+  return measured ? std::move(reported) : std::move(measured);
 }
 
 int run(int count, char** arguments) {

@@ -50,7 +50,7 @@ struct Pool::Shared final : Gathering {
     arrived.fetch_add(1, std::memory_order_acq_rel);
     const std::uint64_t deadline_ns = now_ns() + arrival_ns_max;
     while (arrived.load(std::memory_order_acquire) < workers) {
-      if (now_ns() > deadline_ns) return false;
+      if (first_failed.load(std::memory_order_relaxed) != nobody || now_ns() > deadline_ns) return false;
     }
     return true;
   }
@@ -62,7 +62,15 @@ struct Pool::Shared final : Gathering {
     return inserts[worker].count.load(std::memory_order_acquire);
   }
 
+  // Those that fail after it may do so because of it.
+  void note_failure(std::size_t worker) {
+    std::size_t expected = nobody;
+    first_failed.compare_exchange_strong(expected, worker, std::memory_order_relaxed);
+  }
+
+  static constexpr std::size_t nobody = workers_max;
   std::atomic<std::uint32_t> arrived = 0;
+  std::atomic<std::size_t> first_failed = nobody;  // read by the pool when all workers are done
   std::array<Inserted, workers_max> inserts;
   std::array<Slot, workers_max> slots;
 };
@@ -100,12 +108,14 @@ void Pool::serve(Shared& shared, std::size_t worker, const Work& work) {
     slot.outcome = Outcome{};
     confine(0, slot.task.cores);
     work(slot.task, shared, slot.outcome);
+    if (slot.outcome.failed()) shared.note_failure(worker);
     sem_post(&slot.done);
   }
 }
 
 Result<std::span<const Outcome>> Pool::run(const Task& task, std::size_t workers) {
   shared_->arrived.store(0, std::memory_order_relaxed);
+  shared_->first_failed.store(Shared::nobody, std::memory_order_relaxed);
   for (auto& inserts : shared_->inserts) inserts.count.store(0, std::memory_order_relaxed);
   for (std::size_t worker = 0; worker < workers; ++worker) {
     Task& given = shared_->slots[worker].task;
@@ -121,9 +131,8 @@ Result<std::span<const Outcome>> Pool::run(const Task& task, std::size_t workers
       return std::unexpected(std::move(waited.error()));
     outcomes_[worker] = shared_->slots[worker].outcome;
   }
-  for (std::size_t worker = 0; worker < workers; ++worker) {
-    if (outcomes_[worker].failed()) return fail(Errc::io, "bench", outcomes_[worker].failure.data());
-  }
+  const std::size_t failed = shared_->first_failed.load(std::memory_order_relaxed);
+  if (failed != Shared::nobody) return fail(Errc::io, "bench", outcomes_[failed].failure.data());
   return std::span<const Outcome>(outcomes_).first(workers);
 }
 

@@ -22,7 +22,7 @@ class Gathering {
   virtual ~Gathering() = default;
 
   // Waits until all `workers` of the task are here; spins, since the wait is short and all are to leave it
-  // together. False when they did not come in time.
+  // together. False when they did not come in time, or one of them has failed before it came.
   [[nodiscard]] virtual bool arrive(std::uint32_t workers) = 0;
 
   // How many items each worker has inserted; the others read it.
@@ -47,7 +47,7 @@ class Pool {
   [[nodiscard]] std::size_t size() const { return processes_.size(); }
 
   // Has the first `workers` workers do `task`, and waits for all of them. The outcomes are valid until the
-  // next run. Errors: io when a worker reports a failure or died, timed_out, cancelled.
+  // next run. Errors: io when a worker reports a failure (the first one's) or died, timed_out, cancelled.
   Result<std::span<const Outcome>> run(const Task& task, std::size_t workers = 1);
 
  private:

@@ -52,6 +52,26 @@ TEST(Pool, WhatAWorkerReportsAsFailureIsTheErrorOfTheRunAndTheNextRunGoesOn) {
   EXPECT_TRUE(pool->run(Task{.seed = 8}, 2));
 }
 
+// Receive: the second worker fails before it comes to the start, where the first waits for it. Expect: the
+// first waits no longer, and the cause is told.
+TEST(Pool, WhatKeepsAWorkerFromTheStartIsTheErrorOfTheRunAtOnce) {
+  auto pool = Pool::make(2, [] {
+    return [](const Task& task, Gathering& gathering, Outcome& outcome) {
+      if (task.worker == 1) {
+        outcome.fail_with("no such store");
+      } else if (!gathering.arrive(task.workers)) {
+        outcome.fail_with("not all workers came");
+      }
+    };
+  });
+  ASSERT_TRUE(pool);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto failed = pool->run(Task{}, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().detail, "no such store");
+}
+
 TEST(Pool, AWorkerThatIsKilledInItsTaskEndsTheRunWithAnError) {
   auto pool = Pool::make(2, [] {
     return [](const Task& task, Gathering&, Outcome&) {

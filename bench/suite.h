@@ -1,6 +1,11 @@
 // bench/suite: which measurements a run takes, and which targets they have to meet.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include <loch/error.h>
 
 #include "bench/bench.h"
@@ -35,6 +40,10 @@ std::string large_size_text(const Settings& settings);  // of a large value: "12
 // "ycsb"; with how it compares to Loch's, if that was measured before.
 Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::uint32_t processes,
                      bool latencies);
+
+// How many times the time of the floor's independent reads `ns` is, with as many processes. None if the floor
+// of as many was not measured: that of several is of the section "processes".
+std::optional<double> over_floor(const Report& report, double ns, std::uint32_t processes);
 
 // Adds the figures of a subject's memory for `items` items.
 void report_memory(Bench& bench, std::string_view subject, std::uint64_t items, const MemoryUse& memory);

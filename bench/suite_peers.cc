@@ -1,6 +1,7 @@
 // The parts of the suite that compare: with the peers, with several processes, and over YCSB's mixes.
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,8 +62,7 @@ struct PeerTarget {
 constexpr std::array<PeerTarget, 4> peer_targets = {
     {{"lmdb", "get", 8}, {"redis", "get", 50}, {"redis", "multi_get", 12}, {"memcached", "multi_get", 12}}};
 
-std::optional<double> over_floor(Bench& bench, double ns, const std::string& name = "independent read") {
-  const Figure* floor = bench.report().find("floor", name, "machine");
+std::optional<double> times_of(const Figure* floor, double ns) {
   if (floor == nullptr || floor->value <= 0) return std::nullopt;
   return ns / floor->value;
 }
@@ -72,7 +72,7 @@ Figure peer_figure(Bench& bench, const Contest& contest, const Compared& each, c
                 .name = each.name,
                 .subject = contest.name,
                 .value = series.ns(),
-                .floor_ratio = over_floor(bench, series.ns(), each.floor)};
+                .floor_ratio = times_of(bench.report().find("floor", each.floor, "machine"), series.ns())};
   const Batches batches = bench.at(contest.peer).batches();
   if (each.act == Act::multi_gets) figure.name = fmt::format("multi_get: {}", batches.gets);
   if (each.act == Act::multi_puts) figure.name = fmt::format("multi_put: {}", batches.puts);
@@ -91,18 +91,22 @@ void note_ratio(Bench& bench, const Compared& each, double times, Figure& figure
   }
 }
 
-// One process of each, in alternating rounds. Where a peer has a server, it depends on the machine whether a
-// call is faster to the same core or to another one; both are measured, and the better one is the peer's
-// figure.
+// Where a peer has a server, it depends on the machine whether a call is faster to the same core, to another
+// one, or where the kernel puts both.
+constexpr std::array<Where, 3> wheres = {{{},
+                                          {.client = Cores::first, .server = Cores::first},
+                                          {.client = Cores::second, .server = Cores::first}}};
+
+// One process of each, in alternating rounds. The best place is the peer's figure.
 Result<void> compare(Bench& bench, const Contest& contest) {
   const auto loch = contest.loch;
-  const bool has_server = bench.at(contest.peer).server() != 0;
+  const std::size_t places = bench.at(contest.peer).server() != 0 ? wheres.size() : 1;
   std::vector<Planned> planned;
   for (const Compared& each : contest.all) {
-    Task task = bench.task(each.act, contest.peer);
-    planned.push_back({.task = task});
-    task.cores = task.server_cores = Cores::first;
-    if (has_server) planned.push_back({.task = task});
+    for (const Where& where : std::span(wheres).first(places)) {
+      planned.push_back({.task = bench.task(each.act, contest.peer)});
+      where.apply_to(planned.back().task);
+    }
     if (loch) planned.push_back({.task = bench.task(each.act, *loch)});
   }
   bench.say("measuring {}", bench.at(contest.peer).name());
@@ -110,13 +114,10 @@ Result<void> compare(Bench& bench, const Contest& contest) {
   if (!series) return std::unexpected(series.error());
   std::size_t next = 0;
   for (const Compared& each : contest.all) {
-    const Series* best = &(*series)[next++];
-    if (has_server) {
-      const Series& confined = (*series)[next++];
-      const bool better = confined.rate() > best->rate();
-      if (better) best = &confined;
-      if (each.act == Act::gets) bench.set_confined(contest.peer, better);
-    }
+    const auto best = std::ranges::max_element(std::span(*series).subspan(next, places), {}, &Series::rate);
+    const auto where = static_cast<std::size_t>(best - std::span(*series).subspan(next).begin());
+    if (each.act == Act::gets) bench.set_where(contest.peer, wheres[where]);
+    next += places;
     Figure figure = peer_figure(bench, contest, each, *best);
     if (loch) note_ratio(bench, each, rate_ratio(*best, (*series)[next++]), figure);
     bench.report().figures.push_back(std::move(figure));
@@ -148,8 +149,8 @@ Result<void> compare_processes(Bench& bench, std::uint32_t peer) {
                     .subject = name,
                     .processes = processes,
                     .value = sum->rate > 0 ? 1e9 / sum->rate : 0};
-      const Figure* floor = bench.report().find("processes", floor_of_processes, "machine", processes);
-      if (floor != nullptr && floor->value > 0) figure.floor_ratio = figure.value / floor->value;
+      figure.floor_ratio =
+          times_of(bench.report().find("processes", floor_of_processes, "machine", processes), figure.value);
       if (own->value > 0) own->peer_ratios[name] = figure.peer_ratios[name] = figure.value / own->value;
       if (processes == 1) rate_of_one = sum->rate;
       if (processes != 1 && rate_of_one > 0) figure.scaling = sum->rate / rate_of_one;
@@ -210,6 +211,11 @@ Result<void> run_peer(Bench& bench, std::uint32_t peer) {
 }
 
 }  // namespace
+
+std::optional<double> over_floor(const Report& report, double ns, std::uint32_t processes) {
+  if (processes == 1) return times_of(report.find("floor", "independent read", "machine"), ns);
+  return times_of(report.find("processes", floor_of_processes, "machine", processes), ns);
+}
 
 Result<void> run_peers(Bench& bench) {
   for (const std::uint32_t peer : bench.peers()) {
@@ -300,7 +306,7 @@ Result<void> run_mix(Bench& bench, std::uint32_t subject, const Mix& mix, std::u
                 .subject = name,
                 .processes = processes,
                 .value = ns,
-                .floor_ratio = over_floor(bench, ns)};
+                .floor_ratio = over_floor(bench.report(), ns, processes)};
   if (latencies) {
     const auto timed = bench.mixed(subject, mix, processes, seconds, true);
     if (!timed) return std::unexpected(timed.error());

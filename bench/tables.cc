@@ -124,7 +124,8 @@ std::string peers_table(const Report& report) {
   }
   return titled(
       "The peers, one client process; time of one key. \"loch is\": how many times as fast, one process.\n"
-      "A server's figure is the better of two: on its client's core, and where the kernel puts it.",
+      "A server's figure is the best of three: on its client's core, on another one, and where the kernel "
+      "puts it.",
       table);
 }
 
@@ -184,7 +185,8 @@ std::string ycsb_table(const Report& report) {
   return titled(
       "Workloads; latencies are from a run of their own and include about 50 ns for the clock; those of "
       "peers "
-      "are\nof one process. \"loch is\": how many times as fast, with as many processes.",
+      "are\nof one process. \"/ floor\": of as many processes; \"loch is\": how many times as fast, with as "
+      "many.",
       table);
 }
 

@@ -114,7 +114,7 @@ class Worker {
     if (!done) return std::unexpected(done.error());
     outcome.lap = done->lap;
     outcome.lap.operations *= task.batch;
-    outcome.reads = done->latencies;
+    if (task.batch == 1) outcome.reads = done->latencies;  // else they are of whole exchanges
     return {};
   }
 

@@ -9,13 +9,20 @@ function(loch_man_page name section)
     return()
   endif()
   set(page "${name}.${section}")
-  # It says where Loch is installed to; '_' underlines.
-  set(source "${CMAKE_CURRENT_BINARY_DIR}/${page}.scd")
-  string(REPLACE "_" "\\_" LOCH_DOCDIR "${CMAKE_INSTALL_FULL_DOCDIR}")
-  configure_file("${PROJECT_SOURCE_DIR}/packaging/${page}.scd" "${source}" @ONLY)
+  set(source "${PROJECT_SOURCE_DIR}/packaging/${page}.scd")
   add_custom_command(OUTPUT "${page}"
     COMMAND "${CMAKE_COMMAND}" -E env "SOURCE_DATE_EPOCH=0" sh -c "\"$0\" < \"$1\" > \"$2\"" "${SCDOC}" "${source}" "${page}"
     DEPENDS "${source}" VERBATIM)
   add_custom_target("man_${page}" ALL DEPENDS "${page}")
-  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
+  if(NOT LOCH_INSTALL)
+    return()
+  endif()
+  # It says where Loch is installed to, which `cmake --install --prefix` may change. roff has its own '\' and '-'.
+  install(CODE "
+    cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_PREFIX NORMALIZE OUTPUT_VARIABLE prefix)
+    cmake_path(APPEND prefix \"${CMAKE_INSTALL_DOCDIR}\" OUTPUT_VARIABLE LOCH_DOCDIR)
+    string(REPLACE \"-\" \"\\\\-\" LOCH_DOCDIR \"\${LOCH_DOCDIR}\")
+    cmake_path(APPEND prefix \"${CMAKE_INSTALL_MANDIR}\" man${section} OUTPUT_VARIABLE folder)
+    configure_file(\"${CMAKE_CURRENT_BINARY_DIR}/${page}\" \"${CMAKE_CURRENT_BINARY_DIR}/installed/${page}\" @ONLY)
+    file(INSTALL \"${CMAKE_CURRENT_BINARY_DIR}/installed/${page}\" DESTINATION \"\${folder}\")")
 endfunction()

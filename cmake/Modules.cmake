@@ -2,7 +2,8 @@
 #
 # One module of src/. The build enforces the order of the modules: a module is compiled with an include
 # directory that holds its own folder and the headers of what it names in DEPENDS, and nothing else, so an
-# include of anything else does not compile. The folders inside a module are its own: nobody else sees them.
+# include of anything else does not compile; one that leads up by ".." fails the test below. The folders inside a
+# module are its own: nobody else sees them.
 # APART: it is no part of the library.
 function(loch_module name)
   cmake_parse_arguments(arg "APART" "" "DEPENDS;SOURCES;LIBRARIES" ${ARGN})

@@ -1,5 +1,6 @@
 # cmake -DMODULE=... -DSEEN=a|b -DINCLUDES=...|... -DCOMPILER=... -DSOURCES=src -DFOLDER=... -P check_includes.cmake: a source
-# that is compiled as those of MODULE are sees the headers of its own folder and of the modules SEEN, and no others.
+# that is compiled as those of MODULE are sees the headers of its own folder and of the modules SEEN, and no others; and no
+# file of MODULE goes round that by a path that leads up.
 cmake_minimum_required(VERSION 3.25)
 string(REPLACE "|" ";" seen "${SEEN}")
 string(REPLACE "|" ";" includes "${INCLUDES}")
@@ -19,6 +20,14 @@ function(try header)
   endif()
   set(said "${said}" PARENT_SCOPE)
 endfunction()
+
+file(GLOB_RECURSE files "${SOURCES}/${MODULE}/*.cc" "${SOURCES}/${MODULE}/*.h")
+foreach(file IN LISTS files)
+  file(STRINGS "${file}" upward REGEX "^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">]*/)?\\.\\./")
+  if(upward)
+    message(FATAL_ERROR "${file}: an include is written from src/, not ${upward}")
+  endif()
+endforeach()
 
 set(right 0)
 set(refused 0)

@@ -27,6 +27,11 @@ bool fail(Slot& slot, const Package& package, const Error& error) {
   return false;
 }
 
+// Of a record that was lost although no host was.
+void fail_as_gone(Slot& slot, const Package& package) {
+  slot.fail(fmt::format("{}: not there, although its put had succeeded", package.key));
+}
+
 // Runs one call for some records, and notes each one's share of its time.
 template <class Call>
 void timed_for(Slot& slot, std::size_t records, Call call) {
@@ -153,6 +158,7 @@ int read_what_there_is(const ClusterScene& cluster, Slot& slot, std::uint64_t se
   while (!cluster.scene.board.stop.load(std::memory_order_relaxed)) {
     const std::size_t record = random() % cluster.scene.packages.size();
     const Package& package = cluster.scene.packages[record];
+    const Records before = cluster.watch.records.load(std::memory_order_acquire);
     // acquire: pairs with the writer's release; what is stored now must be found below.
     const bool stored = cluster.stored[record].load(std::memory_order_acquire);
     const auto got = timed(slot, [&] { return store->get(package.key, value); });
@@ -166,8 +172,8 @@ int read_what_there_is(const ClusterScene& cluster, Slot& slot, std::uint64_t se
     } else if (got.error().code != Errc::not_found) {
       fail(slot, package, got.error());
       return exit_failed;
-    } else if (stored && !cluster.watch.lost.load(std::memory_order_acquire)) {
-      slot.fail(fmt::format("{}: not there, although its put had succeeded", package.key));
+    } else if (stored && cluster.watch.had_to_be_there(before)) {
+      fail_as_gone(slot, package);
       return exit_failed;
     } else {
       slot.misses.fetch_add(1, std::memory_order_relaxed);
@@ -183,6 +189,7 @@ int look_what_is_there(const ClusterScene& cluster, Slot& slot) {
   Watch& watch = cluster.watch;
   for (std::size_t i = 0; i < watch.looks.size() && !cluster.scene.board.stop.load(std::memory_order_relaxed);
        ++i) {
+    const Records before = watch.records.load(std::memory_order_acquire);
     std::vector<std::size_t> records;
     for (std::size_t tries = 0; records.size() < look_records && tries < 16 * look_records; ++tries) {
       const std::size_t record = random() % cluster.scene.packages.size();
@@ -192,6 +199,10 @@ int look_what_is_there(const ClusterScene& cluster, Slot& slot) {
     Look& look = watch.looks[i];
     look.at_ns = bench::now_ns();
     if (!ask(cluster, *store, slot, records, answers)) return exit_failed;
+    if (!answers.gone.empty() && watch.had_to_be_there(before)) {
+      fail_as_gone(slot, cluster.scene.packages[answers.gone.front()]);
+      return exit_failed;
+    }
     look.asked = static_cast<std::uint32_t>(records.size());
     look.unavailable = answers.unavailable;
     look.gone = static_cast<std::uint32_t>(answers.gone.size());

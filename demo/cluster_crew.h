@@ -1,7 +1,9 @@
 // demo/cluster_crew: what the processes of the demonstration do on a store of a cluster, one of whose hosts
 // is lost meanwhile: they go on with all records that are on the others.
 //
-// I1 A record whose `stored` is set has been put with success, and may be missing only if a host was lost.
+// I1 A record whose `stored` is set has been put with success, and may be missing only once a host without
+//    memory has taken the place of the lost one, until what that had is loaded again. Before that, what the
+//    lost host had is unavailable (docs/clusters.md, "A host that is down"): nobody takes it for absent.
 #pragma once
 
 #include <array>
@@ -22,14 +24,23 @@ struct Look {
   std::uint32_t gone = 0;
 };
 
-// What the processes share besides the board. Written by the one that looks.
+// Which of the stored records have to be there. It only goes on, so who sees the same before and after it has
+// asked knows that it was so all the time.
+enum class Records : std::uint8_t { all_there, may_be_gone, all_there_again };
+
+// What the processes share besides the board. Written by the one that looks, but for `records`.
 struct Watch {
   std::array<Look, 4096> looks{};
   std::atomic<std::size_t> count{0};
-  std::atomic<bool> lost{false};  // a host; set by the main process before it is
+  std::atomic<Records> records{Records::all_there};  // set by the main process
 
   [[nodiscard]] std::span<const Look> all() const {
     return std::span(looks).first(count.load(std::memory_order_acquire));
+  }
+  // For who saw `before` before it asked for a stored record: whether that was to be found.
+  [[nodiscard]] bool had_to_be_there(Records before) const {
+    // acquire: pairs with the release of the main process, which has seen what was to be before that.
+    return before != Records::may_be_gone && records.load(std::memory_order_acquire) == before;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <poll.h>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -51,13 +52,11 @@ Result<void> run_alone(const ClusterScene& cluster, std::size_t host, std::size_
 }
 
 // A host goes, and another one comes in its place; then what it had is loaded again.
-Result<void> lose_and_replace(const ClusterScene& cluster, lab::Lochds& lochds, Events& events) {
+Result<void> lose_and_replace(const ClusterScene& cluster, std::span<Member> crew, lab::Lochds& lochds,
+                              Events& events) {
   const Scene& scene = cluster.scene;
-  if (auto half =
-          await("load", scene.board, [&] { return scene.board.stored() >= scene.packages.size() / 2; });
-      !half)
-    return half;
-  cluster.watch.lost.store(true, std::memory_order_release);
+  const auto half_is_stored = [&] { return scene.board.stored() >= scene.packages.size() / 2; };
+  if (auto half = await("load", scene.board, crew, half_is_stored); !half) return half;
   events.stored_when_lost = scene.board.stored();
   events.lost_ns = bench::now_ns();
   lochds.at(b).kill();
@@ -65,6 +64,7 @@ Result<void> lose_and_replace(const ClusterScene& cluster, lab::Lochds& lochds, 
   say(fmt::format("host b is lost, with its memory, after {} of {} records", events.stored_when_lost,
                   scene.packages.size()));
   bench::sleep_for(std::chrono::duration<double>(replacement_time).count());
+  cluster.watch.records.store(Records::may_be_gone, std::memory_order_release);
   if (auto replaced = lochds.start(b); !replaced) return replaced;
   events.replaced_ns = bench::now_ns();
   say("another host, with nothing on it, has taken its name and place");
@@ -73,13 +73,14 @@ Result<void> lose_and_replace(const ClusterScene& cluster, lab::Lochds& lochds, 
     const auto looks = cluster.watch.all();
     return !looks.empty() && looks.back().at_ns > events.replaced_ns && looks.back().unavailable == 0;
   };
-  if (auto back = await("wait for host b", scene.board, reachable); !back) return back;
+  if (auto back = await("wait for host b", scene.board, crew, reachable); !back) return back;
   events.reachable_ns = bench::now_ns();
   Slot& slot = scene.board.slots[late_writer_slot];
   if (auto loaded =
           run_alone(cluster, a, late_writer_slot, "loader", [&] { return load_again(cluster, slot); });
       !loaded)
     return loaded;
+  cluster.watch.records.store(Records::all_there_again, std::memory_order_release);
   events.reloaded_ns = bench::now_ns();
   events.loaded_again = slot.operations.load();
   say(fmt::format("{} records that were lost are loaded again", events.loaded_again));
@@ -100,11 +101,6 @@ Result<Events> run_together(const ClusterScene& cluster, lab::Lochds& lochds, co
   const auto reader = [&](std::size_t slot) {
     return [&, slot] { return read_what_there_is(cluster, board.slots[slot], slot); };
   };
-  struct Member {
-    const char* role;
-    std::size_t slot;
-    Result<lab::Process> process;
-  };
   std::vector<Member> crew;
   crew.push_back({"reader 1", reader_1_slot, cluster.start(c, reader(reader_1_slot))});
   crew.push_back({"reader 2", reader_2_slot, cluster.start(d, reader(reader_2_slot))});
@@ -112,18 +108,12 @@ Result<Events> run_together(const ClusterScene& cluster, lab::Lochds& lochds, co
   crew.push_back({"writer 2", writer_2_slot, cluster.start(d, writer(writer_2_slot, 1))});
   crew.push_back({"the one that looks", checker_slot,
                   cluster.start(d, [&] { return look_what_is_there(cluster, board.slots[checker_slot]); })});
-  for (const Member& member : crew) {
-    if (!member.process) return std::unexpected(member.process.error());
-  }
-  if (auto replaced = lose_and_replace(cluster, lochds, events); !replaced)
+  if (auto began = all_began(crew); !began) return std::unexpected(std::move(began.error()));
+  if (auto replaced = lose_and_replace(cluster, crew, lochds, events); !replaced)
     return std::unexpected(std::move(replaced.error()));
-  if (auto loaded = await_load(board, scene.packages.size(), end); !loaded)
+  if (auto loaded = await_load(board, crew, scene.packages.size(), end); !loaded)
     return std::unexpected(std::move(loaded.error()));
-  board.stop.store(true, std::memory_order_relaxed);
-  for (Member& member : crew) {
-    if (auto ended = await_success(*member.process, board.slots[member.slot], member.role); !ended)
-      return std::unexpected(std::move(ended.error()));
-  }
+  if (auto ended = dismiss(board, crew); !ended) return std::unexpected(std::move(ended.error()));
   return events;
 }
 
@@ -258,15 +248,10 @@ std::string clients_text(const Clients& clients, const ClusterScene& cluster) {
       cluster.scene.packages.bytes() / cluster.scene.packages.size(), table.text());
 }
 
-Result<std::string> lochd_of(const Settings& settings) {
-  if (!settings.lochd.empty()) return settings.lochd;
-  return lab::find_program("lochd", "loch");
-}
-
 }  // namespace
 
 Result<void> run_cluster_demo(const Settings& settings) {
-  auto lochd = lochd_of(settings);
+  auto lochd = lab::find_lochd(settings.lochd);
   if (!lochd) return std::unexpected(std::move(lochd.error()));
   auto folder = lab::TempFolder::make(settings.directory);
   if (!folder) return std::unexpected(std::move(folder.error()));
@@ -275,6 +260,7 @@ Result<void> run_cluster_demo(const Settings& settings) {
   const auto source = read_source(settings, folder->path());
   if (!source) return std::unexpected(source.error());
   const Packages& packages = **source;
+  if (auto room = check_room(settings.directory, packages.bytes()); !room) return room;
   auto files = lab::ClusterFiles::make(
       {.folder = folder->path(), .store = store_name, .hosts = 3, .coordinator = "", .more_of_lochd = {}});
   if (!files) return std::unexpected(std::move(files.error()));

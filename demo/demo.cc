@@ -7,14 +7,16 @@
 // Exit codes: 0 done and everything was right, 1 failed, 2 usage, 3 there may be no hosts here (--cluster).
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <string_view>
-#include <tuple>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "bench/machine.h"
 #include "demo/cluster_demo.h"
@@ -30,19 +32,8 @@ namespace {
 
 constexpr const char* store_name = "packages";
 
-// A pipe's reading end, on which a writer tells that half of its part is stored.
-Result<void> await_half(int reading_end, lab::Process& writer, const Slot& slot) {
-  pollfd told{.fd = reading_end, .events = POLLIN, .revents = 0};
-  const auto deadline = std::chrono::steady_clock::now() + step_timeout;
-  while (std::chrono::steady_clock::now() < deadline && !lab::interrupted()) {
-    if (::poll(&told, 1, 100) > 0) return {};
-    if (!slot.what_failed().empty()) return fail(Errc::io, "writer", std::string(slot.what_failed()));
-  }
-  writer.kill();
-  return fail(Errc::timed_out, "writer", "half of the records were not stored in time");
-}
-
-// The whole of what the processes do together; fills the board.
+// The whole of what the processes do together; fills the board. A writer tells at `half_told`, a pipe's
+// reading end, that half of its part is stored.
 Result<Together> run_together(const Scene& scene, int half_told, const Settings& settings) {
   Board& board = scene.board;
   const std::size_t records = scene.packages.size();
@@ -50,17 +41,25 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
   const Part second = part_of(1, records);
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int>(settings.seconds * 1000));
-  auto reader_1 = begin([&] { return read_records(scene, board.slots[reader_1_slot], 11); });
-  auto reader_2 = begin([&] { return read_records(scene, board.slots[reader_2_slot], 12); });
-  auto writer_1 = begin([&] { return write_records(scene, board.slots[writer_1_slot], first, false); });
-  auto killed = begin([&] { return write_records(scene, board.slots[writer_2_slot], second, true); });
-  for (const auto* each : {&reader_1, &reader_2, &writer_1, &killed}) {
-    if (!*each) return std::unexpected(each->error());
-  }
+  const auto reader = [&](std::size_t slot, std::uint64_t seed) {
+    return begin([&, slot, seed] { return read_records(scene, board.slots[slot], seed); });
+  };
+  const auto writer = [&](std::size_t slot, Part part, bool tell_half) {
+    return begin(
+        [&, slot, part, tell_half] { return write_records(scene, board.slots[slot], part, tell_half); });
+  };
+  std::vector<Member> crew;
+  crew.push_back({"reader 1", reader_1_slot, reader(reader_1_slot, 11)});
+  crew.push_back({"reader 2", reader_2_slot, reader(reader_2_slot, 12)});
+  crew.push_back({"writer 1", writer_1_slot, writer(writer_1_slot, first, false)});
+  crew.push_back({"writer 2", writer_2_slot, writer(writer_2_slot, second, true)});
+  if (auto began = all_began(crew); !began) return std::unexpected(std::move(began.error()));
 
-  if (auto half = await_half(half_told, *killed, board.slots[writer_2_slot]); !half)
-    return std::unexpected(half.error());
-  killed->kill();
+  pollfd told{.fd = half_told, .events = POLLIN, .revents = 0};
+  if (auto half = await("load", board, crew, [&] { return ::poll(&told, 1, 0) > 0; }); !half)
+    return std::unexpected(std::move(half.error()));
+  crew.back().process->kill();
+  crew.pop_back();
   Together together;
   together.acknowledged_at_kill = board.acknowledged[second.index].load(std::memory_order_acquire);
   say(fmt::format("killed writer 2 after {} of its {} records", together.acknowledged_at_kill,
@@ -72,20 +71,11 @@ Result<Together> run_together(const Scene& scene, int half_told, const Settings&
     return std::unexpected(right.error());
   }
   say(fmt::format("all {} are there and whole; restarted it", together.acknowledged_at_kill));
-  auto restarted = begin([&] { return write_records(scene, board.slots[late_writer_slot], second, false); });
-  if (!restarted) return std::unexpected(restarted.error());
-  if (auto loaded = await_load(board, records, end); !loaded) return std::unexpected(loaded.error());
-
-  board.stop.store(true, std::memory_order_relaxed);
-  const std::tuple<lab::Process&, std::size_t, const char*> crew[] = {
-      {*reader_1, reader_1_slot, "reader 1"},
-      {*reader_2, reader_2_slot, "reader 2"},
-      {*writer_1, writer_1_slot, "writer 1"},
-      {*restarted, late_writer_slot, "writer 2"}};
-  for (const auto& [process, slot, role] : crew) {
-    if (auto ended = await_success(process, board.slots[slot], role); !ended)
-      return std::unexpected(ended.error());
-  }
+  crew.push_back({"writer 2", late_writer_slot, writer(late_writer_slot, second, false)});
+  if (auto began = all_began(crew); !began) return std::unexpected(std::move(began.error()));
+  if (auto loaded = await_load(board, crew, records, end); !loaded)
+    return std::unexpected(std::move(loaded.error()));
+  if (auto ended = dismiss(board, crew); !ended) return std::unexpected(std::move(ended.error()));
   return together;
 }
 
@@ -134,6 +124,7 @@ Result<void> run_demo(const Settings& settings) {
   const auto source = read_source(settings, folder->path());
   if (!source) return std::unexpected(source.error());
   const Packages& packages = **source;
+  if (auto room = check_room(settings.directory, packages.bytes()); !room) return room;
   say(fmt::format("{} packages, {:.1f} MiB; into a fresh store in {}", packages.size(),
                   static_cast<double>(packages.bytes()) / (1 << 20), folder->path()));
 
@@ -177,7 +168,10 @@ int run(int count, char** arguments) {
   app.add_option("--source", settings.source,
                  "A package index to read instead of what apt-cache dumpavail prints")
       ->check(CLI::ExistingFile);
-  app.add_option("--directory", settings.directory, "Where the store is for the time being")
+  app.add_option("--directory", settings.directory,
+                 "Where the store is for the time being: a folder in memory, with several times the room of "
+                 "the index")
+      ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   app.add_option("--seconds", settings.seconds, "How long the processes work together, at least")
       ->check(CLI::Range(0.1, 30.0))

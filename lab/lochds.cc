@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 namespace loch::lab {
 namespace {
@@ -12,6 +13,12 @@ namespace {
 constexpr std::chrono::seconds patience{60};
 
 }  // namespace
+
+Result<std::string> find_lochd(const std::string& named) {
+  if (!named.empty()) return named;
+  if (auto installed = find_program("lochd")) return std::move(*installed);
+  return fail(Errc::not_found, "lochd", "lochd is neither named by --lochd nor installed");
+}
 
 Result<Process> start_lochd(const Command& command) {
   std::error_code none;
@@ -25,13 +32,14 @@ Result<Process> start_lochd(const Command& command) {
   return Process::start_until(command, lends, patience);
 }
 
-Result<void> Lochds::start(std::size_t host) {
+Result<void> Lochds::start(std::size_t host, std::vector<std::string> environment) {
   auto words = files_.arguments(host);
   if (!words) return std::unexpected(std::move(words.error()));
   words->insert(words->begin(), program_);
   running_.erase(host);
   auto started = start_lochd({.words = std::move(*words),
                               .log = files_.stores(host) + ".log",
+                              .environment = std::move(environment),
                               .network_namespace = hosts_ != nullptr ? hosts_->at(host).descriptor() : -1});
   if (!started) return std::unexpected(std::move(started.error()));
   running_.emplace(host, std::move(*started));

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <loch/error.h>
 
@@ -13,6 +14,10 @@
 #include "lab/process.h"
 
 namespace loch::lab {
+
+// The program lochd: the one that was named by --lochd, or if that is empty the one that is installed.
+// Errors: not_found.
+Result<std::string> find_lochd(const std::string& named);
 
 // Starts a lochd that has a log, and waits until it lends. Errors: those of Process::start_until.
 Result<Process> start_lochd(const Command& command);
@@ -24,8 +29,9 @@ class Lochds {
   Lochds(std::string program, ClusterFiles files, const Hosts* hosts)
       : program_(std::move(program)), files_(std::move(files)), hosts_(hosts) {}
 
-  // In the place of the one that was there. Errors: those of start_lochd and ClusterFiles.
-  [[nodiscard]] Result<void> start(std::size_t host);
+  // In the place of the one that was there; `environment` as of a Command. Errors: those of start_lochd and
+  // ClusterFiles.
+  [[nodiscard]] Result<void> start(std::size_t host, std::vector<std::string> environment = {});
   // One that was started.
   [[nodiscard]] Process& at(std::size_t host) { return running_.at(host); }
   [[nodiscard]] const std::map<std::size_t, Process>& all() const { return running_; }

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 
@@ -30,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 // Between two questions whether a process is ready, or was stopped, of which no descriptor tells.
 constexpr std::chrono::milliseconds look_pause{2};
+// Between two looks whether the user wants out.
+constexpr std::chrono::milliseconds interrupt_pause{100};
 constexpr int exit_not_begun = 127;
 
 std::unexpected<Error> failure(std::string_view step) {
@@ -39,6 +42,14 @@ std::unexpected<Error> failure(std::string_view step) {
 void end_with(pid_t maker) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != maker) _exit(exit_not_begun);  // it died before the line above
+}
+
+// In the child, before it is a program: says there why it is none. Safe between fork and exec.
+int not_begun(std::string_view step) {
+  const std::string_view why = strerrordesc_np(errno);
+  for (const std::string_view part : {step, std::string_view(": "), why, std::string_view("\n")})
+    std::ignore = ::write(STDERR_FILENO, part.data(), part.size());
+  return exit_not_begun;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -93,17 +104,17 @@ Result<Process> Process::launch(const Command& command, bool has_own_group) {
   const pid_t maker = getpid();
   auto started = fork([&] {  // calls that are safe between fork and exec, and no others
     if (has_own_group) setpgid(0, 0);
-    if (command.network_namespace >= 0 && setns(command.network_namespace, CLONE_NEWNET) != 0)
-      return exit_not_begun;
     if (log.is_open()) {
       dup2(log.get(), STDOUT_FILENO);
       dup2(log.get(), STDERR_FILENO);
     }
+    if (command.network_namespace >= 0 && setns(command.network_namespace, CLONE_NEWNET) != 0)
+      return not_begun("setns");
     if (command.become) command.become();
     end_with(maker);  // again: the kernel forgets it of who gives up privileges
     execve(arguments[0], arguments.data(), variables.data());
     fexecve(program.get(), arguments.data(), variables.data());
-    return exit_not_begun;
+    return not_begun(arguments[0]);
   });
   if (started) started->log_ = command.log;
   return started;
@@ -131,13 +142,20 @@ Result<Process> Process::start_until(const Command& command, const std::function
 }
 
 Result<void> Process::run_to_end(const Command& command, std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
   auto started = launch(command, true);
   if (!started) return std::unexpected(std::move(started.error()));
-  const auto ended = started->wait_for_end(timeout);
-  if (!ended) {
-    return fail(Errc::timed_out, "process",
-                fmt::format("{} did not end within {} ms: {}", fmt::join(command.words, " "), timeout.count(),
-                            started->end_of_output()));
+  std::optional<Ending> ended;
+  while (!ended) {
+    const std::chrono::nanoseconds left = deadline - Clock::now();
+    ended = started->wait_for_end(std::min<std::chrono::nanoseconds>(left, interrupt_pause));
+    if (ended) break;
+    if (interrupted()) return fail(Errc::cancelled, "process", "interrupted");
+    if (Clock::now() >= deadline) {
+      return fail(Errc::timed_out, "process",
+                  fmt::format("{} did not end within {} ms: {}", fmt::join(command.words, " "),
+                              timeout.count(), started->end_of_output()));
+    }
   }
   if (ended->exit_code == 0) return {};
   return fail(Errc::io, "process",
@@ -209,7 +227,7 @@ std::string Process::end_of_output() const {
   return all.size() <= shown ? all : all.substr(all.size() - shown);
 }
 
-Result<std::string> find_program(const std::string& program, const std::string& package) {
+std::optional<std::string> find_program(const std::string& program) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(std::string(path == nullptr ? "" : path) +
                              ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin");
@@ -218,6 +236,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     std::string candidate = fmt::format("{}/{}", folder, program);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
+  return std::nullopt;
+}
+
+Result<std::string> find_program(const std::string& program, const std::string& package) {
+  if (auto found = find_program(program)) return std::move(*found);
   return fail(Errc::not_found, "process",
               fmt::format("{} is not installed; install it with: apt-get install {}", program, package));
 }

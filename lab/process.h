@@ -49,8 +49,8 @@ class Process {
   // Waits until `ready` says yes. Errors: io, when it ends before; timed_out; cancelled.
   static Result<Process> start_until(const Command& command, const std::function<bool()>& ready,
                                      std::chrono::milliseconds timeout);
-  // Waits for its end. Errors: io, when that is with another code than 0; timed_out, after which it is
-  // killed.
+  // Waits for its end. Errors: io, when that is with another code than 0; timed_out and cancelled, after
+  // which it is killed.
   static Result<void> run_to_end(const Command& command, std::chrono::milliseconds timeout);
 
   Process(Process&& other) noexcept;
@@ -87,8 +87,9 @@ class Process {
   std::optional<Ending> ended_;
 };
 
-// The path of an installed program, searched as a shell would and in the sbin folders. Errors: not_found,
-// naming the package of Debian that has it.
+// The path of an installed program, searched as a shell would and in the sbin folders.
+std::optional<std::string> find_program(const std::string& program);
+// The same. Errors: not_found, naming the package of Debian that has it.
 Result<std::string> find_program(const std::string& program, const std::string& package);
 
 }  // namespace loch::lab

@@ -4,16 +4,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "base/testing/comes_true.h"
 #include "base/testing/in_child.h"
+#include "lab/interrupt.h"
+#include "lab/lochds.h"
 #include "lab/temp_folder.h"
 
 namespace loch::lab {
@@ -76,6 +80,32 @@ TEST_F(ChildProcess, RunToEndTellsSuccessFailureAndTimeApart) {
   const auto late = Process::run_to_end(command({"/bin/sleep", "1000"}), milliseconds(50));
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Errc::timed_out);
+}
+
+// Receive: a Ctrl-C, while a program runs that would go on for long. Expect: it is waited for no longer.
+TEST_F(ChildProcess, RunToEndEndsAtAnInterrupt) {
+  Command sleeps = shell("touch " + mark_ + "; exec sleep 1000");
+  Process waits = Process::fork([&] {
+                    catch_interrupts();
+                    const auto ended = Process::run_to_end(sleeps, seconds(60));
+                    return !ended && ended.error().code == Errc::cancelled ? 7 : 1;
+                  }).value();
+  ASSERT_TRUE(base::fake::comes_true([this] { return std::filesystem::exists(mark_); }));
+  waits.signal(SIGINT);
+  EXPECT_EQ(waits.wait_for_end(seconds(20)), Ending{.exit_code = 7});
+}
+
+TEST_F(ChildProcess, OneThatCanNotBecomeItsProgramSaysWhy) {
+  std::ofstream(mark_) << "no program\n";
+  std::filesystem::permissions(mark_, std::filesystem::perms::owner_read);
+  const auto refused = Process::run_to_end(command({mark_}), seconds(20));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().detail, HasSubstr(mark_ + ": Permission denied"));
+  Command elsewhere = command({"/bin/true"});
+  elsewhere.network_namespace = STDIN_FILENO;  // which is none
+  const auto lost = Process::run_to_end(elsewhere, seconds(20));
+  ASSERT_FALSE(lost);
+  EXPECT_THAT(lost.error().detail, HasSubstr("setns: "));
 }
 
 TEST_F(ChildProcess, OneThatIsNotThereIsAnErrorThatNamesIt) {
@@ -145,6 +175,14 @@ TEST(FindProgram, FindsWhatIsThereAndNamesThePackageOfWhatIsNot) {
   ASSERT_FALSE(absent);
   EXPECT_EQ(absent.error().code, Errc::not_found);
   EXPECT_THAT(absent.error().detail, HasSubstr("apt-get install the-package"));
+}
+
+TEST(FindLochd, IsTheOneThatIsNamedOrInstalledAndNoPackageIsSaidToHaveIt) {
+  EXPECT_EQ(find_lochd("/some/lochd").value(), "/some/lochd");
+  const auto installed = find_lochd("");
+  if (installed) return;
+  EXPECT_EQ(installed.error().code, Errc::not_found);
+  EXPECT_THAT(installed.error().detail, AllOf(HasSubstr("--lochd"), Not(HasSubstr("apt-get"))));
 }
 
 }  // namespace

@@ -39,7 +39,10 @@ void remove_abandoned(const std::string& parent) {
 
 }  // namespace
 
-Result<TempFolder> TempFolder::make(const std::string& parent) {
+Result<TempFolder> TempFolder::make(const std::string& given) {
+  std::error_code error;
+  const std::string parent = fs::absolute(given, error).lexically_normal().string();
+  if (error) return fail(Errc::io, "folder", fmt::format("{}: {}", given, error.message()));
   remove_abandoned(parent);
   std::string path = fmt::format("{}/{}XXXXXX", parent, prefix);
   if (mkdtemp(path.data()) == nullptr) {

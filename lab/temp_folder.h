@@ -14,7 +14,8 @@ namespace loch::lab {
 // killed.
 class TempFolder {
  public:
-  // `parent` is an existing folder, best in memory. Errors: io, naming the path.
+  // `parent` is an existing folder, best in memory. The path is absolute: who uses it may be in another
+  // folder. Errors: io, naming the path.
   static Result<TempFolder> make(const std::string& parent);
 
   TempFolder(TempFolder&&) = default;

@@ -37,6 +37,13 @@ class TempFolderTest : public testing::Test {
   std::string parent_;
 };
 
+// Servers that are told the path change to another folder.
+TEST_F(TempFolderTest, ItsPathIsAbsoluteAlsoIfItsParentsIsNot) {
+  const auto folder = TempFolder::make(fs::relative(parent_).string() + "/.");
+  ASSERT_TRUE(folder) << folder.error().detail;
+  EXPECT_TRUE(folder->path().starts_with(fs::canonical(parent_).string() + "/")) << folder->path();
+}
+
 TEST_F(TempFolderTest, IsGoneWithEverythingInIt) {
   {
     const auto folder = TempFolder::make(parent_);

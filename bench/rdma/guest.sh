@@ -10,10 +10,21 @@ bench=$3
 times=2000
 nodes_up 2
 
+await() { # await WHAT COMMAND...: until the command succeeds
+  local _
+  for _ in $(seq 300); do
+    ! "${@:2}" || return 0
+    sleep 0.1
+  done
+  echo "$1 does not listen" >&2
+  return 1
+}
+
+perftest_port=4853 # 18515 in hexadecimal digits, as the kernel lists it
 floor() { # floor TOOL: the typical latency in us
   local said typical
   timeout 60 "$1" -d d1 -x 1 -n "$times" -F >/dev/null 2>&1 &
-  sleep 1
+  await "$1" grep -qsE ":$perftest_port 0+:0000 0A " /proc/net/tcp /proc/net/tcp6 || return 1
   said=$(timeout 30 "$1" -d d2 -x 1 -n "$times" -F 10.0.0.1 2>&1) || true
   wait || true
   typical=$(awk '$2 == '"$times"' { print $5 }' <<<"$said")
@@ -23,12 +34,12 @@ floor() { # floor TOOL: the typical latency in us
 read_floor=$(floor ib_read_lat)
 atomic_floor=$(floor ib_atomic_lat)
 
-printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n[log]\nlevel = "warning"\n' >/run/lochd.toml
+printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.toml
 "$loch" create --atomics device far
 "$loch" create near
-"$lochd" --config /run/lochd.toml &
+"$lochd" --config /run/lochd.toml >/run/lochd.log 2>&1 &
 server=$!
-sleep 1
+await lochd grep -q "lends the stores" /run/lochd.log || { cat /run/lochd.log; exit 1; }
 for store in far near; do
   echo
   case $store in
@@ -39,3 +50,5 @@ for store in far near; do
 done
 kill "$server"
 wait "$server"
+echo
+sed 's/^/lochd: /' /run/lochd.log

@@ -148,7 +148,9 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
       if (auto got = (*one)->get(key); !got) return std::unexpected(std::move(got.error()));
     }
   }
-  std::this_thread::sleep_for(3 * store->info()->expiry);
+  const auto info = store->info();
+  if (!info) return std::unexpected(info.error());
+  std::this_thread::sleep_for(3 * info->expiry);
   const auto fabric = store->impl().memory()->shared_fabric();
   fabric::Endpoint endpoint(fabric, fabric->connect());
   std::uint64_t word = 0;

@@ -12,6 +12,7 @@
 
 #include "bench/raw_reads.h"
 #include "bench/subject.h"
+#include "lab/lochds.h"
 #include "lab/process.h"
 
 namespace loch::bench {
@@ -138,8 +139,8 @@ Result<std::unique_ptr<Session>> open_loch(const std::string& url, const Options
 }
 
 Result<std::unique_ptr<Subject>> make_loch(Place place, const Dataset& dataset) {
-  if (place.network != nullptr && place.lochd.empty()) {
-    auto program = lab::find_program("lochd", "loch");
+  if (place.network != nullptr) {
+    auto program = lab::find_lochd(place.lochd);
     if (!program) return std::unexpected(std::move(program.error()));
     place.lochd = std::move(*program);
   }

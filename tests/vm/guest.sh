@@ -3,8 +3,9 @@
 # with a kernel that has RDMA over Ethernet in software. The guest sees this host's files, read-only, with a /run
 # ($TMPDIR) and a /dev/shm of its own. Ends with the command's exit code; 77 if there can be no guest, 124 if it did not
 # end in time (-t; what it waits for is shown before), 125 if the guest died of something else. A guest that is not up
-# in time (-u) is started once more: now and then the emulator hangs before our part begins. NETDEV is where its cable
-# leads (QEMU's -netdev), and MAC its address there; without, it has none.
+# in time (-u) is started once more: now and then the emulator hangs before our part begins. SIGINT, SIGTERM and SIGHUP
+# end the guest, and this with 130. NETDEV is where its cable leads (QEMU's -netdev), and MAC its address there; without,
+# it has none.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 folder=${LOCH_VM_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/loch/vm}
@@ -30,25 +31,39 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 log=$work/log
 
+# What is started in the background is a process group of its own, to be ended as a whole.
+# shellcheck disable=SC2317 # the trap calls it
+end_guest() {
+  local group
+  for group in $(jobs -p); do kill -- "-$group" 2>/dev/null || true; done
+}
+trap 'trap "" INT TERM HUP; end_guest; wait; exit 130' INT TERM HUP
+
 is_up() { grep -q '^guest: up' "$log"; }
 
 # Sets `emulator` to the emulator's exit code.
 run_guest() { # run_guest SECONDS
   : >"$log"
+  set -m
   (sleep "$seconds_to_be_up" && ! is_up && kill "$(cat "$work/emulator")") >/dev/null 2>&1 &
   local watch=$!
-  emulator=0
   # KVM may be there and not boot such a kernel (nested virtualisation), so the processor is always emulated. Without
   # erms and fsrm: the emulation copies by them byte by byte, and words would tear that no hardware tears.
+  #
+  # Not a pipeline that this script waits for in place: a trap would come when it is over. Nor one whose timeout leaves
+  # the group.
   # shellcheck disable=SC2016 # they are the shell's that becomes the emulator
-  sh -c 'echo $$ >"$0"; exec "$@"' "$work/emulator" timeout -k 5 "$1" \
+  { sh -c 'echo $$ >"$0"; exec "$@"' "$work/emulator" timeout --foreground -k 5 "$1" \
     qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=256 -cpu max,-erms,-fsrm -smp 2 -m 1024 \
     -nodefaults -no-user-config -display none -serial stdio -monitor none -no-reboot "${network[@]}" \
     -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
     -append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off nokaslr tsc=reliable random.trust_cpu=on loch.limit=$1 loch.command=$command" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap </dev/null 2>&1 |
-    sed -u 's/\r$//' | tee "$log" || emulator=${PIPESTATUS[0]}
-  kill "$watch" 2>/dev/null || true
+    sed -u 's/\r$//' | tee "$log" || exit "${PIPESTATUS[0]}"; } &
+  set +m
+  emulator=0
+  wait $! || emulator=$?
+  kill -- "-$watch" 2>/dev/null || true
 }
 begun=$SECONDS
 run_guest "$seconds"

@@ -26,6 +26,38 @@ expect 124 "after 1 s: its command did not end" "$up; exec sleep 60"
 expect 124 "after 1 s: it never came up" "exec sleep 60"
 expect 125 "code is 0): its command did not end" "$up; echo 'Kernel panic'"
 expect 125 "code is 1): it never came up" "exit 1"
+
+# A Ctrl-C of the terminal, and a kill, end the guest and what guest.sh started, and there is no second guest.
+await() { # await WHAT COMMAND...: until the command succeeds
+  local _
+  for _ in $(seq 200); do
+    ! "${@:2}" || return 0
+    sleep 0.1
+  done
+  echo "not in time: $1"
+  exit 1
+}
+expect_end() { # expect_end SIGNAL PREFIX: sent to guest.sh; with the prefix "-" to its group, as a terminal sends it
+  local code=0 id alive
+  rm -f "$work/started"
+  printf '#!/bin/sh\necho started >>%q\nexec sleep 600\n' "$work/started" >"$work/qemu-system-x86_64"
+  [[ -p $work/alive ]] || mkfifo "$work/alive"
+  timeout 60 cat "$work/alive" & # until all are gone that have it open
+  alive=$!
+  set -m
+  PATH=$work:$PATH LOCH_VM_FOLDER=$work/kernel "$here/guest.sh" -t 300 -u 200 true >"$work/output" 8>"$work/alive" &
+  id=$!
+  set +m
+  await "the guest's start" test -s "$work/started"
+  kill "-$1" -- "$2$id"
+  wait "$id" || code=$?
+  [[ $code == 130 ]] || { echo "guest.sh ended with $code, not 130, of SIG$1"; exit 1; }
+  [[ $(<"$work/started") == started ]] || { echo "there were several guests"; exit 1; }
+  wait "$alive" || { echo "something that guest.sh started goes on after SIG$1"; exit 1; }
+}
+expect_end INT -
+expect_end TERM ""
+
 # It hangs the first time.
 expect 3 "not up after 1 s: once more" \
   "[ -e '$work/tried' ] || { touch '$work/tried'; exec sleep 60; }; $up; echo 'guest: done rc=3 after 10 s'" -t 10 -u 1

@@ -11,6 +11,7 @@
 #include <loch/error.h>
 #include <loch/loch.h>
 #include <loch/stats.h>
+#include <loch/truncation.h>
 
 namespace {
 

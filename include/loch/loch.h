@@ -12,7 +12,8 @@
 // "tcp://host,host/sessions" is a store on the hosts of a cluster (docs/clusters.md).
 //
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
-// 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64.
+// 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64. In
+// a cluster, of more than 511 not all can go on when a host is lost (docs/clusters.md, "Fencing").
 // Threads: a Store may be used by any number of threads; each gets a session of its own on first use, which
 // another one has when the thread has ended. That first call, a read too, may also end with Errc::no_space,
 // if there are too many sessions, or with Errc::io.
@@ -92,7 +93,8 @@ struct Options {
   bool huge_pages = true;                   // ask the kernel for 2 MiB pages; goes on without them
   // Of a store on another host: for copies of items that a thread read more than once lately, so that a get
   // of them reads no more than whether they are the key's still. Of each thread; none of an item is kept that
-  // is longer than a sixteenth of it; of a cluster, each shard has its part of it. 0: none.
+  // is longer than a sixteenth of it; of a cluster, each shard has its part of it. 0: none. Besides, a thread
+  // remembers where the items are of up to 16,384 keys that it used lately, in up to 2 MiB.
   std::size_t cache_bytes = std::size_t{4} << 20;
   // Of a store on another host: for where items were lately, shared by all threads. Over TCP a get takes one
   // round trip and not two by it, and a put one and not three; over RDMA a get two messages, however full the
@@ -221,7 +223,7 @@ struct Collected {
       0;                            // that dead clients wrote but never linked, or unlinked but never retired
   std::uint64_t items_expired = 0;  // whose time to live had passed
   std::uint64_t blocks_freed = 0;
-  std::uint64_t slots_repaired = 0;  // words of unfinished inserts and moves, and such as no client writes
+  std::uint64_t slots_repaired = 0;  // words of unfinished inserts and moves, and damaged ones
 };
 
 // What a check of the whole store found; see Store::check.

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <initializer_list>
 #include <iterator>
@@ -42,12 +43,13 @@ class MemoryWorld final : public World {
   std::shared_ptr<fake::MemoryStore> store_;
   bool posting_;
   std::atomic<std::uint64_t> seed_{base::system_seed()};  // threads attach too
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, fmt::format("seed {}", seed_.load())};
 };
 
 class SimWorld final : public World {
  public:
   SimWorld(const Plan& plan, sim::SimFabric::Place place, bool keeps_order = false)
-      : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(base::system_seed()), plan)),
+      : store_(std::make_shared<sim::SimStore>(std::make_shared<sim::Simulation>(seed_), plan)),
         place_(place) {
     store_->network = {.slow_chance = 1'000,
                        .slow_max_ns = base::millisecond_ns,
@@ -68,6 +70,8 @@ class SimWorld final : public World {
     return std::make_shared<sim::SimFabric>(store_, ++processes_, place_, drift_ppm);
   }
 
+  const std::uint64_t seed_ = base::system_seed();
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, fmt::format("seed {}", seed_)};
   std::shared_ptr<sim::SimStore> store_;
   sim::SimFabric::Place place_;
   std::atomic<std::uint32_t> processes_{0};

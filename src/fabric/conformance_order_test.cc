@@ -1,11 +1,14 @@
 // What fabric.h promises of the order of operations, P3 (testing/conformance.h).
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
+#include "base/testing/comes_true.h"
 #include "fabric/testing/conformance.h"
 
 namespace loch::fabric::conformance {
@@ -21,18 +24,23 @@ void publish_to_a_reader(World& world, Publish publish) {
   const auto bytes = [](std::uint64_t round) {
     return std::string(100, static_cast<char>('a' + round % 26));
   };
+  std::atomic<std::uint64_t> seen = 0;
   const Thread writer([&] {
     Session s(world);
-    for (std::uint64_t round = 1; round <= rounds; ++round)
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
       ASSERT_EQ(publish(s, place(round), bytes(round), word, round).value(), round - 1);
+      // The reader is to be at work when the next ones are written.
+      const auto is_seen = [&] { return seen >= round; };
+      if (round % 100 == 1)
+        ASSERT_TRUE(base::fake::comes_true(is_seen)) << "the reader has not seen " << round;
+    }
   });
   Session s(world);
-  std::uint64_t seen = 0;
   for (bool has_ended = false; seen < rounds && !has_ended;) {
     has_ended = writer.has_ended();  // asked before the last look
-    seen = s.read_word(word).value();
-    if (seen == 0) continue;
-    ASSERT_EQ(s.fetch(place(seen), 100).value(), bytes(seen));
+    const std::uint64_t now = s.read_word(word).value();
+    if (now != 0) ASSERT_EQ(s.fetch(place(now), 100).value(), bytes(now));
+    seen = now;
   }
   EXPECT_EQ(seen, rounds);
 }

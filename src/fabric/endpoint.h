@@ -137,6 +137,7 @@ class Endpoint {
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.
   void set_timeout(base::Nanos timeout_ns) { timeout_ns_ = timeout_ns; }
+  [[nodiscard]] base::Nanos timeout_ns() const { return timeout_ns_; }
 
   // While one of these lives, operations on mapped memory take turns.
   class Turns {

@@ -54,14 +54,17 @@ Result<std::shared_ptr<Fabric>> attach_by(remote::Target target, bool is_only, b
   return cluster::ClusterFabric::attach(target, std::move(*map));
 }
 
-// By the first of the hosts that answers. All of them together have as long as one.
+bool is_silence(Errc code) { return code == Errc::unavailable || code == Errc::timed_out; }
+
+// By the first of the hosts that will do. All of them together have as long as one. Errors: those of the
+// first that answers, since it says what is wrong, or else of the first.
 Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& access) {
   auto credentials = net::ClientCredentials::open(access.key_file, access.tls, access.directory);
   if (!credentials) return std::unexpected(std::move(credentials.error()));
   const base::Clock clock;
   const base::Nanos deadline = clock.now() + remote::greeting_max_ns;
   std::size_t left = url.hosts.size();
-  std::optional<Error> why;  // none of them will do
+  std::optional<Error> why;
   for (const net::HostPort& host : url.hosts) {
     const base::Nanos until = net::deadline_of_one(deadline, left--);
     const base::Nanos now = clock.now();
@@ -73,14 +76,16 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
                                .credentials = *credentials},
                               url.hosts.size() == 1, until > now ? until - now : 0);
     if (attached) return attached;
-    const bool may_be_elsewhere =
-        attached.error().code == Errc::unavailable || attached.error().code == Errc::timed_out;
-    if (!may_be_elsewhere) return attached;
-    if (!why) why = std::move(attached.error());
+    Error& error = attached.error();
+    if (!why || (is_silence(why->code) && !is_silence(error.code))) why = std::move(error);
   }
-  if (url.hosts.size() > 1)
+  if (url.hosts.size() > 1) {
     why->detail =
-        fmt::format("none of the {} hosts answers; of the first: {}", url.hosts.size(), why->detail);
+        is_silence(why->code)
+            ? fmt::format("none of the {} hosts answers; of the first: {}", url.hosts.size(), why->detail)
+            : fmt::format("none of the {} hosts will do; of the first that answers: {}", url.hosts.size(),
+                          why->detail);
+  }
   return std::unexpected(std::move(*why));
 }
 

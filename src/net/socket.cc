@@ -205,8 +205,6 @@ std::optional<std::size_t> first_of_this_host(std::span<const HostPort> hosts, b
 }
 
 Result<FileDescriptor> connect(const HostPort& to, const std::string& source, base::Nanos deadline) {
-  const base::Clock clock;
-  const base::Nanos start = clock.now();
   std::optional<SocketAddress> from;
   if (!source.empty()) {
     auto looked_up = look_up_source(source, deadline);
@@ -229,10 +227,10 @@ Result<FileDescriptor> connect(const HostPort& to, const std::string& source, ba
     prepare(socket.get());
     return socket;
   }
-  const base::Nanos took_ms = (clock.now() - start) / base::millisecond_ns;
+  // The same each time, so that whoever tries again and again can tell that nothing is new.
   return fail(Errc::unavailable, "connect",
-              fmt::format("{}: {} (after {} ms); is lochd running there, and does a firewall let it through?",
-                          to.text(), std::strerror(error), took_ms));
+              fmt::format("{}: {}; is lochd running there, and does a firewall let it through?", to.text(),
+                          std::strerror(error)));
 }
 
 Result<Listener> listen(const HostPort& at) {

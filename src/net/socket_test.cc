@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "net/testing/reserved_port.h"
+
 namespace loch::net {
 namespace {
 
@@ -67,12 +69,11 @@ TEST(Connect, TriesAllAddressesOfAName) {
 }
 
 TEST(Connect, NamesWhoDoesNotAnswer) {
-  const std::uint16_t port = listen({.host = "127.0.0.1", .port = "0"}).value().port;  // until now
-  const auto socket = connect({.host = "127.0.0.1", .port = std::to_string(port)}, "", in(base::second_ns));
+  const fake::ReservedPort nobody;
+  const auto socket = connect(nobody.at(), "", in(base::second_ns));
   ASSERT_FALSE(socket.has_value());
   EXPECT_EQ(socket.error().code, Errc::unavailable);
-  EXPECT_THAT(socket.error().message(),
-              HasSubstr("127.0.0.1:" + std::to_string(port) + ": Connection refused"));
+  EXPECT_THAT(socket.error().message(), HasSubstr(nobody.at().text() + ": Connection refused"));
 }
 
 // Receive: to come from an address that is kept for examples, and no host has. Expect: that one is named, and

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -328,6 +329,23 @@ Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
   return TlsContext(context);
+}
+
+std::optional<std::string> TlsContext::flaw_of_dates() const {
+  const X509* certificate = SSL_CTX_get0_certificate(context_.get());
+  if (certificate == nullptr) return std::nullopt;
+  const auto text_of = [](const ASN1_TIME* time) {
+    constexpr int first_year = 1900;
+    std::tm at{};
+    ASN1_TIME_to_tm(time, &at);
+    return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", at.tm_year + first_year, at.tm_mon + 1,
+                       at.tm_mday, at.tm_hour, at.tm_min);
+  };
+  const ASN1_TIME* begin = X509_get0_notBefore(certificate);
+  const ASN1_TIME* end = X509_get0_notAfter(certificate);
+  if (X509_cmp_current_time(end) < 0) return fmt::format("expired at {}", text_of(end));
+  if (X509_cmp_current_time(begin) > 0) return fmt::format("is valid from {} on", text_of(begin));
+  return std::nullopt;
 }
 
 std::unique_ptr<Stream> TlsContext::accept(base::FileDescriptor socket) const {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <sys/uio.h>
@@ -57,6 +58,9 @@ class TlsContext {
   // Errors: as check; invalid_argument (a file that can not be read or used, with OpenSSL's reason).
   static Result<TlsContext> server(const TlsFiles& files);
   static Result<TlsContext> client(const TlsFiles& files);
+
+  // What is wrong with the dates of its certificate now: the other end does not trust it.
+  [[nodiscard]] std::optional<std::string> flaw_of_dates() const;
 
   // A stream of TLS over `socket`. A client trusts whoever is certified as `host`.
   [[nodiscard]] std::unique_ptr<Stream> accept(base::FileDescriptor socket) const;

@@ -93,30 +93,29 @@ Result<std::shared_ptr<ClusterFabric>> ClusterFabric::attach(const remote::Targe
 Result<std::shared_ptr<ClusterFabric>> ClusterFabric::try_attach(const remote::Target& first, ClusterMap map,
                                                                  std::optional<ClusterMap>* newer) {
   std::shared_ptr<ClusterFabric> fabric(new ClusterFabric(std::move(map), first));
-  std::vector<Result<Host>> hosts(fabric->nodes_.size(), unreached({}));
-  std::vector<std::optional<ClusterMap>> maps(hosts.size());
+  std::vector<Result<Reached>> hosts(fabric->nodes_.size(), unreached({}));
   at_once(hosts.size(), [&](std::uint32_t node) {
-    if (!fabric->is_gone(node)) hosts[node] = fabric->reach(node, &maps[node]);
+    if (!fabric->is_gone(node)) hosts[node] = fabric->reach(node);
   });
-  for (std::optional<ClusterMap>& told : maps) {
-    if (told && (!*newer || told->epoch > (*newer)->epoch)) *newer = std::move(told);
+  for (const Result<Reached>& host : hosts) {
+    if (host && host->map.epoch > (*newer ? **newer : fabric->map_).epoch) *newer = host->map;
   }
   std::optional<Error> why;
-  std::vector<std::uint32_t> lost;
+  bool any = false;
   for (std::uint32_t node = 0; node < hosts.size(); ++node) {
-    if (hosts[node]) {
-      fabric->atomics_ = (*hosts[node])->atomics();
-      fabric->nodes_[node].host = std::move(hosts[node]);
+    if (fabric->is_gone(node)) continue;
+    if (!hosts[node]) {
+      if (!why) why = hosts[node].error();
+      fabric->lose(node, std::move(hosts[node].error()));
       continue;
     }
-    if (fabric->is_gone(node)) continue;
-    why = hosts[node].error();
-    if (why->code != Errc::unavailable && why->code != Errc::timed_out) return std::unexpected(*why);
-    lost.push_back(node);
+    if (auto agrees = fabric->check_agrees(node, *hosts[node]); !agrees)
+      return std::unexpected(std::move(agrees.error()));
+    fabric->atomics_ = hosts[node]->host->atomics();
+    fabric->nodes_[node].host = std::move(hosts[node]->host);
+    any = true;
   }
-  if (std::ranges::none_of(fabric->nodes_, [](const Node& node) { return node.host.has_value(); }))
-    return std::unexpected(std::move(*why));
-  for (const std::uint32_t node : lost) fabric->lose(node, hosts[node].error());
+  if (!any) return std::unexpected(std::move(*why));
   // Now, since a host that is lost later would never be found if there were no thread for it then.
   try {
     fabric->scout_ = std::thread([of = fabric.get()] { of->look_for_the_lost(); });
@@ -134,41 +133,51 @@ bool ClusterFabric::is_gone(std::uint32_t node) const {
   return map_.nodes[node].state == ClusterMap::NodeState::gone;
 }
 
-Result<ClusterFabric::Host> ClusterFabric::reach(std::uint32_t node, std::optional<ClusterMap>* newer) const {
+Result<ClusterFabric::Reached> ClusterFabric::reach(std::uint32_t node) const {
   const remote::Target& target = nodes_[node].target;
   auto attached = remote::RemoteFabric::attach(target, remote::joining_max_ns);
-  // A host that has joined makes its part as soon as it learns of it.
-  if (!attached && attached.error().code == Errc::not_found) return unreached(std::move(attached.error()));
-  if (!attached) return attached;
-  if ((*attached)->read_only() != read_only_) {
-    return fail(Errc::incompatible, "open",
-                fmt::format("{} lets this client only read, and others let it change the store; give all "
-                            "hosts the same keys",
-                            target.text()));
-  }
+  if (!attached) return std::unexpected(std::move(attached.error()));
   const auto said = (*attached)->membership();
   if (!said) return std::unexpected(said.error());
   auto map = map_of(said->map);
-  const bool agrees = map && said->node == node && node < map->nodes.size() &&
-                      map->nodes[node].name == map_.nodes[node].name &&
-                      (map->epoch != map_.epoch || same_for_clients(*map, map_));
-  if (map && map->epoch > map_.epoch && newer != nullptr) *newer = std::move(*map);
-  if (!agrees) {
+  if (!map) {
     return fail(Errc::incompatible, "open",
-                fmt::format("{} does not say of the cluster what the others say; give all hosts the same "
-                            "configuration, and start them anew",
+                fmt::format("{} does not say of which cluster the store is; give it the configuration of the "
+                            "others, and start it anew",
                             target.text()));
   }
-  return attached;
+  return Reached{.host = std::move(*attached), .map = std::move(*map), .node = said->node};
+}
+
+Result<void> ClusterFabric::check_agrees(std::uint32_t node, const Reached& reached) const {
+  const std::string where = nodes_[node].target.text();
+  if (reached.host->read_only() != read_only_) {
+    return fail(Errc::incompatible, "open",
+                fmt::format("{} lets this client only read, and others let it change the store; give all "
+                            "hosts the same keys",
+                            where));
+  }
+  const ClusterMap& map = reached.map;
+  const bool agrees = reached.node == node && node < map.nodes.size() &&
+                      map.nodes[node].name == map_.nodes[node].name &&
+                      (map.epoch != map_.epoch || same_for_clients(map, map_));
+  if (agrees) return {};
+  return fail(Errc::incompatible, "open",
+              fmt::format("{} does not say of the cluster what the others say; give all hosts the same "
+                          "configuration, and start them anew",
+                          where));
 }
 
 Result<ClusterFabric::Host> ClusterFabric::find(std::uint32_t node) const {
-  auto host = reach(node);
-  if (!host || stop_) return host;
+  auto reached = reach(node);
+  if (!reached) return std::unexpected(std::move(reached.error()));
+  if (auto agrees = check_agrees(node, *reached); !agrees) return std::unexpected(std::move(agrees.error()));
   // One that answers may have no way for sessions, such as queue pairs; new ones would come to nothing.
-  if (auto tried = (*host)->connect(new_session_name()); !tried)
-    return std::unexpected(std::move(tried.error()));
-  return host;
+  if (!stop_) {
+    if (auto tried = reached->host->connect(new_session_name()); !tried)
+      return std::unexpected(std::move(tried.error()));
+  }
+  return std::move(reached->host);
 }
 
 void ClusterFabric::lose(std::uint32_t node, Error why) {

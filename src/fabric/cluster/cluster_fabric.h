@@ -4,7 +4,9 @@
 // tells: a host may not have learned yet what has become of it, but of one epoch all say the same. A session
 // goes to all of them that can be reached when it begins, and each host knows it by the same name, so that
 // one that takes it for dead has the others end it, too (host/fencer.h). What is on a host that it did not
-// reach is unavailable to it, and is known to be so at once; a host that is lost later ends the session.
+// reach is unavailable to it, and is known to be so at once; a host that is lost later ends the session. One
+// that answers and refuses, for whatever reason, is not reached either: what is wrong with one host is not to
+// keep anybody from the others.
 //
 // A host that could not be reached is looked for by a thread of its own, so that nobody who wants something
 // of another waits for it. One of the others is asked for the map meanwhile: it may have gone.
@@ -26,8 +28,8 @@ namespace loch::fabric::cluster {
 
 class ClusterFabric final : public Fabric {
  public:
-  // `first` is the way to one of the hosts, and `map` is what it says. Errors: those of the map, and
-  // incompatible, if hosts that answer do not agree, also on whether this client may only read.
+  // `first` is the way to one of the hosts, and `map` is what it says. Errors: incompatible, if hosts that
+  // answer do not agree, also on whether this client may only read; if none is reached, those of the first.
   static Result<std::shared_ptr<ClusterFabric>> attach(const remote::Target& first, ClusterMap map);
 
   std::unique_ptr<Port> connect() override;
@@ -52,12 +54,20 @@ class ClusterFabric final : public Fabric {
     Result<Host> host;  // or why it can not be reached
   };
   ClusterFabric(ClusterMap map, const remote::Target& first);
-  // A host that agrees on the map; `newer` is what it says if that is of a later epoch. Errors: as
-  // RemoteFabric::attach; incompatible.
-  Result<Host> reach(std::uint32_t node, std::optional<ClusterMap>* newer = nullptr) const;
+  // What a host says of the cluster, for which it has to be one of it. Errors: as RemoteFabric::attach;
+  // incompatible.
+  struct Reached {
+    Host host;
+    ClusterMap map;
+    std::uint64_t node = 0;  // that it says it is
+  };
+  Result<Reached> reach(std::uint32_t node) const;
+  // Errors: incompatible.
+  Result<void> check_agrees(std::uint32_t node, const Reached& reached) const;
   static Result<std::shared_ptr<ClusterFabric>> try_attach(const remote::Target& first, ClusterMap map,
                                                            std::optional<ClusterMap>* newer);
-  // One that was lost, if a session can begin there again. Errors: as reach, and RemoteFabric::connect.
+  // One that was lost, if a session can begin there again. Errors: as reach, check_agrees, and
+  // RemoteFabric::connect.
   Result<Host> find(std::uint32_t node) const;
   // The host of a region, if it can be reached. Errors: not_found, unavailable.
   Result<Host> host_of(RegionId region) const;

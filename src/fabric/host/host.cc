@@ -21,6 +21,7 @@
 #include "fabric/verbs/lender.h"
 #include "net/credentials.h"
 #include "net/message.h"
+#include "net/proof.h"
 
 namespace loch::fabric {
 namespace {
@@ -167,6 +168,14 @@ void HostThread::serve_lender() {
   const verbs::Lender::Served served = lender_->serve();
   for (const std::string& why : served.refusals)
     host::warn_seldom(options_, refused_pairs_, fmt::format("a queue pair was refused: {}", why));
+  for (const std::string& at : served.lost) {
+    log(Level::warning,
+        fmt::format("{}: its RDMA device is gone, so nobody can open a store over verbs there; it is looked "
+                    "for each second",
+                    at));
+  }
+  for (const std::string& at : served.found_again)
+    log(Level::info, fmt::format("{}: it has an RDMA device again, and lends over verbs", at));
   for (const auto& [session, foreseen] : served.foreseen) {
     if (auto* store = sessions_.store_of(session); store != nullptr)
       requests_.extend_soon(*store, foreseen.region, foreseen.length_bytes);
@@ -231,12 +240,13 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
     if (auto ended = sessions_.end_those_of_before(opened); !ended) return complain(peer, ended.error());
   }
   peer.store = opened;
+  peer.link_name = net::random_hex(remote::nonce_bytes);
   peer.secret = client->link_secret;
   peers_.link(id, peer);
   clients_.fetch_add(1);
   log(Level::info, fmt::format("{}: opened {}{}", peer.name, store, reads_only ? ", to read only" : ""));
   Message told{{"proof", client->proof},
-               {"link", fmt::format("{}", id)},
+               {"link", peer.link_name},
                {"read_only", reads_only},
                {"device_atomics", (*fabric)->atomics() == Atomics::device}};
   if (peer.store->cluster) told.update(host::membership(*peer.store->cluster));

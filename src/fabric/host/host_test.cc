@@ -177,7 +177,7 @@ TEST_F(HostTest, AnAnswerThatComesTooLateIsNotTakenForAnother) {
   const auto link = Link::open(target).value();
   target.store = "slow";
   std::thread other([target] { EXPECT_TRUE(Link::open(target).has_value()); });
-  while (!is_held_up) std::this_thread::yield();
+  EXPECT_TRUE(base::fake::comes_true([&] { return is_held_up.load(); }));
   for (int i = 0; i < 2; ++i) {
     const auto late = link->ask({{"do", "free"}}, base::Clock().now() + 20 * base::millisecond_ns);
     ASSERT_FALSE(late.has_value());

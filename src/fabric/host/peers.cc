@@ -12,6 +12,16 @@ namespace loch::fabric::host {
 
 using Level = Host::Level;
 
+namespace {
+
+// The kernel looks for a descriptor before it looks whether somebody waits for one.
+bool is_awaited_by_any(const net::Listener& listener) {
+  pollfd waits{.fd = listener.socket.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&waits, 1, 0) == 1;
+}
+
+}  // namespace
+
 Peer::Peer(std::unique_ptr<net::Stream> stream, base::Nanos until)
     : name(net::peer_of(stream->socket())), messages(std::move(stream)), deadline(until) {
   if (const auto here = net::own_address(messages.stream().socket())) greeting.came_to = here->text();
@@ -70,9 +80,12 @@ void Peers::accept_all(const net::Listener& listener) {
   for (int i = 0; i < at_once_max; ++i) {
     base::FileDescriptor socket = net::accept(listener);
     if (!socket.is_open()) {
-      // One that waits and can not be taken would be told of again and again.
       const int error = errno;
-      if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+      const bool needs_descriptor = error == EMFILE || error == ENFILE;
+      if (needs_descriptor && !is_awaited_by_any(listener)) return;
+      if (needs_descriptor && end_oldest_stranger()) continue;
+      // One that waits and can not be taken would be told of again and again.
+      if (needs_descriptor || error == ENOBUFS || error == ENOMEM) {
         accepts_from_ns_ = base::Clock().now() + base::second_ns;
         log(options_, Level::warning,
             fmt::format("no connection can be taken now: {}; raise LimitNOFILE (ulimit -n), or "
@@ -101,6 +114,10 @@ bool Peers::make_room() {
   constexpr std::size_t at_once = 64;  // that one process may well begin together
   const bool is_full = peers_.size() + calls_.sessions() >= options_.connections_max;
   if (!is_full && strangers_.size() < std::max(options_.connections_max / part, at_once)) return true;
+  return end_oldest_stranger();
+}
+
+bool Peers::end_oldest_stranger() {
   if (strangers_.empty()) return false;
   const Id oldest = *strangers_.begin();
   refused_.fetch_add(1);
@@ -161,9 +178,9 @@ void Peers::link(Id id, Peer& peer) {
   strangers_.erase(id);
 }
 
-std::optional<std::pair<Peers::Id, const Peer*>> Peers::link_of(std::string_view number) const {
-  const auto link = std::ranges::find_if(peers_, [number](const auto& each) {
-    return each.second.stage == Peer::Stage::is_linked && fmt::format("{}", each.first) == number;
+std::optional<std::pair<Peers::Id, const Peer*>> Peers::link_of(std::string_view name) const {
+  const auto link = std::ranges::find_if(peers_, [name](const auto& each) {
+    return each.second.stage == Peer::Stage::is_linked && each.second.link_name == name;
   });
   if (link == peers_.end()) return std::nullopt;
   return std::pair{link->first, &link->second};

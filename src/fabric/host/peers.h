@@ -42,6 +42,7 @@ struct Peer {
   bool stopped_early = false;  // it may have said more, though there be nothing to read
 
   // Of a link.
+  std::string link_name{};  // which no other has, nor one of a host that is started later
   net::Secret secret{};
   std::shared_ptr<OpenedStore> store{};
 };
@@ -75,8 +76,8 @@ class Peers {
 
   // The peer has proved that it knows a key.
   void link(Id id, Peer& peer);
-  // By its number, as a client says it.
-  std::optional<std::pair<Id, const Peer*>> link_of(std::string_view number) const;
+  // By its name, as a client says it.
+  std::optional<std::pair<Id, const Peer*>> link_of(std::string_view name) const;
   [[nodiscard]] std::size_t links_by_read_key() const;
   // Of a peer or of a session, which have their numbers in common.
   Id new_id() { return next_id_++; }
@@ -92,6 +93,8 @@ class Peers {
   void accept_all(const net::Listener& listener);
   // Whether there is room for one more; a stranger may have to make it.
   bool make_room();
+  // False if there is none.
+  bool end_oldest_stranger();
   // False if TLS has to wait.
   bool establish(Peer& peer);
   // False if the peer is done with.

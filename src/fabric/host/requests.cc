@@ -166,7 +166,7 @@ Result<Message> Requests::lend(Id session, RegionId region, const Message& asked
                                       : lender_->key(session, region,
                                                      net::number_of(asked, "at").value_or(region_bytes_max));
   if (!key) {
-    if (key.error().code != Errc::not_found) log(options_, Host::Level::warning, key.error().message());
+    if (key.error().code != Errc::not_found) warn_seldom(options_, unlent_, key.error().message());
     return std::unexpected(key.error());
   }
   return Message{

@@ -7,6 +7,7 @@
 
 #include "fabric/host.h"
 #include "fabric/host/extender.h"
+#include "fabric/host/seldom.h"
 #include "fabric/host/sessions.h"
 #include "fabric/verbs/lender.h"
 #include "net/message.h"
@@ -43,6 +44,7 @@ class Requests {
   Sessions& sessions_;
   verbs::Lender* const lender_;
   Extender extender_;
+  Seldom unlent_{10};
 };
 
 // What a host says of the cluster that a store is of.

@@ -5,13 +5,14 @@
 //   client  {"protocol": V, "nonce": C}
 //   host    {"protocol": V, "nonce": H}
 //   client  {"open": store, "read_only": false, "proof": proof(key; "open", H, C, store, access)}
-//   host    {"proof": proof(key; "host", H, C, store, access), "link": id, "read_only": false,
+//   host    {"proof": proof(key; "host", H, C, store, access), "link": name, "read_only": false,
 //            "device_atomics": false}
 //
-// where access is what stands beside it, "read" or "change". A client that asks to change the store may be
-// told that it may only read: by its key, since a host may have another one for those. The key is that of a
-// key file, or none. A host whose key is a cookie says whose, {"cookie": user}, and who came to it at a
-// loopback address goes by the key that the cookie has there (net/cookie.h).
+// where access is what stands beside it, "read" or "change". No other link has this name, nor one of a host
+// that is started later, which may be asked for it. A client that asks to change the store may be told that
+// it may only read: by its key, since a host may have another one for those. The key is that of a key file,
+// or none. A host whose key is a cookie says whose, {"cookie": user}, and who came to it at a loopback
+// address goes by the key that the cookie has there (net/cookie.h).
 //
 // of a store of a cluster, the last also has {"cluster": its map (map_message.h), "node": which node
 // of it this host is}.
@@ -19,7 +20,7 @@
 // Both now share a secret, digest(key; "link", H, C). With it the client joins data connections, one for each
 // session, which greet alike and then carry operations (tcp/wire.h) and no messages any more:
 //
-//   client  {"join": link, "session": S, "proof": proof(secret; "join", H, C, S)}
+//   client  {"join": name, "session": S, "proof": proof(secret; "join", H, C, S)}
 //   host    {"port": id}
 //
 // S is empty, or of a cluster what all its hosts know the session by. A host that takes a session for dead

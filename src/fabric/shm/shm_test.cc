@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
 #include <grp.h>
@@ -44,7 +45,9 @@ using shm::fake::ShmTest;
 // Receive: a creator that is killed at any moment. Expect: the store is there whole or not at all, and a
 // later creator removes what is left.
 TEST_F(ShmTest, ACreatorThatDiesLeavesAWholeStoreOrNone) {
-  base::Random random(base::system_seed());
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
   int whole = 0;
   int none = 0;
   // On a slow machine it takes longer until there may be a whole one.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -38,6 +39,9 @@ using raw::send_all;
 using testing::ElementsAre;
 
 constexpr std::uint64_t region_bytes = 1 << 20;
+// Where nobody writes.
+constexpr RegionId guard_region = 1;
+constexpr std::uint64_t guard_bytes = 4'096;
 
 constexpr Operation::Kind after_previous(Operation::Kind kind) {
   return static_cast<Operation::Kind>(static_cast<unsigned>(kind) | after_previous_bit);
@@ -89,7 +93,7 @@ class AgentTest : public testing::Test {
   }
 
   std::shared_ptr<fake::MemoryStore> store_ =
-      fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
+      fake::MemoryStore::create({.regions = {{0, region_bytes}, {guard_region, guard_bytes}}, .fill = {}});
   std::unique_ptr<Host> host_;
   std::shared_ptr<remote::Link> link_;
   std::unique_ptr<net::Stream> stream_;
@@ -142,20 +146,34 @@ TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   }
 }
 
+// Every other one begins with an operation, on what is there or past it.
 TEST_F(AgentTest, NoiseEndsTheConnectionOrTouchesOnlyWhatIsThere) {
-  base::Random random(base::system_seed());
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
   for (int i = 0; i < 100; ++i) {
     auto stream = link_->join({}).value().stream;
-    std::string noise(random.below(2'000) + 16, '\0');
+    std::string noise(random.below(2'000) + 64, '\0');
     for (char& c : noise) c = static_cast<char>(random.next());
-    // Often something that begins well.
-    if (i % 2 == 0) noise[0] = static_cast<char>(random.below(5));
-    if (i % 2 == 0) std::memset(noise.data() + 6, 0, 2);
+    if (i % 2 == 0) {
+      const std::uint64_t past = i % 4 == 0 ? 0 : region_bytes;
+      const auto kind = static_cast<Operation::Kind>(i / 4 % 5);
+      const std::string begins = operation(kind, past + random.below(region_bytes / 8) * 8, 8, 0);
+      noise.replace(0, begins.size(), begins);
+    }
     send_all(*stream, noise);
-    stream.reset();
+    ::shutdown(stream->socket(), SHUT_WR);
+    EXPECT_TRUE(is_closed(*stream)) << i;
   }
+  const Host::Counts counts = host_->counts();
+  EXPECT_GT(counts.reads, 0U);
+  EXPECT_GT(counts.writes, 0U);
+  EXPECT_GT(counts.atomics, 0U);
+  EXPECT_GT(counts.bad_addresses, 0U);
   EXPECT_TRUE(serves_others());
   EXPECT_EQ(store_->length_bytes(0), region_bytes);
+  const std::string guard(guard_bytes, '\0');
+  EXPECT_EQ(std::memcmp(store_->at({guard_region, 0}), guard.data(), guard.size()), 0);
 }
 
 TEST_F(AgentTest, AnOperationOutsideItsRegionIsRefusedByItself) {
@@ -316,7 +334,9 @@ TEST_F(AgentTest, AnOperationThatComesInPiecesHappensOnceItIsThere) {
 // kernel keeps for one who takes none of the answers. Expect: others are served; and all of them come when
 // they are taken after all.
 TEST_F(AgentTest, WhoTakesNoAnswersHoldsNobodyUp) {
-  base::Random random(base::system_seed());
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
   auto* bytes = reinterpret_cast<char*>(store_->at({0, 128}));
   std::string there(region_bytes - 128, '\0');
   for (char& c : there) c = static_cast<char>(random.next());

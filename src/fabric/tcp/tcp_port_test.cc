@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <fmt/format.h>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -193,7 +194,9 @@ TEST(LyingHost, MoreAnswersThanWereAskedForEndTheSession) {
 }
 
 TEST(LyingHost, NoiseEndsTheSession) {
-  base::Random random(base::system_seed());
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
   for (int i = 0; i < 20; ++i) {
     const Error error = error_against([&random](net::Stream& stream) {
       std::string noise(500, '\0');

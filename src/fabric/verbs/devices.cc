@@ -113,8 +113,9 @@ std::vector<RdmaDevice> rdma_devices() {
     RdmaDevice device{.name = ::ibv_get_device_name(each)};
     const Context context(::ibv_open_device(each));
     ibv_device_attr attributes{};
-    if (context == nullptr || ::ibv_query_device(context.get(), &attributes) != 0) {
-      device.trouble = std::strerror(errno);
+    const int error = context == nullptr ? errno : ::ibv_query_device(context.get(), &attributes);
+    if (error != 0) {
+      device.trouble = std::strerror(error);
     } else {
       device.atomicity = fabric::verbs::atomicity_of(attributes.atomic_cap);
       for (std::uint8_t port = 1; port <= attributes.phys_port_cnt; ++port)

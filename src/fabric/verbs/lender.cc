@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <span>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 #include <utility>
 
 #include "net/proof.h"
@@ -20,10 +22,11 @@ constexpr std::uint64_t lent_bytes_max = std::uint64_t{256} << 20;
 // Messages of a session that may come before they are looked at; more wait at its own end.
 constexpr int messages_max = 4;
 
-bool expect_message(ibv_qp* pair) {
+// 0, or the error.
+int expect_message(ibv_qp* pair) {
   ibv_recv_wr request{};  // of nothing but an immediate
   ibv_recv_wr* refused = nullptr;
-  return ::ibv_post_recv(pair, &request, &refused) == 0;
+  return ::ibv_post_recv(pair, &request, &refused);
 }
 
 }  // namespace
@@ -47,10 +50,11 @@ struct Lender::Session {
   std::string token;
   std::shared_ptr<Fabric> memory;
   bool device_changes = false;
+  Id id{};                           // ends after all that is on its device
   std::shared_ptr<Device> device{};  // null until it has come
   std::shared_ptr<Lent> lent{};
   CompletionQueue completions{};  // of what it receives
-  Id id{};                        // ends before what its queue pair uses
+  PairOfId pair{};                // ends before what it uses
 };
 
 Lender::~Lender() = default;
@@ -63,24 +67,34 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   lender->ready_ = base::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (auto watched = lender->watch(lender->events_->fd); !watched)
     return std::unexpected(std::move(watched.error()));
+  lender->timer_ = base::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (auto watched = lender->watch(lender->timer_.get()); !watched)
+    return std::unexpected(std::move(watched.error()));
   for (const net::HostPort& each : at) {
     auto address = net::look_up(each, base::Clock().now() + net::look_up_max_ns);
     if (!address) return std::unexpected(std::move(address.error()));
-    const auto failed = [&](const char* step) {
-      const int error = errno;
-      return fail(error == ENODEV || error == EADDRNOTAVAIL ? Errc::unavailable : Errc::io, "verbs",
-                  fmt::format("{}: {}: {}", each.text(), step, std::strerror(error)));
-    };
-    rdma_cm_id* id = nullptr;
-    if (::rdma_create_id(lender->events_.get(), &id, nullptr, RDMA_PS_TCP) != 0)
-      return failed("no identifier");
-    lender->listeners_.emplace_back(id);
-    constexpr int backlog = 128;
-    if (::rdma_bind_addr(id, address->get()) != 0)
-      return failed("no RDMA device has this address (`rdma link` lists them)");
-    if (::rdma_listen(id, backlog) != 0) return failed("it can not be listened at");
+    Listener& listener = lender->listeners_.emplace_back(Listener{.at = each, .address = *address});
+    if (auto listening = lender->listen(listener); !listening)
+      return std::unexpected(std::move(listening.error()));
   }
   return lender;
+}
+
+Result<void> Lender::listen(Listener& listener) const {
+  const auto failed = [&](const char* step) {
+    const int error = errno;
+    return fail(error == ENODEV || error == EADDRNOTAVAIL ? Errc::unavailable : Errc::io, "verbs",
+                fmt::format("{}: {}: {}", listener.at.text(), step, std::strerror(error)));
+  };
+  rdma_cm_id* made = nullptr;
+  if (::rdma_create_id(events_.get(), &made, nullptr, RDMA_PS_TCP) != 0) return failed("no identifier");
+  Id id(made);
+  constexpr int backlog = 128;
+  if (::rdma_bind_addr(made, listener.address.get()) != 0)
+    return failed("no RDMA device has this address (`rdma link` lists them)");
+  if (::rdma_listen(made, backlog) != 0) return failed("it can not be listened at");
+  listener.id = std::move(id);
+  return {};
 }
 
 Result<void> Lender::watch(int descriptor) const {
@@ -101,7 +115,29 @@ Lender::Served Lender::serve() {
     }
   }
   serve_events(&served);
+  listen_again(&served);
   return served;
+}
+
+void Lender::lose(Listener& listener, Served* served) {
+  listener.id = nullptr;
+  served->lost.push_back(listener.at.text());
+  const itimerspec each_second{.it_interval = {.tv_sec = 1, .tv_nsec = 0},
+                               .it_value = {.tv_sec = 1, .tv_nsec = 0}};
+  ::timerfd_settime(timer_.get(), 0, &each_second, nullptr);
+}
+
+void Lender::listen_again(Served* served) {
+  const auto is_lost = [](const Listener& listener) { return listener.id == nullptr; };
+  if (std::ranges::none_of(listeners_, is_lost)) return;
+  std::uint64_t times = 0;
+  if (::read(timer_.get(), &times, sizeof times) != sizeof times) return;
+  for (Listener& listener : listeners_) {
+    if (is_lost(listener) && listen(listener)) served->found_again.push_back(listener.at.text());
+  }
+  if (std::ranges::any_of(listeners_, is_lost)) return;
+  const itimerspec never{};
+  ::timerfd_settime(timer_.get(), 0, &never, nullptr);
 }
 
 void Lender::take_messages(SessionId id, const Session& session, Served* served) {
@@ -110,7 +146,7 @@ void Lender::take_messages(SessionId id, const Session& session, Served* served)
   const int count = ::ibv_poll_cq(session.completions.get(), messages_max, received.data());
   for (const ibv_wc& message : std::span(received).first(static_cast<std::size_t>(std::max(count, 0)))) {
     // Of a queue pair that has ended: its event comes, too.
-    if (message.status != IBV_WC_SUCCESS || !expect_message(session.id->qp)) continue;
+    if (message.status != IBV_WC_SUCCESS || expect_message(session.pair->qp) != 0) continue;
     if ((message.wc_flags & IBV_WC_WITH_IMM) != 0)
       served->foreseen.emplace_back(id, ExtendSoon::decode(ntohl(message.imm_data)));
   }
@@ -133,8 +169,16 @@ void Lender::serve_events(Served* served) {
           served->refusals.push_back(taken.error().detail);
         break;
       }
-      case RDMA_CM_EVENT_DISCONNECTED:
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        if (const auto listener =
+                std::ranges::find(listeners_, id, [](const Listener& each) { return each.id.get(); });
+            listener != listeners_.end()) {
+          event = nullptr;
+          lose(*listener, served);
+          break;
+        }
+        [[fallthrough]];
+      case RDMA_CM_EVENT_DISCONNECTED:
       case RDMA_CM_EVENT_CONNECT_ERROR:
       case RDMA_CM_EVENT_UNREACHABLE:
       case RDMA_CM_EVENT_REJECTED: {
@@ -163,7 +207,6 @@ Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, 
 Result<void> Lender::take_request(Id id, const Shown& shown) {
   const auto refuse = [&id](std::string why) {
     ::rdma_reject(id.get(), nullptr, 0);
-    id = {};  // and its queue pair, before what that goes by
     return fail(Errc::permission, "verbs", std::move(why));
   };
   const auto found = std::ranges::find_if(sessions_, [&shown](const auto& session) {
@@ -178,12 +221,13 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
         "{}: another device than {} changes this store; clients have to come in by one device of this host",
         session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
   }
-  const auto failed = [&](const char* step) {
+  const auto failed = [&](const char* step, int error) {
     return refuse(
-        fmt::format("{}: {}: {}", ::ibv_get_device_name(id->verbs->device), step, std::strerror(errno)));
+        fmt::format("{}: {}: {}", ::ibv_get_device_name(id->verbs->device), step, std::strerror(error)));
   };
   ibv_device_attr limits{};
-  if (::ibv_query_device(id->verbs, &limits) != 0) return failed("it does not say what it can");
+  if (const int error = ::ibv_query_device(id->verbs, &limits); error != 0)
+    return failed("it does not say what it can", error);
   if (session.device_changes && limits.atomic_cap == IBV_ATOMIC_NONE) {
     return refuse(
         fmt::format("{}: a device is to change this store's words, and {} has no atomics; create "
@@ -191,8 +235,9 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
                     session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
   }
   CompletionQueue completions(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
-  if (completions == nullptr || ::ibv_req_notify_cq(completions.get(), 0) != 0)
-    return failed("no completion queue");
+  if (completions == nullptr) return failed("no completion queue", errno);
+  if (const int error = ::ibv_req_notify_cq(completions.get(), 0); error != 0)
+    return failed("its completion queue tells of nothing", error);
   ibv_qp_init_attr wanted{};
   wanted.qp_type = IBV_QPT_RC;
   wanted.send_cq = wanted.recv_cq = completions.get();
@@ -201,14 +246,17 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = 0};
-  if (::rdma_create_qp(id.get(), (*device)->domain.get(), &wanted) != 0) return failed("no queue pair");
+  PairOfId pair = make_queue_pair(*id, (*device)->domain.get(), wanted);
+  if (pair == nullptr) return failed("no queue pair", errno);
   for (int i = 0; i < messages_max; ++i) {
-    if (!expect_message(id->qp)) return failed("nothing can be received");
+    if (const int error = expect_message(pair->qp); error != 0)
+      return failed("nothing can be received", error);
   }
   rdma_conn_param granted{};
   granted.responder_resources = granted_depth(limits.max_qp_rd_atom, shown.depth);
   granted.rnr_retry_count = receiver_not_ready_retry_count;
-  if (::rdma_accept(id.get(), &granted) != 0) return failed("no connection");
+  if (::rdma_accept(id.get(), &granted) != 0) return failed("no connection", errno);
+  std::erase_if((*device)->lent, [](const auto& each) { return each.second.expired(); });
   auto& lent = (*device)->lent[session.memory.get()];
   session.lent = lent.lock();
   if (session.lent == nullptr) {
@@ -218,6 +266,7 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
   session.device = std::move(*device);
   session.completions = std::move(completions);
   session.id = std::move(id);
+  session.pair = std::move(pair);
   return {};
 }
 
@@ -230,6 +279,7 @@ bool Lender::may_use(const Device& device, const Session& session) const {
 }
 
 Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, bool changes) {
+  std::erase_if(devices_, [](const auto& each) { return each.second.expired(); });
   auto& known = devices_[{context, changes}];
   if (auto device = known.lock(); device != nullptr) return device;
   auto device = std::make_shared<Device>();

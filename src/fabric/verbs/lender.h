@@ -43,6 +43,9 @@ class Lender {
     std::vector<std::pair<SessionId, ExtendSoon>> foreseen{};
     std::vector<SessionId> ended{};       // whose queue pair the client, or the device, has ended
     std::vector<std::string> refusals{};  // why somebody was turned away, for the log
+    // Addresses whose device is gone, so that nobody can come there, and those of them that have one again.
+    std::vector<std::string> lost{};
+    std::vector<std::string> found_again{};
   };
   Served serve();
 
@@ -66,10 +69,20 @@ class Lender {
   struct Device;
   struct Lent;
   struct Session;
+  struct Listener {
+    net::HostPort at;
+    net::SocketAddress address;
+    Id id{};  // null: the device with that address is gone
+  };
 
   Lender() = default;
   Result<void> watch(int descriptor) const;
+  // Errors: unavailable, io.
+  Result<void> listen(Listener& listener) const;
   void serve_events(Served* served);
+  void lose(Listener& listener, Served* served);
+  // When it is time to.
+  void listen_again(Served* served);
   static void take_messages(SessionId id, const Session& session, Served* served);
   // What a client says when it comes.
   struct Shown {
@@ -83,9 +96,10 @@ class Lender {
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
   Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
 
-  base::FileDescriptor ready_;  // of epoll: the channels of the events and of the devices
+  base::FileDescriptor ready_;  // of epoll: the channels of the events and of the devices, and the timer
+  base::FileDescriptor timer_;  // each second, as long as a listener is lost
   EventChannel events_;
-  std::vector<Id> listeners_;
+  std::vector<Listener> listeners_;
   std::map<std::pair<ibv_context*, bool>, std::weak_ptr<Device>> devices_;  // whether they change anything
   std::map<SessionId, Session> sessions_;
 };

@@ -12,6 +12,22 @@ namespace {
 // Of RDMA over Ethernet in software (Linux's rdma_rxe); of old kernels it has none.
 constexpr std::uint32_t soft_roce_vendor = 0xff'ffff;
 
+// Why a connection was rejected (InfiniBand Architecture Specification, "REJ"): by rdma_reject, and since
+// nobody listens.
+constexpr int consumer_defined = 28;
+constexpr int invalid_service_id = 8;
+
+std::unexpected<Error> rejected(const std::string& name, int reason) {
+  if (reason == consumer_defined) {
+    return fail(Errc::permission, "verbs",
+                fmt::format("{}: the host refuses the queue pair; its lochd's log says why", name));
+  }
+  if (reason == invalid_service_id)
+    return fail(Errc::unavailable, "verbs", fmt::format("{}: nobody lends over RDMA at that address", name));
+  return fail(Errc::unavailable, "verbs",
+              fmt::format("{}: the connection was rejected (reason {})", name, reason));
+}
+
 std::unexpected<Error> system_error(const std::string& name, const char* step, int error) {
   const char* hint = error == ENOMEM ? "; raise the limit of locked memory (ulimit -l, LimitMEMLOCK=)" : "";
   const Errc code = error == ENOMEM                     ? Errc::no_space
@@ -19,6 +35,12 @@ std::unexpected<Error> system_error(const std::string& name, const char* step, i
                                                         : Errc::unavailable;
   return fail(code, "verbs", fmt::format("{}: {}: {}{}", name, step, std::strerror(error), hint));
 }
+
+// Kernels before Linux 5.12 may give a page that a device writes to the child of a fork, and a copy of it to
+// the parent, which then sees nothing of what the device writes. There, children get no such pages from now
+// on; elsewhere this does nothing. It fails in a program that has registered memory before, which has to see
+// to that itself.
+void prepare_to_fork() { [[maybe_unused]] static const int done = ::ibv_fork_init(); }
 
 int left_ms(base::Nanos deadline) {
   const base::Nanos now = base::Clock().now();
@@ -31,6 +53,7 @@ Result<std::unique_ptr<QueuePair>> QueuePair::connect(const net::HostPort& to, c
                                                       std::string_view token, base::Nanos deadline) {
   std::unique_ptr<QueuePair> pair(new QueuePair);
   pair->name_ = to.text();
+  prepare_to_fork();
   auto events = open_event_channel();
   if (!events) return std::unexpected(std::move(events.error()));
   pair->events_ = std::move(*events);
@@ -43,7 +66,7 @@ Result<std::unique_ptr<QueuePair>> QueuePair::connect(const net::HostPort& to, c
 
 QueuePair::~QueuePair() {
   // So that the other end need not find out by itself.
-  if (id_ != nullptr && id_->qp != nullptr) ::rdma_disconnect(id_.get());
+  if (pair_ != nullptr) ::rdma_disconnect(id_.get());
 }
 
 Result<void> QueuePair::resolve(const net::HostPort& to, const std::string& source, base::Nanos deadline) {
@@ -78,8 +101,8 @@ Result<void> QueuePair::make() {
   if (completions_ == nullptr) return system_error(name_, "no completion channel", errno);
   queue_.reset(::ibv_create_cq(device, depth, nullptr, completions_.get(), 0));
   if (queue_ == nullptr) return system_error(name_, "no completion queue", errno);
-  buffer_ = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes);
-  region_ = register_memory(domain_.get(), buffer_.get(), buffer_bytes, IBV_ACCESS_LOCAL_WRITE);
+  buffer_ = std::make_unique_for_overwrite<Buffer>();
+  region_ = register_memory(domain_.get(), buffer(), buffer_bytes, IBV_ACCESS_LOCAL_WRITE);
   if (region_ == nullptr) return system_error(name_, "the session's memory can not be registered", errno);
   // The longest payload that goes inline differs from device to device, and is only known by asking for it.
   int error = 0;
@@ -92,7 +115,8 @@ Result<void> QueuePair::make() {
                   .max_send_sge = 1,
                   .max_recv_sge = 1,
                   .max_inline_data = inline_bytes};
-    if (::rdma_create_qp(id_.get(), domain_.get(), &wanted) == 0) {
+    pair_ = make_queue_pair(*id_, domain_.get(), wanted);
+    if (pair_ != nullptr) {
       inline_bytes_max_ = inline_bytes;
       return {};
     }
@@ -122,11 +146,7 @@ Result<void> QueuePair::await(rdma_cm_event_type wanted, const char* step, base:
   if (event == nullptr)
     return fail(Errc::timed_out, "verbs", fmt::format("{}: {}: no answer in time", name_, step));
   if (event->event == wanted) return {};
-  if (event->event == RDMA_CM_EVENT_REJECTED) {
-    return fail(Errc::permission, "verbs",
-                fmt::format("{}: the host refuses the queue pair (reason {}); its lochd's log says why",
-                            name_, event->status));
-  }
+  if (event->event == RDMA_CM_EVENT_REJECTED) return rejected(name_, event->status);
   return fail(Errc::unavailable, "verbs",
               fmt::format("{}: {}: {} ({})", name_, step, ::rdma_event_str(event->event),
                           std::strerror(event->status < 0 ? -event->status : event->status)));
@@ -137,7 +157,7 @@ Result<RdmaConnection> QueuePair::describe() const {
   if (!here) return std::unexpected(std::move(here.error()));
   ibv_qp_attr agreed{};
   ibv_qp_init_attr made{};
-  const int error = ::ibv_query_qp(id_->qp, &agreed, IBV_QP_PATH_MTU | IBV_QP_MAX_QP_RD_ATOMIC, &made);
+  const int error = ::ibv_query_qp(pair_->qp, &agreed, IBV_QP_PATH_MTU | IBV_QP_MAX_QP_RD_ATOMIC, &made);
   if (error != 0) return system_error(name_, "the queue pair does not say what it is", error);
   return RdmaConnection{.host = name_,
                         .here = std::move(*here),
@@ -147,7 +167,7 @@ Result<RdmaConnection> QueuePair::describe() const {
 
 int QueuePair::post(ibv_send_wr& chain) {
   ibv_send_wr* refused = nullptr;
-  return ::ibv_post_send(id_->qp, &chain, &refused);
+  return ::ibv_post_send(pair_->qp, &chain, &refused);
 }
 
 std::size_t QueuePair::poll(std::span<ibv_wc> completions) {

@@ -32,7 +32,7 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  [[nodiscard]] std::byte* buffer() { return buffer_.get(); }
+  [[nodiscard]] std::byte* buffer() { return buffer_->bytes.data(); }
   [[nodiscard]] std::uint32_t buffer_key() const { return region_->lkey; }
   [[nodiscard]] std::size_t inline_bytes_max() const { return inline_bytes_max_; }
   // Whether what acknowledges a WRITE or SEND may be taken for the answer of an atomic that was posted while
@@ -64,14 +64,20 @@ class QueuePair {
   // Waits for `wanted`; any other event is why this did not work.
   Result<void> await(rdma_cm_event_type wanted, const char* step, base::Nanos deadline);
 
+  // Pages that nothing else is on, since a child of this process may have none of them.
+  struct alignas(4'096) Buffer {
+    std::array<std::byte, buffer_bytes> bytes;
+  };
+
   std::string name_;  // "10.0.0.1:7457", for people
   EventChannel events_;
+  Id id_;  // ends after all that is on its device
   ProtectionDomain domain_;
   CompletionChannel completions_;
   CompletionQueue queue_;
-  std::unique_ptr<std::byte[]> buffer_;
+  std::unique_ptr<Buffer> buffer_;
   MemoryRegion region_;
-  Id id_;  // and its queue pair, which ends before what it uses
+  PairOfId pair_;  // ends before what it uses
   std::size_t inline_bytes_max_ = 0;
   bool confuses_answers_ = false;
   bool is_broken_off_ = false;

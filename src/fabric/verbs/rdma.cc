@@ -68,6 +68,10 @@ RdmaDevice::Atomicity atomicity_of(ibv_atomic_cap cap) {
   return RdmaDevice::Atomicity::none;
 }
 
+PairOfId make_queue_pair(rdma_cm_id& id, ibv_pd* domain, ibv_qp_init_attr wanted) {
+  return PairOfId(::rdma_create_qp(&id, domain, &wanted) == 0 ? &id : nullptr);
+}
+
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access) {
   return MemoryRegion(::ibv_reg_mr(domain, at, bytes, access));
 }

@@ -1,4 +1,6 @@
-// Small owners of what libibverbs and librdmacm hand out. Destroy them in the reverse order of their making.
+// Small owners of what libibverbs and librdmacm hand out. Destroy them in the reverse order of their making:
+// a device that is gone from the host is closed with the last identifier that came to it, and what was made
+// on it may not be touched any more.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +32,10 @@ using CompletionChannel = std::unique_ptr<ibv_comp_channel, Destroyer<&::ibv_des
 using CompletionQueue = std::unique_ptr<ibv_cq, Destroyer<&::ibv_destroy_cq>>;
 using MemoryRegion = std::unique_ptr<ibv_mr, Destroyer<&::ibv_dereg_mr>>;
 
-// A communication identifier, and the queue pair that was made for it.
-struct IdDestroyer {
-  void operator()(rdma_cm_id* id) const {
-    if (id->qp != nullptr) ::rdma_destroy_qp(id);
-    ::rdma_destroy_id(id);
-  }
-};
-using Id = std::unique_ptr<rdma_cm_id, IdDestroyer>;
+// A communication identifier. It ends after the queue pair that was made for it.
+using Id = std::unique_ptr<rdma_cm_id, Destroyer<&::rdma_destroy_id>>;
+// That queue pair; what is pointed to is the identifier.
+using PairOfId = std::unique_ptr<rdma_cm_id, Destroyer<&::rdma_destroy_qp>>;
 
 // A channel that does not block. Errors: unavailable (says what this host lacks).
 Result<EventChannel> open_event_channel();
@@ -53,6 +51,9 @@ Event wait_event(rdma_event_channel& channel, base::Nanos deadline);
 CompletionChannel open_completion_channel(ibv_context* device);
 // Takes what the channel tells of, and tells of each with the context of its completion queue.
 void take_notices(ibv_comp_channel& channel, const std::function<void(void* context)>& each);
+
+// Null, and errno, if the device makes none.
+PairOfId make_queue_pair(rdma_cm_id& id, ibv_pd* domain, ibv_qp_init_attr wanted);
 
 // Null, and errno, if it can not be registered. Nothing here asks for relaxed ordering.
 MemoryRegion register_memory(ibv_pd* domain, std::byte* at, std::size_t bytes, int access);

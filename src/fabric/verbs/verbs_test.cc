@@ -334,7 +334,8 @@ TEST_P(VerbsConnection, AClientIsGrantedNoMoreOperationsThanItAsksFor) {
   wanted.qp_type = IBV_QPT_RC;
   wanted.cap = {
       .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
-  ASSERT_EQ(::rdma_create_qp(id.get(), nullptr, &wanted), 0);
+  const verbs::PairOfId pair = verbs::make_queue_pair(*id, nullptr, wanted);
+  ASSERT_TRUE(pair != nullptr);
   rdma_conn_param asked{};
   asked.private_data = client.token.data();
   asked.private_data_len = static_cast<std::uint8_t>(client.token.size());
@@ -343,7 +344,7 @@ TEST_P(VerbsConnection, AClientIsGrantedNoMoreOperationsThanItAsksFor) {
   expect(RDMA_CM_EVENT_ESTABLISHED);
   ibv_qp_attr has{};
   ibv_qp_init_attr had{};
-  ASSERT_EQ(::ibv_query_qp(id->qp, &has, IBV_QP_MAX_QP_RD_ATOMIC, &had), 0);
+  ASSERT_EQ(::ibv_query_qp(pair->qp, &has, IBV_QP_MAX_QP_RD_ATOMIC, &had), 0);
   EXPECT_EQ(has.max_rd_atomic, asked.initiator_depth);
   ::rdma_disconnect(id.get());
 }

@@ -26,7 +26,8 @@ enum class Errc : std::uint8_t {
   // insert or a replace, read the key, since the first attempt may have been the one that succeeded.
   timed_out,
   // Bytes in the store are not what a client wrote there: those of this key, or, where a file was truncated,
-  // of the whole store. Retry: no; `loch check` says what is damaged, and a put mends most keys.
+  // of the whole store. Retry: no; `loch check` says what is damaged. A put mends a key whose item is; where
+  // its place in the index is, `loch gc` does (Store::collect), and may bring the item back.
   corrupt,
   // The store has no memory left; reads and removes still work. Or it has no session for one client more, or
   // this process no memory for the value that it reads. Retry: when items were removed or have expired, or

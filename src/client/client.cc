@@ -215,9 +215,19 @@ coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions option
 coro::Task<Result<std::uint64_t>> Client::put(Write write) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
   const base::Nanos began = endpoint.now();
+  const auto found_no_memory = [](const Result<std::uint64_t>& put) {
+    return !put && put.error().code == Errc::no_space;
+  };
   auto written = co_await try_put(&write, 0);
-  if (written || written.error().code != Errc::no_space) [[likely]]
+  if (!found_no_memory(written)) [[likely]]
     co_return written;
+  // Each try sweeps a part of the memory, and others use again what they unlink between two. The other half
+  // of the time is for what follows.
+  while (found_no_memory(written) && shards_.sweeps_on() && endpoint.now() - began < timeout_ns_ / 2) {
+    co_await refresh_if_due();
+    written = co_await try_put(&write, is_remote() ? 0 : endpoint.now() - began);
+  }
+  if (!found_no_memory(written)) co_return written;
   const auto room = co_await make_room(began + timeout_ns_);
   if (!room || !*room || **room > began + timeout_ns_) co_return written;
   co_await endpoint.sleep_until(**room);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -123,6 +124,49 @@ TEST_F(OfIndex, CountAndCheckAreManyOperations) {
   EXPECT_GT(looks, 500U);
   EXPECT_GT(oldest_ns, 0U) << "it is in one";
   EXPECT_LE(oldest_ns, 20 * base::millisecond_ns);
+}
+
+// Receive: a full store in which everything is in use, and which takes longer to sweep than a call has.
+// Expect: each put ends in time, and goes on with the sweep where the one before has left it.
+TEST(FullStore, APutEndsInTimeHoweverLongASweepTakes) {
+  const auto store = make_store({.hash_seed = 42}, {.free_bytes = 60 * memory::block_bytes});
+  hash::fake::Client near(*store);
+  const std::string value(400'000, 'v');
+  for (int i = 0; near.put(fmt::format("key{}", i), value).has_value(); ++i) ASSERT_LT(i, 1'000);
+  std::map<std::uint64_t, int> sweeps;  // by where the block's descriptor is
+  const auto take_time = [&](const fabric::Operation& one) {
+    store->advance(base::millisecond_ns);
+    const bool is_change =
+        one.kind == fabric::Operation::Kind::compare_swap && one.at.offset_bytes < memory::block_bytes;
+    if (is_change && memory::LeaseWord::decode(one.operand).state == memory::BlockState::swept)
+      ++sweeps[one.at.offset_bytes];
+  };
+  constexpr base::Nanos timeout = 100 * base::millisecond_ns;
+  const auto client =
+      Client::open(
+          memory::StoreMemory::attach(
+              std::make_shared<fabric::fake::PostingFabric>(
+                  store,
+                  fabric::fake::PostingOptions{
+                      .mapped = [](fabric::RegionId region) { return region < memory::first_data_region; },
+                      .before = take_time}))
+              .value(),
+          {.timeout_ns = timeout})
+          .value();
+  const std::size_t blocks = client->attachment().nodes().front().allocator->blocks()->size();
+  int puts = 0;
+  for (; sweeps.size() < blocks && puts < 100; ++puts) {
+    const std::size_t before = sweeps.size();
+    const base::Nanos start = store->now();
+    const auto put = client->run(client->put({.key = "another", .value = "value"}));
+    ASSERT_FALSE(put.has_value());
+    EXPECT_EQ(put.error().code, Errc::no_space) << put.error().message();
+    EXPECT_LE(store->now() - start, 2 * timeout);
+    EXPECT_GT(sweeps.size(), before);
+  }
+  EXPECT_GT(puts, 2);
+  EXPECT_LT(puts, 16) << "each tries several times";
+  EXPECT_TRUE(std::ranges::all_of(sweeps, [](const auto& block) { return block.second == 1; }));
 }
 
 }  // namespace

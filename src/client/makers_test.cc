@@ -2,7 +2,6 @@
 // system without room.
 #include <cstddef>
 #include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/testing/in_child.h"
+#include "lab/temp_folder.h"
 #include "memory/layout.h"
 
 namespace loch {
@@ -30,13 +30,10 @@ constexpr uid_t bob = 1;
 class MakersTest : public testing::Test {
  protected:
   MakersTest() {
-    std::string folder = "/dev/shm/loch-makers-test-XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    EXPECT_EQ(::chmod(folder.c_str(), 01777), 0);
-    options_.directory = folder;
+    EXPECT_EQ(::chmod(temp_.path().c_str(), 01777), 0);
+    options_.directory = temp_.path();
     options_.huge_pages = false;
   }
-  ~MakersTest() override { std::filesystem::remove_all(options_.directory); }
 
   // What comes of opening the store as that user, who may be of one group more.
   [[nodiscard]] std::string open_as(uid_t user, const Options& options, gid_t group = 0) const {
@@ -58,6 +55,7 @@ class MakersTest : public testing::Test {
     ASSERT_EQ(said, "ok");
   }
 
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
   Options options_;
 };
 

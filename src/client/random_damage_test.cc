@@ -2,8 +2,11 @@
 #include <chrono>
 #include <cstdint>
 #include <fmt/format.h>
+#include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -21,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Two that have a small store open whose memory is overwritten between their calls. A value says whose it is.
+// Two that have a small store open whose memory is overwritten between their calls. What they write is noted.
 class RandomDamage : public fake::DamagedStore {
  protected:
   static constexpr std::uint64_t keys = 100;
@@ -30,8 +33,11 @@ class RandomDamage : public fake::DamagedStore {
   std::string value(std::uint64_t i) {
     return fmt::format("{}={:{}}", key(i), random_.below(1'000), 4 + random_.below(20) * random_.below(80));
   }
-  static void expect_own(std::string_view key, std::string_view got) {
-    EXPECT_TRUE(got.starts_with(key) && got.substr(key.size()).starts_with('=')) << key << " has " << got;
+  // One that the key is to get.
+  std::string new_value(std::uint64_t i) { return *written_[key(i)].insert(value(i)).first; }
+  void expect_own(std::string_view key, std::string_view got) const {
+    const auto of_key = written_.find(key);
+    EXPECT_TRUE(of_key != written_.end() && of_key->second.contains(got)) << key << " has " << got;
   }
 
   void begin_anew() {
@@ -39,12 +45,13 @@ class RandomDamage : public fake::DamagedStore {
     second_.reset();
     store_.reset();
     ASSERT_TRUE(Store::destroy(url_).has_value());
+    written_.clear();
     options_.max_bytes = std::uint64_t{64} << 20;
     options_.mode = Options::Mode::create;
     options_.timeout = 1s;
     second_.emplace(Store::open(url_, options_).value());
     for (std::uint64_t i = 0; i < keys; ++i) {
-      const auto put = second_->put(key(i), value(i));
+      const auto put = second_->put(key(i), new_value(i));
       ASSERT_TRUE(put.has_value()) << put.error().message();
     }
     // What can not succeed any more is to end soon.
@@ -94,19 +101,19 @@ class RandomDamage : public fake::DamagedStore {
     if (item) expect_own(key(i), item->value);
     switch (random_.below(5)) {
       case 0:
-        std::ignore = store.put(key(i), value(i));
+        std::ignore = store.put(key(i), new_value(i));
         break;
       case 1:
         std::ignore = store.remove(key(i));
         break;
       case 2:
-        std::ignore = store.insert(key(i), value(i));
+        std::ignore = store.insert(key(i), new_value(i));
         break;
       case 3:
         std::ignore = store.remove(key(i), item ? item->version : Version{});
         break;
       default:
-        std::ignore = store.replace(key(i), value(i), item ? item->version : Version{});
+        std::ignore = store.replace(key(i), new_value(i), item ? item->version : Version{});
         break;
     }
   }
@@ -114,7 +121,7 @@ class RandomDamage : public fake::DamagedStore {
     std::vector<std::string> words;
     for (std::uint64_t i = first; i < first + 8; ++i) {
       words.push_back(key(i));
-      words.push_back(value(i));
+      words.push_back(new_value(i));
     }
     std::vector<Assignment> assignments;
     for (std::size_t i = 0; i < words.size(); i += 2)
@@ -124,6 +131,7 @@ class RandomDamage : public fake::DamagedStore {
 
   const std::uint64_t seed_ = base::system_seed();
   base::Random random_{seed_};
+  std::map<std::string, std::set<std::string, std::less<>>, std::less<>> written_;
   std::optional<Store> second_;
 };
 

@@ -18,6 +18,7 @@
 #include <loch/truncation.h>
 
 #include "base/testing/in_child.h"
+#include "lab/temp_folder.h"
 #include "memory/layout.h"
 
 namespace loch {
@@ -32,12 +33,9 @@ constexpr std::string_view value = "its value";
 class Truncated : public testing::Test {
  protected:
   Truncated() {
-    std::string folder = "/dev/shm/loch-truncated-XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    options_.directory = folder;
+    options_.directory = temp_.path();
     options_.huge_pages = false;
   }
-  void TearDown() override { std::filesystem::remove_all(options_.directory); }
 
   // A store with items, of which this process has read some and written some.
   struct Opened {
@@ -59,6 +57,7 @@ class Truncated : public testing::Test {
     std::filesystem::resize_file(fmt::format("{}/loch.{}/region.{}", options_.directory, name, region), 0);
   }
 
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
   Options options_;
 };
 

@@ -219,6 +219,43 @@ TEST(Cluster, AnItemOutOfReachThatMayBeTheKeys) {
   EXPECT_EQ(client.error_of_remove("key"), Errc::unavailable);
 }
 
+// Receive: slots in the way of an insert that name items of regions that no host has, as if half done.
+// Expect: room is made elsewhere; where the home itself is in doubt, the insert says that it is damaged. None
+// tries until its time is over.
+TEST(Cluster, WordsOfRegionsThatNobodyHasHoldUpNoInsert) {
+  for (const bool is_home_in_doubt : {false, true}) {
+    SCOPED_TRACE(is_home_in_doubt);
+    const auto store = make_store();
+    let_pass(*store, base::second_ns);
+    Client client(*store, {});
+    const std::string key = [&] {
+      for (int i = 0;; ++i) {
+        std::string candidate = fmt::format("key{}", i);
+        const Key hashed = client.key_of(candidate);
+        const std::uint64_t rows = std::uint64_t{1} << first_level;
+        const bool has_room_above = (home_row_mix(hashed.hash) & other_row_mix(hashed.hash) & rows) != 0;
+        if (shard_of(hashed.hash, 4) == 0 && has_room_above && hashed.filter() != 0) return candidate;
+      }
+    }();
+    const auto place = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+    const auto at = Locations::of(client.key_of(key).hash, {}, geometry.candidates);
+    const auto set_slot = [&](unsigned i, SlotType type, fabric::RegionId region) {
+      const SlotWord word = SlotWord::link(type, {.region = region, .unit = 1'000'000}, 0, 0, first_level);
+      fabric::store_word(store->at(place.slot(at.slot[i])), word.raw);
+    };
+    constexpr fabric::RegionId nobodys = 9;
+    if (is_home_in_doubt) {
+      set_slot(0, SlotType::moved, nobodys);
+    } else {
+      set_slot(0, SlotType::pending, nobodys);
+      set_slot(1, SlotType::committed, regions().nodes[0].data.front());
+      set_slot(2, SlotType::placed, nobodys);
+    }
+    EXPECT_EQ(client.error_of_put(key), is_home_in_doubt ? Errc::corrupt : Errc{});
+    EXPECT_EQ(client.counted(Counter::timeouts), 0U);
+  }
+}
+
 // The first client that is attached to both says which incarnations they know of each other.
 TEST(Cluster, NodesLearnOfEachOther) {
   const auto store = make_store();

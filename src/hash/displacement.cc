@@ -121,7 +121,7 @@ void Displacement::note_insert() {
 coro::Task<Result<void>> Displacement::make_room(const Collect* full) {
   for (unsigned i = 0; i < full->at.candidates; ++i) {
     const SlotWord word = full->word[open_location(*full, i)];
-    if (!word.names_item() || word.is(SlotType::committed)) continue;
+    if (!word.names_item() || word.is(SlotType::committed) || items_.is_unknown(word.item())) continue;
     auto done = co_await resolver_.resolve_item(word.item());
     if (!done && is_out_of_reach(done.error())) continue;
     if (!done) co_return std::unexpected(std::move(done.error()));

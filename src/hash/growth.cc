@@ -263,6 +263,26 @@ coro::Task<Result<bool>> Growth::leads_to(SlotWord word, SlotNumber slot, Direct
       Locations::of(hash, d, slots_.candidates()).index_of(slot) >= 0;
 }
 
+// Makes room in the upper slot for the item of the lower one, whose word that was. Nobody places anything
+// there before the lower slot is split, but for who moves its item up. So while the word stands below, what
+// stands above is the P of its own move, which is brought on; that of an item which stood there before, and
+// is dead; or damage. True if something was done.
+coro::Task<Result<bool>> Growth::clear_above(SlotNumber low, SlotWord word, Directory d) {
+  const SlotNumber high = low + d.low_slots();
+  const auto there = co_await slots_.read(high);
+  if (!there) co_return std::unexpected(there.error());
+  const SlotWord above{*there};
+  if (above.is(SlotType::empty) && d.is_split(above)) co_return false;
+  const auto below = co_await slots_.read(low);
+  if (!below) co_return std::unexpected(below.error());
+  if (SlotWord{*below} != word) co_return false;
+  if (above.is(SlotType::placed) && above.item() == word.item() && d.is_split(above)) {
+    auto resolved = co_await resolver_.resolve_item(word.item());
+    if (!resolved || *resolved) co_return resolved;
+  }
+  co_return co_await slots_.swap(high, above, SlotWord::empty(home_.next_nonce(), d.level + 1U));
+}
+
 coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, Directory d) {
   const unsigned next_level = d.level + 1U;
   const SlotNumber high = low + d.low_slots();
@@ -276,6 +296,8 @@ coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, 
   } else if (header.error().code != Errc::corrupt) {
     co_return std::unexpected(std::move(header.error()));
   }
+  // One of neither level is damaged. As it belongs up, its slot was not split yet.
+  if (moves_up && !d.is_unsplit(word)) co_return co_await slots_.swap(low, word, word.with_level(d.level));
   if (moves_up) {
     if (word.tag() + 2 > tag_max) {
       // Moved too often to be moved again (docs/hash.md): a copy takes its place, with tags of its own.
@@ -284,13 +306,11 @@ coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, 
       if (found.error().code != Errc::corrupt) co_return std::unexpected(std::move(found.error()));
     } else {
       auto moved = co_await resolver_.move(word.item(), header->key_hash, low, high);
-      if (!moved || *moved) co_return moved;
-      // A move up that was given up may have left its P there.
-      auto there = co_await slots_.read(high);
-      if (!there) co_return std::unexpected(std::move(there.error()));
-      const SlotWord above{*there};
-      if (above.names_item() && !above.is(SlotType::committed))
-        co_return co_await resolver_.resolve_item(above.item());
+      const bool is_held_up = moved ? !*moved : moved.error().code == Errc::corrupt;
+      if (!is_held_up) co_return moved;
+      auto cleared = co_await clear_above(low, word, d);
+      if (!cleared || *cleared) co_return cleared;
+      if (!moved) co_return moved;
       // One that does not say whose it is can not be moved, and is nobody's from now on.
       const auto of = co_await resolver_.key_of_item(word.item());
       if (!of) co_return std::unexpected(of.error());
@@ -307,14 +327,14 @@ coro::Task<Result<bool>> Growth::split_committed(SlotNumber low, SlotWord word, 
 coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> until) {
   const std::uint64_t low_slots = d.low_slots();
   const auto is_time_over = [&] { return until && endpoint_.now() >= *until; };
+  const SlotNumber begin = until ? finishing_.next : 0;
+  std::optional<SlotNumber> left = until ? finishing_.left : std::nullopt;
   // Where the next operation goes on. Another one may have come to the next growth.
   const auto leave_off = [&](SlotNumber next, base::Nanos again_at) {
     if (until && finishing_.level == d.level)
-      finishing_ = {.level = d.level, .next = next, .again_at = again_at};
+      finishing_ = {.level = d.level, .next = next, .again_at = again_at, .left = left};
   };
-  bool all_settled = true;
   SlotGroup group(slots_, items_, looked_at_once);
-  const SlotNumber begin = until ? finishing_.next : 0;
   for (SlotNumber slot = begin; slot < 2 * low_slots; ++slot) {
     const bool is_new = !group.has(slot);
     if (is_new) {
@@ -324,9 +344,10 @@ coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> 
       // However long the host took to answer, each operation gets on.
       if (until && slot == begin) until = std::max(*until, endpoint_.now() + finishing_max_ns / 2);
     }
-    const bool settled = is_settled(group.word(slot), d);
+    const SlotWord word = group.word(slot);
+    const bool settled = is_settled(word, d);
     if ((is_new || !settled) && is_time_over()) {
-      leave_off(slot, 0);
+      leave_off(slot, left ? finishing_.again_at : 0);
       co_return Result<void>{};
     }
     if (settled) continue;
@@ -334,12 +355,17 @@ coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> 
     if (!done) co_return std::unexpected(done.error());
     if (*done == Settled::growth_is_over) co_return Result<void>{};
     if (*done == Settled::yes) continue;
-    all_settled = false;
-    if (!until) continue;
-    leave_off(slot, finishing_.again_at);
-    break;
+    left = left.value_or(slot);
+    // Nothing but its owner ends the wait for one that lost. What else holds a slot up may be the damage of
+    // another slot, which is mended when its turn comes.
+    if (until && word.is(SlotType::aborted)) break;
   }
-  if (!all_settled) co_return Result<void>{};  // some later client finishes
+  if (left) {
+    const SlotNumber next = *left;
+    left.reset();
+    leave_off(next, finishing_.again_at);
+    co_return Result<void>{};  // some later client finishes
+  }
   LOCH_FAULT_POINT("grow.before_finish");
   const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
   // Operations go by the old level until the directory is written, and when that was is known only

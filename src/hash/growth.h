@@ -51,7 +51,7 @@ class Growth final {
   // one operation of the caller's, which read the directory: the level is not used again while that runs.
   //
   // `until`: on the way of an operation. It goes on where this session has left off, until then or to the
-  // first slot that can not be settled now. Those before that stay settled.
+  // end; next, with the first slot that could not be settled. Those before that stay settled.
   coro::Task<Result<void>> finish(Directory d, std::optional<base::Nanos> until = std::nullopt);
 
  private:
@@ -62,6 +62,7 @@ class Growth final {
   coro::Task<Result<void>> split_slots_together(SlotNumber first, SlotNumber end, Directory d);
   coro::Task<Result<bool>> look_before_split(SlotNumber low, Directory d, std::optional<SlotWord>* seen);
   coro::Task<Result<bool>> leads_to(SlotWord word, SlotNumber slot, Directory d);
+  coro::Task<Result<bool>> clear_above(SlotNumber low, SlotWord word, Directory d);
   coro::Task<Result<bool>> split_committed(SlotNumber low, SlotWord word, Directory d);
   coro::Task<Result<void>> help_to_finish(Directory d, bool is_first);
   enum class Settled : std::uint8_t { yes, not_now, growth_is_over };
@@ -79,6 +80,7 @@ class Growth final {
     std::uint8_t level = 0;
     SlotNumber next = 0;
     base::Nanos again_at = 0;
+    std::optional<SlotNumber> left{};  // the first before `next` that could not be settled
   };
   Finishing finishing_;
 };

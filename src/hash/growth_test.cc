@@ -357,14 +357,44 @@ TEST(Growth, UnfinishedInsertsOfDamagedItemsDoNotStopIt) {
   }
 }
 
-// Receive: slots that hold what no client writes: of those that were there, and of those that come to life;
-// at each of the levels that words tell apart, since such a word may look like one of the next. Expect: the
-// growth comes to its end, and all of them are mended.
+constexpr std::uint64_t nowhere(SlotType type, unsigned level) {
+  return SlotWord::link(type, {.region = memory::first_data_region, .unit = 1'000'000}, 0, 0, level).raw;
+}
+
+// Operations of others alone bring the growth to its end, as far as they can: each looks at it when it is
+// due.
+void put_while_it_grows(Client& client, const std::string& key) {
+  for (int i = 0; i < 10 && directory_of(client.store()).growing; ++i) {
+    client.store().advance(base::second_ns);
+    const auto put = client.put(key, "other");
+    ASSERT_TRUE(put.has_value()) << put.error().message();
+  }
+}
+
+// Receive: slots that hold what no client writes there: of those that were there, and of those that come to
+// life; at each of the levels that words tell apart, since such a word may look like one of the next. Expect:
+// the growth comes to its end, by a collection or by puts alone, and all of them are mended.
 TEST(Growth, WhatNoClientWritesDoesNotStopItAtAnyLevel) {
+  struct Case {
+    std::uint64_t word;
+    bool is_high;
+  };
   for (unsigned level = first_level; level < first_level + level_modulus; ++level) {
-    for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}}) {
-      for (const bool is_high : {false, true}) {
-        SCOPED_TRACE(fmt::format("level {} word {:x} {}", level, word, is_high ? "high" : "low"));
+    std::vector<Case> cases;
+    for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}})
+      cases.insert(cases.end(), {{word, false}, {word, true}});
+    // Nobody places anything in an upper slot before the lower one is split.
+    for (const SlotType type :
+         {SlotType::committed, SlotType::pending, SlotType::aborted, SlotType::placed, SlotType::moved})
+      cases.push_back({nowhere(type, level + 1), true});
+    cases.push_back({SlotWord::empty(0, level + 3).raw, true});
+    // A region that has no items.
+    cases.push_back(
+        {SlotWord::link(SlotType::pending, {.region = memory::index_region}, 0, 0, level).raw, false});
+    for (const auto& [word, is_high] : cases) {
+      for (const bool by_puts : {false, true}) {
+        SCOPED_TRACE(fmt::format("level {} word {:x} {} {}", level, word, is_high ? "high" : "low",
+                                 by_puts ? "by puts" : "by a collection"));
         const auto store = make_store({.hash_seed = 42}, {}, level);
         Client client(*store);
         const std::string key = find_key(client, "key", [&](const Locations&, std::uint64_t hash) {
@@ -378,11 +408,61 @@ TEST(Growth, WhatNoClientWritesDoesNotStopItAtAnyLevel) {
         if (is_high) victim = at.slot[0] + low_slots;
         fake::begin_growth(*store);
         fake::set_slot(*store, victim, {word});
-        ASSERT_TRUE(client.collect().has_value());
+        if (by_puts) {
+          put_while_it_grows(client, find_key(client, "other", [&](const Locations& its, std::uint64_t) {
+                               return its.index_of(victim) < 0;
+                             }));
+        } else {
+          ASSERT_TRUE(client.collect().has_value());
+        }
         EXPECT_FALSE(directory_of(*store).growing);
         EXPECT_EQ(client.get(key).value_or("none"), "value");
         EXPECT_EQ(client.check()->slots_corrupt, 0U);
       }
+    }
+  }
+}
+
+// Receive: a slot that can not be split while another slot of its item's key is damaged, which was born
+// already, far behind it. Expect: puts look beyond the one, mend the other, and come back.
+TEST(Growth, ASlotIsSplitWhenTheDamageThatHoldsItUpIsMended) {
+  const auto store = make_store();
+  Client client(*store);
+  const std::string key = find_key(client, "key", [&](const Locations&, std::uint64_t hash) {
+    return (home_row_mix(hash) >> first_level & 1) != 0;  // goes up
+  });
+  ASSERT_TRUE(client.put(key, "value").has_value());
+  const SlotNumber alternate = locations(client, key).slot[1];
+  const SlotNumber upper = alternate + directory_of(*store).low_slots();
+  fake::begin_growth(*store);
+  fake::set_slot(*store, alternate, SlotWord::empty(client.session().next_nonce(), first_level + 1));
+  fake::set_slot(*store, upper, SlotWord::empty(0, first_level + 3));
+  put_while_it_grows(client, find_key(client, "other", [&](const Locations& its, std::uint64_t) {
+                       return its.index_of(upper) < 0;
+                     }));
+  EXPECT_FALSE(directory_of(*store).growing);
+  EXPECT_EQ(client.get(key).value_or("none"), "value");
+}
+
+// Receive: the words of intact items, with levels that they can not have; some belong into the upper half.
+// Expect: the growth comes to its end, and the keys are back.
+TEST(Growth, WordsOfAnotherLevelAreMendedByTheirSplits) {
+  for (const unsigned more : {2U, 3U}) {
+    for (const bool goes_up : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} levels more {}", more, goes_up));
+      const auto store = make_store();
+      Client client(*store);
+      const std::string key = find_key(client, "key", [&](const Locations&, std::uint64_t hash) {
+        return (home_row_mix(hash) >> first_level & 1) == (goes_up ? 1 : 0);
+      });
+      ASSERT_TRUE(client.put(key, "value").has_value());
+      const SlotNumber home = locations(client, key).slot[0];
+      fake::set_slot(*store, home, slot(*store, home).with_level(first_level + more));
+      fake::begin_growth(*store, 0);
+      ASSERT_TRUE(client.collect().has_value());
+      EXPECT_FALSE(directory_of(*store).growing);
+      EXPECT_EQ(client.get(key).value_or("none"), "value");
+      EXPECT_EQ(client.check()->slots_corrupt, 0U);
     }
   }
 }
@@ -562,9 +642,6 @@ TEST_P(DamagedGrowth, AHighSlot) {
   expect_growth_goes_on(client, *store, damaged);
 }
 
-constexpr std::uint64_t nowhere(SlotType type, unsigned level) {
-  return SlotWord::link(type, {.region = memory::first_data_region, .unit = 1'000'000}, 0, 0, level).raw;
-}
 INSTANTIATE_TEST_SUITE_P(
     Words, DamagedGrowth,
     testing::Values(Damage{"Zero", 0}, Damage{"AllOnes", ~std::uint64_t{0}},

@@ -29,10 +29,10 @@ bool is_whole(const ItemView& item, std::uint64_t available) {
 Result<void> Items::reaches(const memory::ItemRef& ref) const {
   if (attachment_.find_node_of(ref) != nullptr) [[likely]]
     return {};
-  const auto node = attachment_.region_map().node_of(ref.region);
-  if (!node && attachment_.is_of_cluster() && ref.region >= memory::first_data_region)
+  if (is_unknown(ref))
     return fail(Errc::moved, "read",
                 "the item is on a host of the cluster that this client does not know yet");
+  const auto node = attachment_.region_map().node_of(ref.region);
   if (!node) return damaged_item(ref);
   return fail(Errc::unavailable, "read",
               fmt::format("the item is on {}", attachment_.describe_unreached(*node)));

@@ -36,11 +36,12 @@ class Items final {
 
   // Whether this client is attached to the item's node. Errors: unavailable, moved, corrupt.
   [[nodiscard]] Result<void> reaches(const memory::ItemRef& ref) const;
-  // Whether the item is in a region that this client's map does not have: of a host that joined since, or of
-  // none, since the word that names it is damaged. Who came to it on behalf of another key goes on without
-  // it.
+  // Whether the item is in a region that this client's map of the cluster does not have: of a host that
+  // joined since, or of none, since the word that names it is damaged. Who came to it on behalf of another
+  // key goes on without it.
   [[nodiscard]] bool is_unknown(const memory::ItemRef& ref) const {
-    return attachment_.find_node_of(ref) == nullptr && !attachment_.region_map().node_of(ref.region);
+    return attachment_.find_node_of(ref) == nullptr && attachment_.is_of_cluster() &&
+           ref.region >= memory::first_data_region && !attachment_.region_map().node_of(ref.region);
   }
   // The item that lies there, whether a slot names it or not. Errors: as reaches; no_space, if a long one has
   // no room in this process.

@@ -24,16 +24,16 @@ namespace loch::hash {
 
 class KnownItems final {
  public:
-  // `cache_bytes`: for copies of items that are read often. `locations`: of this session and others; null:
-  // none.
-  KnownItems(Slots& slots, std::size_t cache_bytes, LocationCache* locations)
+  // `cache_bytes`: for copies of items that are read often. `pointer_places`: as of PointerCache.
+  // `locations`: of this session and others; null: none.
+  KnownItems(Slots& slots, std::size_t cache_bytes, std::size_t pointer_places, LocationCache* locations)
       : attachment_(slots.attachment()),
         slots_(slots),
         home_(slots.home()),
         endpoint_(slots.endpoint()),
         locations_(locations),
         goes_by_locations_(locations != nullptr && home_.remote()),
-        pointers_(cache_bytes) {}
+        pointers_(cache_bytes, pointer_places) {}
 
   // ---- what is known
   // What a remote session knows of the key that may be asked for in a batch.

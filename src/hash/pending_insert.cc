@@ -97,7 +97,7 @@ coro::Task<Result<PutOutcome>> PendingInsert::withdraw(NewItem* item) {
     if (!outcome || !item->is_pending) co_return outcome;
   }
   co_return fail(Errc::timed_out, "put",
-                 "the key's part of the index moves; it may or may not have happened");
+                 "the session is held up again and again; it may or may not have happened");
 }
 
 coro::Task<Result<PutOutcome>> PendingInsert::step5_outcome(SlotWord there, NewItem* item) {
@@ -116,7 +116,8 @@ coro::Task<Result<PutOutcome>> PendingInsert::step5_outcome(SlotWord there, NewI
 
 Error PendingInsert::error_of(Error error, const NewItem& item) {
   const bool may_be_committed = item.is_pending && !base::planted(base::Planted::pending_for_undone);
-  if (error.code != Errc::moved || !may_be_committed) return error;
+  const bool says_undone = error.code == Errc::moved || error.code == Errc::corrupt;
+  if (!says_undone || !may_be_committed) return error;
   error.code = Errc::unavailable;
   error.detail += "; the key's put had begun before, and may or may not happen";
   return error;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "fabric/endpoint.h"
 #include "hash/index.h"
@@ -26,8 +28,16 @@ class PointerCache {
   static constexpr std::size_t key_bytes_max = 64;
   using Copy = std::shared_ptr<const std::byte[]>;
 
-  // `copies_bytes_max`: of all copies together.
-  explicit PointerCache(std::size_t copies_bytes_max) : copies_bytes_max_(copies_bytes_max) {}
+  // Of one for all of a store: 2 MiB, when all are in use.
+  static constexpr std::size_t places_usual = 4'096;
+
+  // `copies_bytes_max`: of all copies together. `places`: a power of two, places_usual at most; each is for
+  // four keys.
+  explicit PointerCache(std::size_t copies_bytes_max, std::size_t places = places_usual)
+      : place_mask_(places - 1), copies_bytes_max_(copies_bytes_max) {
+    LOCH_CHECK(std::has_single_bit(places));
+    LOCH_CHECK(places <= places_usual);
+  }
 
   // The slot was seen to hold the word, which is committed and names an item of the key, by an operation that
   // began at `seen_at`, by the clock of the item's node. If the session with that node has kept what there
@@ -45,8 +55,8 @@ class PointerCache {
   };
 
   [[nodiscard]] std::optional<Pointer> find(std::string_view key, std::uint64_t key_hash) const {
-    if (numbers_.empty() || numbers_[key_hash % place_count] == none) return std::nullopt;
-    const Place& place = place_of(numbers_[key_hash % place_count]);
+    if (numbers_.empty() || numbers_[key_hash & place_mask_] == none) return std::nullopt;
+    const Place& place = place_of(numbers_[key_hash & place_mask_]);
     const std::size_t i = place.index_of(key, key_hash);
     if (i == entries_in_place) return std::nullopt;
     const Entry& entry = place.entry[i];
@@ -92,11 +102,10 @@ class PointerCache {
   [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
-  static constexpr std::size_t place_count = 4'096;
   static constexpr std::size_t places_in_chunk = 8;
   static constexpr std::size_t entries_in_place = 4;
   using PlaceNumber = std::uint16_t;  // in the order in which they are made
-  static constexpr PlaceNumber none = place_count;
+  static constexpr PlaceNumber none = places_usual;
   struct Entry {
     SlotWord word{};
     SlotNumber slot = 0;
@@ -131,8 +140,8 @@ class PointerCache {
     return (*chunks_[number / places_in_chunk])[number % places_in_chunk];
   }
   Place& place_to_note(std::uint64_t key_hash) {
-    if (numbers_.empty()) numbers_.assign(place_count, none);
-    PlaceNumber& number = numbers_[key_hash % place_count];
+    if (numbers_.empty()) numbers_.assign(place_mask_ + 1, none);
+    PlaceNumber& number = numbers_[key_hash & place_mask_];
     if (number == none) {
       if (places_made_ % places_in_chunk == 0) chunks_.push_back(std::make_unique<Chunk>());
       number = places_made_++;
@@ -156,9 +165,10 @@ class PointerCache {
 
   // Places are made when they are first needed, a page of them at a time: many sessions use few keys, and
   // those of this host none.
-  std::vector<PlaceNumber> numbers_;  // of place_count, once there is one
+  std::vector<PlaceNumber> numbers_;  // of all places, once there is one
   std::vector<std::unique_ptr<Chunk>> chunks_;
   PlaceNumber places_made_ = 0;
+  const std::size_t place_mask_;
   const std::size_t copies_bytes_max_;
   std::size_t copies_bytes_ = 0;
   PlaceNumber next_to_let_go_ = 0;

@@ -44,6 +44,28 @@ TEST(PointerCache, AKeyIsFoundByItsBytesAndNotByItsHashAlone) {
   EXPECT_FALSE(cache.find(std::string(65, 'k'), 2).has_value()) << "longer than what is kept";
 }
 
+// Receive: as many keys as usually have places of their own, and one of the shards of a cluster, which has
+// fewer. Expect: it keeps as many as it has places for, and no more.
+TEST(PointerCache, OfAShardHasFewerPlaces) {
+  constexpr std::size_t places = 128;
+  PointerCache usual(0);
+  PointerCache of_shard(0, places);
+  const auto count = [](PointerCache& cache) {
+    for (std::uint64_t hash = 0; hash < PointerCache::places_usual; ++hash)
+      cache.note("key", hash, {.slot = hash, .seen_at = 1 + hash});
+    std::size_t found = 0;
+    for (std::uint64_t hash = 0; hash < PointerCache::places_usual; ++hash) {
+      const auto pointer = cache.find("key", hash);
+      if (!pointer) continue;
+      EXPECT_EQ(pointer->slot, hash);
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count(usual), PointerCache::places_usual);
+  EXPECT_EQ(count(of_shard), 4 * places);
+}
+
 // ---- copies
 
 PointerCache::Copy copy_of(std::size_t length) { return std::make_shared<std::byte[]>(length); }

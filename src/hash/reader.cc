@@ -61,6 +61,7 @@ coro::Task<Result<Found>> Reader::get_by_snapshot(Key key, Collect seen, Part pa
     if (auto answer = co_await look_for(key, &seen, Words::committed, part, &doubt); answer)
       co_return std::move(*answer);
     bool counts = false;  // `seen`, as the first of two
+    const bool is_as_before = before && seen.same_words(*before);
     if (doubt.time_ran_out) {
       // Another item may have taken the place of the one whose time it was.
     } else if (is_outdated(seen) || is_damaged(seen)) {
@@ -68,8 +69,9 @@ coro::Task<Result<Found>> Reader::get_by_snapshot(Key key, Collect seen, Part pa
       if (!now) co_return std::unexpected(now.error());
       if (attempts.retries() > Slots::outdated_retries_max || *now == seen.at.directory)
         co_return co_await slots_.damaged_slot(key.hash);
-    } else if ((before && seen.same_words(*before) && attachment_.may_act()) ||
-               base::planted(base::Planted::miss_by_one_collect)) {
+    } else if (is_as_before && !attachment_.may_act()) {
+      // What was read before the session may act again says nothing together with what is read after that.
+    } else if (is_as_before || base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
       if (auto answer = co_await look_for(key, &seen, Words::paired, part, &doubt); answer)

@@ -1,6 +1,7 @@
 #include "hash/resolver.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <string>
 
 #include "base/fault.h"
@@ -87,6 +88,57 @@ coro::Task<Result<bool>> Resolver::resolve_item(memory::ItemRef item) {
   // Others change the key: that is progress too.
   if (!*equal) co_return true;
   co_return co_await resolve_step(key, &snapshot);
+}
+
+// Whether the move of an M is, by a look at its other end alone. Its P stood there before the M was written,
+// and leaves that slot only when it is committed.
+coro::Task<Result<bool>> Resolver::is_over(SlotNumber slot, SlotWord moved) {
+  const auto of = co_await key_of_item(moved.item());
+  if (!of) co_return std::unexpected(of.error());
+  if (!*of) co_return true;
+  const auto d = co_await slots_.read_directory();
+  if (!d) co_return std::unexpected(d.error());
+  Collect ends;
+  ends.key_hash = (*of)->hash;
+  ends.at.set(ends.key_hash, *d, slots_.candidates());
+  const int source = ends.at.index_of(slot);
+  if (source < 0) co_return true;
+  const auto from = static_cast<unsigned>(source);
+  const int destination = ends.at.find(moved.ref(), from, ends.key_hash);
+  if (destination < 0) co_return true;
+  const auto to = static_cast<unsigned>(destination);
+  const auto there = co_await slots_.read(ends.at.slot[to]);
+  if (!there) co_return std::unexpected(there.error());
+  ends.word[from] = moved;
+  ends.word[to] = {*there};
+  const bool level_fits = d->is_unsplit(ends.word[to]) || (d->growing && d->is_split(ends.word[to]));
+  // A damaged one may have been the P.
+  co_return level_fits && !ends.word[to].is_unwritten() && paired_destination(ends, from) < 0;
+}
+
+coro::Task<Result<void>> Resolver::clear_moved(SlotNumber slot, SlotWord moved, std::uint64_t for_key_hash) {
+  if (items_.is_unknown(moved.item())) co_return co_await slots_.damaged_slot(for_key_hash);
+  const auto resolved = co_await resolve_item(moved.item());
+  if (resolved && *resolved) co_return Result<void>{};
+  if (!resolved) {
+    // Another slot of its key is damaged, which need not hold up this one.
+    if (resolved.error().code != Errc::corrupt) co_return std::unexpected(resolved.error());
+    const auto over = co_await is_over(slot, moved);
+    if (!over) co_return std::unexpected(over.error());
+    if (!*over) {
+      co_return fail(
+          Errc::corrupt, "index",
+          fmt::format("slot {}, which is this key's, holds a half-done move of another key that has "
+                      "a damaged slot; `loch gc` mends that",
+                      slot));
+    }
+  }
+  // Else its item is damaged, or tells of no such move: the word means nothing.
+  const auto d = co_await slots_.read_directory();
+  if (!d) co_return std::unexpected(d.error());
+  const auto cleared = co_await slots_.swap(slot, moved, cleared_word(moved, slot, *d, home_.next_nonce()));
+  if (!cleared) co_return std::unexpected(cleared.error());
+  co_return Result<void>{};
 }
 
 coro::Task<Result<bool>> Resolver::move(memory::ItemRef item, std::uint64_t key_hash, SlotNumber from,

@@ -45,6 +45,9 @@ class Resolver final {
   coro::Task<Result<bool>> apply(const Collect* snapshot, Repair repair, SlotWord* before);
   // The same for the key of `item`, whatever it is. False if there was nothing to do.
   coro::Task<Result<bool>> resolve_item(memory::ItemRef item);
+  // The same for the M in a slot that the key of that hash is to have; cleared, if there was nothing to do.
+  // Errors: corrupt, if the move may be half done, and can not be brought on.
+  coro::Task<Result<void>> clear_moved(SlotNumber slot, SlotWord moved, std::uint64_t for_key_hash);
   // None if the item is damaged so that nobody can say whose it is.
   coro::Task<Result<std::optional<KeyedItem>>> key_of_item(memory::ItemRef item);
 
@@ -62,6 +65,7 @@ class Resolver final {
                                            bool* leaves_nothing);
   coro::Task<Result<void>> move_step5_to_6(SlotNumber from, SlotNumber to, SlotWord marked, SlotWord placed,
                                            Directory d, bool* leaves_nothing);
+  coro::Task<Result<bool>> is_over(SlotNumber slot, SlotWord moved);
   coro::Task<bool> is_unnamed_by_moves(memory::ItemRef item, SlotNumber from, SlotNumber to);
 
   memory::Attachment& attachment_;

@@ -8,7 +8,7 @@ ShardAccess::ShardAccess(memory::Attachment& to, std::uint32_t shard, const Tabl
       items(to),
       slots(to, shard, options.timeout_ns),
       home(slots.home()),
-      known(slots, options.cache_bytes, options.locations),
+      known(slots, options.cache_bytes, options.pointer_places, options.locations),
       snapshots(slots, items, known),
       resolver(slots, items, snapshots),
       item_writer(slots),

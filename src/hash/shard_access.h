@@ -18,6 +18,7 @@
 #include "hash/items.h"
 #include "hash/known_items.h"
 #include "hash/location_cache.h"
+#include "hash/pointer_cache.h"
 #include "hash/resolver.h"
 #include "hash/slots.h"
 #include "hash/snapshots.h"
@@ -27,8 +28,9 @@ namespace loch::hash {
 
 struct TableOptions {
   base::Nanos timeout_ns = base::second_ns;
-  std::size_t cache_bytes = 0;         // for copies of items that a remote session reads often
-  LocationCache* locations = nullptr;  // of this session and others; null: none
+  std::size_t cache_bytes = 0;  // for copies of items that a remote session reads often
+  std::size_t pointer_places = PointerCache::places_usual;  // for where those are that it used lately
+  LocationCache* locations = nullptr;                       // of this session and others; null: none
 };
 
 struct ShardAccess final {

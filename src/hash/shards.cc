@@ -1,6 +1,7 @@
 #include "hash/shards.h"
 
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 
 namespace loch::hash {
@@ -18,6 +19,7 @@ Shards::Shards(memory::Attachment& attachment, const TableOptions& options)
   const auto& shards = attachment.region_map().shards;
   TableOptions of_each = options;
   of_each.cache_bytes = options.cache_bytes / shards.size();
+  of_each.pointer_places = std::bit_floor(std::max<std::size_t>(options.pointer_places / shards.size(), 1));
   for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
     const bool is_reached = attachment.node(shards[shard].home) != nullptr;
     tables_.push_back(is_reached ? std::make_unique<Table>(attachment, shard, of_each) : nullptr);

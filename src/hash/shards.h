@@ -2,6 +2,7 @@
 // all of them. One thread.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -62,6 +63,11 @@ class Shards final : public memory::ReuseGuard {
   // unlinked will have rested, so that it is worth another try; or, where that is a moment, what this client
   // has unlinked before. Nothing if there was none.
   coro::Task<Result<std::optional<base::Nanos>>> make_room(base::Nanos until);
+  // For who found no memory, too: whether the next put sweeps blocks that this one had no time for.
+  [[nodiscard]] bool sweeps_on() const {
+    return std::ranges::any_of(attachment_.nodes(),
+                               [](const auto& node) { return node.allocator->sweeps_on(); });
+  }
   coro::Task<Result<Report>> check();
 
   // Whether all operations that began on the node until `since`, by its clock, are over.

@@ -28,7 +28,7 @@ enum class SlotType : std::uint8_t {
   aborted = 4,    // A: an insert that lost; its owner clears it
   placed = 5,     // P: a move in progress, at its destination
   moved = 6,      // M: a move in progress, at its source
-  none = 7,       // no client writes such a word
+  none = 7,       // no client leaves such a word
 };
 
 inline constexpr std::uint8_t tag_max = 63;
@@ -80,7 +80,7 @@ struct SlotWord {
   [[nodiscard]] constexpr bool names_item() const {
     return type() >= SlotType::committed && type() <= SlotType::moved;
   }
-  // No client has written it. In a slot that was born it is damage, whatever its level.
+  // No client has left it. In a slot that was born it is damage, whatever its level.
   [[nodiscard]] constexpr bool is_unwritten() const { return is(SlotType::unborn) || is(SlotType::none); }
 
   bool operator==(const SlotWord&) const = default;

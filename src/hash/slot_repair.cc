@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace loch::hash {
+namespace {
+
+// Whether no client writes the word into a slot of an index that does not grow.
+bool is_damage(SlotWord word, Directory d) { return word.is_unwritten() || !d.is_unsplit(word); }
+
+}  // namespace
 
 coro::Task<Result<bool>> SlotRepair::repair_slot(SlotNumber slot, SlotWord word, Collected* collected) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
@@ -31,16 +37,55 @@ coro::Task<Result<bool>> SlotRepair::repair_slot(SlotNumber slot, SlotWord word,
   co_return !*goes_on;
 }
 
-// A slot that was seen to hold what no client writes there is empty from now on: so its keys can be put
-// again. While the index grows that is for who splits it.
-coro::Task<Result<void>> SlotRepair::mend_slot(SlotNumber slot, SlotWord word, Collected* collected) {
+// What a slot is to hold in place of a damaged word: the word at this level, if its item is intact and
+// belongs there; else nothing. No word, if that can not be told now.
+coro::Task<Result<std::optional<SlotWord>>> SlotRepair::mended_word(SlotNumber slot, SlotWord word,
+                                                                    Directory d) {
+  const SlotWord empty = SlotWord::empty(home_.next_nonce(), d.level);
+  if (!word.names_item()) co_return empty;
+  if (items_.is_unknown(word.item())) co_return std::nullopt;
+  const auto head = co_await items_.fetch_intact_head(word.item());
+  if (!head && head.error().code == Errc::corrupt) co_return empty;
+  if (!head && head.error().code == Errc::unavailable) co_return std::nullopt;
+  if (!head) co_return std::unexpected(head.error());
+  const std::uint64_t hash = head->view.key_hash();
+  const Locations at = Locations::of(hash, d, slots_.candidates());
+  const bool belongs = word.filter() == filter_of(hash) && at.index_of(slot) >= 0;
+  co_return belongs ? word.with_level(d.level) : empty;
+}
+
+// Mends a slot that was seen to hold what no client writes there: so its keys can be put again. While the
+// index grows that is for who splits it. What it holds now, as far as this has seen.
+coro::Task<Result<SlotWord>> SlotRepair::mend_slot(SlotNumber slot, SlotWord word, Collected* collected) {
   const auto d = co_await slots_.read_directory();
   if (!d) co_return std::unexpected(d.error());
-  if (d->growing) co_return Result<void>{};
-  const auto mended = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), d->level));
+  // It may have grown since the word was read; then the word is not there any more, or all is well.
+  if (d->growing || !is_damage(word, *d)) co_return word;
+  const auto mended = co_await mended_word(slot, word, *d);
   if (!mended) co_return std::unexpected(mended.error());
-  if (*mended) ++collected->slots_repaired;
-  co_return Result<void>{};
+  if (!*mended) co_return word;
+  SlotWord before = word;
+  if (d->is_split(word) && !word.is_unwritten()) {
+    // A growth that has begun since takes it for split, and the upper slot may be in use: to open this one
+    // again would be wrong then. So first it becomes a word that no key's operation passes by; if no growth
+    // has begun by then, nobody uses the upper slot before this one is mended.
+    before = word.with_type(SlotType::none);
+    const auto set_apart = co_await slots_.swap(slot, word, before);
+    if (!set_apart) co_return std::unexpected(set_apart.error());
+    if (!*set_apart) co_return word;
+    const auto now = co_await slots_.read_directory();
+    if (!now || *now != *d) {
+      if (auto back = co_await slots_.swap(slot, before, word); !back)
+        co_return std::unexpected(std::move(back.error()));
+      if (!now) co_return std::unexpected(now.error());
+      co_return word;
+    }
+  }
+  const auto won = co_await slots_.swap(slot, before, **mended);
+  if (!won) co_return std::unexpected(won.error());
+  if (!*won) co_return before;
+  ++collected->slots_repaired;
+  co_return **mended;
 }
 
 // Unlinks the item that a slot was seen to have committed, if its time to live is over, and the slot names it
@@ -80,10 +125,11 @@ coro::Task<Result<bool>> SlotRepair::repair_slots(Collected* collected) {
       if (auto read = co_await group.read_with_headers(slot, slots); !read)
         co_return std::unexpected(std::move(read.error()));
     }
-    const SlotWord word = group.word(slot);
-    if (word.is_unwritten() && !d.growing) {
-      if (auto mended = co_await mend_slot(slot, word, collected); !mended)
-        co_return std::unexpected(std::move(mended.error()));
+    SlotWord word = group.word(slot);
+    if (!d.growing && is_damage(word, d)) {
+      const auto mended = co_await mend_slot(slot, word, collected);
+      if (!mended) co_return std::unexpected(mended.error());
+      word = *mended;
     }
     if (!word.names_item()) continue;
     if (word.is(SlotType::committed)) {

@@ -39,7 +39,8 @@ class SlotRepair final {
                                                              base::Nanos until, Collected* collected);
 
  private:
-  coro::Task<Result<void>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);
+  coro::Task<Result<std::optional<SlotWord>>> mended_word(SlotNumber slot, SlotWord word, Directory d);
+  coro::Task<Result<SlotWord>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);
   coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
 
   memory::Attachment& attachment_;

@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "fabric/testing/posting_fabric.h"
 #include "hash/testing/scenes.h"
 
 namespace loch::hash {
@@ -292,6 +296,70 @@ INSTANTIATE_TEST_SUITE_P(Scenes, Dying, testing::ValuesIn(cases_of(Place::here))
 INSTANTIATE_TEST_SUITE_P(Far, Dying,
                          testing::ValuesIn(cases_of(Place::elsewhere, std::span(scenes).first(3))),
                          case_name);
+
+// Receive: a slot of the key is seen to name another key's item; then the client is stopped for longer than
+// it may act, and when it looks at the item, its memory is used again for one of the key, which nobody has
+// linked. Expect: no condition is judged by that.
+TEST(Conditions, DoNotGoByMemoryThatIsUsedAgain) {
+  const std::string key = "key";
+  std::string another;
+  for (const Op op : {Op::insert, Op::replace, Op::remove_version}) {
+    SCOPED_TRACE(name_of(op));
+    const auto store = make_store();
+    Client other(*store);
+    const SlotNumber home = locations(other, key).slot[0];
+    if (another.empty()) {
+      another = find_key(other, "another", [&](const Locations& at, std::uint64_t hash) {
+        return at.slot[0] == home && filter_of(hash) == other.key_of(key).filter();
+      });
+    }
+    ASSERT_TRUE(other.put(another, "value").has_value());
+    const memory::ItemRef item = fake::slot(*store, home).item();
+    bool was_stopped = false;
+    const auto stop = [&](const fabric::Operation& operation) {
+      if (operation.at != item.address() || std::exchange(was_stopped, true)) return;
+      ASSERT_TRUE(other.remove(another).has_value());
+      store->advance(memory::Session::act_window_ns + base::second_ns);
+      EXPECT_EQ(answer(other.get(key)), "not_found");
+      const memory::ItemHeader header{.state = 0,
+                                      .header_sum = 0,
+                                      .value_sum = 0,
+                                      .key_hash = other.key_of(key).hash,
+                                      .written_at_ns = other.session().next_write_time(),
+                                      .expires_at_ns = 0,
+                                      .value_bytes = 0,
+                                      .key_bytes = 0,
+                                      .client = other.session().client()};
+      write_item(store->at(item.address()), item, header, key, "value");
+    };
+    Client client(
+        *store,
+        std::make_shared<fabric::fake::PostingFabric>(
+            store,
+            fabric::fake::PostingOptions{
+                .mapped = [](fabric::RegionId region) { return region != memory::first_data_region; },
+                .before = stop}),
+        {});
+    constexpr std::uint64_t version = 1;
+    EXPECT_EQ(client.run(perform(&client, op, key, "new", version)), op == Op::insert ? "ok" : "not_found");
+    EXPECT_TRUE(was_stopped);
+  }
+}
+
+// Receive: a get of a key that is not there is stopped in the midst of its second collect for longer than it
+// may act. Expect: that collect does not count, also not as the first of two.
+TEST(Get, TellsAMissByNothingThatItReadBeforeItWasStopped) {
+  const auto store = make_store();
+  Client other(*store);
+  int reads = 0;
+  Client client = fake::watched_client(*store, [&] {
+    if (++reads != 4) return;
+    store->advance(memory::Session::act_window_ns + base::second_ns);
+    EXPECT_EQ(answer(other.get("another")), "not_found");
+  });
+  EXPECT_EQ(answer(client.get("key")), "not_found");
+  EXPECT_EQ(reads, 4 * 3) << "four collects of three slots";
+}
 
 }  // namespace
 }  // namespace loch::hash

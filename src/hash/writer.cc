@@ -61,8 +61,9 @@ coro::Task<Result<std::uint64_t>> Writer::put_written(const WriteRequest* reques
     if (step) more = co_await attempts.again();
     if (step && more) continue;
     Error error = step ? std::move(more.error()) : std::move(step.error());
-    if (error.code == Errc::moved && item.is_pending) {
-      // This operation is one of those that the move waits for.
+    if ((error.code == Errc::moved || error.code == Errc::corrupt) && item.is_pending) {
+      // Both say that it did not happen. A move of the shard waits for this operation; and of a key with a
+      // damaged slot nobody could tell whether the item is to be committed.
       auto settled = co_await pending_.withdraw(&item);
       if (settled && *settled == PutOutcome::done) co_return item.version;
       if (!settled) error = PendingInsert::error_of(std::move(settled.error()), item);
@@ -90,6 +91,8 @@ coro::Task<Result<PutOutcome>> Writer::put_step2_update(const WriteRequest* requ
                                                         NewItem* item) {
   const auto j = static_cast<unsigned>(committed_location(*seen));
   if (auto holds = check_condition(*request, *seen, j); !holds) {
+    // Of what the slot named, or of what has taken its memory since.
+    if (!attachment_.may_act()) co_return PutOutcome::again;
     co_return std::unexpected(std::move(holds.error()));
   }
   const SlotWord old = seen->word[j];
@@ -136,14 +139,9 @@ coro::Task<Result<PutOutcome>> Writer::put_step_of_absent(const WriteRequest* re
   if (home.is(SlotType::empty)) co_return co_await put_step4_home(seen, item);
   if (home_is_claimable(*seen)) {
     // Another key's finished move stands in the home slot.
-    auto done = co_await resolver_.resolve_item(home.item());
-    if (done && !*done) {
-      // Its item is damaged, or tells of no such move: the word means nothing.
-      const SlotNumber slot = seen->at.slot[home_location(*seen)];
-      done =
-          co_await slots_.swap(slot, home, cleared_word(home, slot, seen->at.directory, home_.next_nonce()));
-    }
-    if (!done) co_return std::unexpected(std::move(done.error()));
+    if (auto cleared = co_await resolver_.clear_moved(seen->at.slot[home_location(*seen)], home, key.hash);
+        !cleared)
+      co_return std::unexpected(std::move(cleared.error()));
     co_return PutOutcome::again;
   }
   // Step 5: home is taken, and an alternate slot empty.
@@ -196,8 +194,11 @@ coro::Task<Result<void>> Writer::remove(Key key, std::optional<std::uint64_t> ve
     if (auto read = co_await snapshots_.collect(key, &seen); !read) co_return read;
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
-      if (const auto holds = check_condition(request, seen, j); !holds)
-        co_return fail(holds.error().code, "remove", {}, key.hash);
+      if (const auto holds = check_condition(request, seen, j); !holds) {
+        if (attachment_.may_act()) co_return fail(holds.error().code, "remove", {}, key.hash);
+        if (auto more = co_await attempts.again(); !more) co_return more;
+        continue;
+      }
       const SlotWord old = seen.word[j];
       const bool was_expired = has_expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");

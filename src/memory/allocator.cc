@@ -111,7 +111,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_class(std::uint8_t size_class) {
     // What rests may have rested by now.
     if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   }
-  bool swept = false;
+  std::optional<std::size_t> swept;
   constexpr int rounds_max = 64;  // others may take what this session found or added
   for (int round = 0; round < rounds_max; ++round) {
     if (!spares_[size_class].empty()) co_return *take_spare_of(size_class);

@@ -20,6 +20,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,6 +87,8 @@ class Allocator {
     return std::ranges::any_of(notes_, [](const auto& notes) { return !notes.empty(); });
   }
 
+  // Whether an allocation that found nothing had no time to sweep all blocks: the next one goes on with that.
+  [[nodiscard]] bool sweeps_on() const { return swept_in_vain_ != 0; }
   // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
   // takes notes of items that have. Returns the number of blocks freed.
   coro::Task<Result<std::uint64_t>> sweep_all();
@@ -209,13 +212,15 @@ class Allocator {
   };
   Result<Extension> next_extension(std::uint64_t blocks_wanted, std::uint64_t bytes_used) const;
   Result<void> extend(std::uint64_t blocks_wanted);
-  coro::Task<Result<void>> extend_or_sweep(std::uint64_t blocks_wanted, bool* swept);
+  coro::Task<Result<void>> extend_or_sweep(std::uint64_t blocks_wanted, std::optional<std::size_t>* swept);
   coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);
 
   // ---- sweep.cc
   coro::Task<Result<bool>> find_released(std::uint8_t size_class);
   enum class Sweep : std::uint8_t { takes_notes, frees };
   enum class Swept : std::uint8_t { nothing, items, block };  // what it gained
+  coro::Task<Result<std::size_t>> sweep_on(base::Nanos until);
+  coro::Task<Result<bool>> sweep_one(BlockNumber block);
   coro::Task<Result<Swept>> sweep_block(BlockNumber block, LeaseWord word, Sweep how);
   coro::Task<std::size_t> claim_first(std::vector<Note>* notes);
   coro::Task<Result<void>> settle_the_dead();
@@ -274,6 +279,8 @@ class Allocator {
   std::size_t next_released_ = 0;    // of `known_blocks_`: where the search for what others left goes on
   std::array<base::Nanos, size_class_count> searched_released_at_{};  // and found nothing of the class
   base::Nanos swept_in_vain_until_ = 0;  // from then on another sweep may find something
+  std::size_t swept_in_vain_ = 0;        // blocks in a row, by allocations that had no time for all
+  std::size_t next_swept_ = 0;           // of `known_blocks_`: where the next one goes on
   base::Nanos left_notes_at_ = 0;        // all that were old then
   coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it

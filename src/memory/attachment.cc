@@ -15,7 +15,8 @@ Attachment::Attachment(std::shared_ptr<StoreMemory> memory, const Placement& pla
       placement_(placement),
       hosts_found_(memory_->fabric().hosts_found()),
       is_of_cluster_(region_map().nodes.front().control != control_region),
-      endpoint_(memory_->connect()) {}
+      endpoint_(memory_->connect()),
+      left_out_(region_map().nodes.size()) {}
 
 Result<std::unique_ptr<Attachment>> Attachment::open(std::shared_ptr<StoreMemory> memory,
                                                      const Placement& placement) {
@@ -51,15 +52,27 @@ coro::Task<Result<std::vector<std::uint32_t>>> Attachment::find_nodes() {
   std::optional<Error> unreached;
   for (std::uint32_t node = 0; node < count; ++node) {
     if (region_map().nodes[node].is_gone) continue;
-    const auto bytes = co_await endpoint_->fetch(incarnation_at(node, 0), count * sizeof(std::uint64_t));
-    if (!bytes && (bytes.error().code != Errc::unavailable || has_failed()))
-      co_return std::unexpected(bytes.error());
+    // With what the part begins with, so that both are of the same one.
+    const std::size_t words_bytes = count * sizeof(std::uint64_t);
+    const auto bytes =
+        co_await endpoint_->fetch({region_map().nodes[node].control, 0}, incarnations_offset + words_bytes);
     if (!bytes) {
+      if (has_failed()) co_return std::unexpected(bytes.error());
       unreached = bytes.error();
+      if (unreached->code != Errc::unavailable) left_out_[node] = unreached->detail;
+      continue;
+    }
+    Superblock superblock;
+    std::memcpy(&superblock, bytes->data(), sizeof superblock);
+    if (auto sound = memory_->check_part(superblock); !sound) {
+      left_out_[node] = std::move(sound.error().detail);
+      unreached = fail(sound.error().code, "open",
+                       fmt::format("{}: {}", memory_->name_of_node(node), left_out_[node]))
+                      .error();
       continue;
     }
     words[node].resize(count);
-    std::memcpy(words[node].data(), bytes->data(), bytes->size());
+    std::memcpy(words[node].data(), bytes->data() + incarnations_offset, words_bytes);
   }
   std::vector<std::uint32_t> found;
   for (std::uint32_t node = 0; node < count; ++node) {
@@ -199,6 +212,8 @@ void Attachment::close() {
 }
 
 std::string Attachment::describe_unreached(std::uint32_t node) const {
+  if (!left_out_[node].empty())
+    return fmt::format("{}, which can not be used now: {}", memory_->name_of_node(node), left_out_[node]);
   const std::string why = endpoint_->port().why_unreachable(region_map().nodes[node].control);
   return fmt::format("{}, which can not be reached now{}{}", memory_->name_of_node(node),
                      why.empty() ? "" : ": ", why);

@@ -1,9 +1,9 @@
 // Attachment: one client of a store: its way to all regions, and a session and an allocator for each node.
 //
-// A client is attached to the nodes that can be reached when it begins. What is on another is `unavailable`
-// to it. What it does runs in the sessions of all its nodes, since it does not know before which ones it will
-// come to: no item is reused on any node, and no word of an index repeats, while an operation that may have
-// seen it runs (Session, "Reuse").
+// A client is attached to the nodes that can be reached when it begins, and whose part is one of the store
+// (StoreMemory::check_part). What is on another is `unavailable` to it. What it does runs in the sessions of
+// all its nodes, since it does not know before which ones it will come to: no item is reused on any node, and
+// no word of an index repeats, while an operation that may have seen it runs (Session, "Reuse").
 //
 // A node whose memory was lost comes back as another incarnation. What the other nodes have that names its
 // former memory means nothing then, and nobody may take it for what lies there now. So each node keeps which
@@ -157,8 +157,8 @@ class Attachment {
 
  private:
   explicit Attachment(std::shared_ptr<StoreMemory> memory, const Placement& placement);
-  // Which nodes can be reached and agree on each other. Errors: those of the fabric, of the first node if
-  // none can be reached.
+  // Which nodes can be reached, have a part of this store and agree on each other. Errors: those of the
+  // fabric, of the first node if none can be reached.
   coro::Task<Result<std::vector<std::uint32_t>>> find_nodes();
   // By index in nodes_.
   coro::Task<void> refresh_each(std::vector<Result<void>>* outcomes);
@@ -179,6 +179,7 @@ class Attachment {
   const std::shared_ptr<fabric::Endpoint> endpoint_;
   std::vector<Node> nodes_;
   std::vector<const Node*> by_number_;
+  std::vector<std::string> left_out_;  // by number: what is wrong with a part that is reached, or empty
   std::array<const Node*, data_regions_end> by_region_{};
   std::size_t next_ = 0;  // of nodes_, for `spread`
   std::atomic<unsigned> pins_{0};

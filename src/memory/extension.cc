@@ -1,6 +1,7 @@
 // The part of Allocator that adds blocks.
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/fault.h"
 #include "memory/allocator.h"
@@ -93,15 +94,25 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
   return extended;
 }
 
-// The same for an allocation that finds none; if none can be added, it sweeps everything, once. If a sweep
-// gains nothing, there is no other for one expiry: what is unlinked meanwhile has to rest that long anyway.
-coro::Task<Result<void>> Allocator::extend_or_sweep(std::uint64_t blocks_wanted, bool* swept) {
+// The same for an allocation that finds none; if none can be added, it sweeps, once, for a small part of the
+// time that a call has: its operation holds back what others unlink. The next one goes on from there. If all
+// blocks have been swept so and no allocation has gained anything, there is no other sweep for one expiry:
+// what is unlinked meanwhile has to rest that long anyway. `swept`: how many blocks, in a row and in vain,
+// once it has.
+coro::Task<Result<void>> Allocator::extend_or_sweep(std::uint64_t blocks_wanted,
+                                                    std::optional<std::size_t>* swept) {
+  constexpr base::Nanos part_of_timeout = 16;
   auto extended = extend(blocks_wanted);
   if (extended) co_return extended;
-  if (*swept) swept_in_vain_until_ = session_.now() + session_.geometry().expiry_ns;
+  if (*swept) {
+    const bool is_all = **swept >= known_blocks_.size();
+    if (is_all) swept_in_vain_until_ = session_.now() + session_.geometry().expiry_ns;
+    swept_in_vain_ = is_all ? 0 : **swept;
+  }
   if (*swept || session_.now() < swept_in_vain_until_) co_return extended;
-  *swept = true;
-  if (auto done = co_await sweep_all(); !done) co_return std::unexpected(std::move(done.error()));
+  const auto looked_at = co_await sweep_on(endpoint_.now() + endpoint_.timeout_ns() / part_of_timeout);
+  if (!looked_at) co_return std::unexpected(looked_at.error());
+  *swept = std::exchange(swept_in_vain_, 0) + *looked_at;
   co_return Result<void>{};
 }
 

@@ -1,5 +1,8 @@
 // Allocator, when there is no space, in simulated time.
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "memory/allocator.h"
@@ -82,6 +85,62 @@ TEST(NoSpace, IsFoundBySweepingOnceAnExpiry) {
   store->advance(2 * expiry_ns);
   EXPECT_FALSE(a.allocate(64).has_value());
   EXPECT_NE(a.lease_of(block_of(last)).encode(), swept);
+}
+
+// Receive: a full store in which everything is in use, and which takes longer to sweep than a call has.
+// Expect: each allocation sweeps a part of it, and the next one what follows; and none does for an expiry,
+// once all of it was in vain.
+TEST(NoSpace, IsFoundPartByPartWhereASweepTakesLong) {
+  const auto store = make_memory(geometry, {.free_bytes = 200 * block_bytes});
+  Process filler(*store);
+  fill(*store, filler);
+  std::map<std::uint64_t, int> sweeps;  // by where the block's descriptor is
+  const auto take_time = [&](const fabric::Operation& one) {
+    store->advance(base::millisecond_ns);
+    const bool is_change = one.kind == fabric::Operation::Kind::compare_swap;
+    if (is_change && LeaseWord::decode(one.operand).state == BlockState::swept) ++sweeps[one.at.offset_bytes];
+  };
+  Process a(std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{.mapped = [](fabric::RegionId id) { return id == control_region; },
+                                          .before = take_time}));
+  constexpr base::Nanos timeout = 50 * base::millisecond_ns;
+  a.session->endpoint().set_timeout(timeout);
+  int allocations = 0;
+  do {
+    const base::Nanos start = store->now();
+    const std::size_t before = sweeps.size();
+    EXPECT_FALSE(a.allocate(64).has_value());
+    EXPECT_LE(store->now() - start, timeout);
+    EXPECT_GT(sweeps.size(), before);
+  } while (a.allocator->sweeps_on() && ++allocations < 1'000);
+  EXPECT_GT(allocations, 10);
+  EXPECT_EQ(sweeps.size(), a.allocator->blocks()->size());
+  EXPECT_TRUE(std::ranges::all_of(sweeps, [](const auto& block) { return block.second == 1; }));
+  EXPECT_FALSE(a.allocate(64).has_value());
+  EXPECT_TRUE(std::ranges::all_of(sweeps, [](const auto& block) { return block.second == 1; }));
+}
+
+// Receive: the same, and one block in which all has rested. Expect: an allocation that comes to it has its
+// memory.
+TEST(NoSpace, EndsWhereASweepThatTakesLongComesToRestedItems) {
+  const auto store = make_memory(geometry, {.free_bytes = 50 * block_bytes});
+  {
+    Process filler(*store);
+    const ItemRef last = fill(*store, filler);
+    for (std::uint32_t i = 0; i < items_in_block(last.size_class); ++i)
+      retire(filler, item_in_block(block_of(last), last.size_class, i));
+  }
+  store->advance(2 * expiry_ns);
+  Process a(std::make_shared<fabric::fake::PostingFabric>(
+      store, fabric::fake::PostingOptions{
+                 .mapped = [](fabric::RegionId id) { return id == control_region; },
+                 .before = [&](const fabric::Operation&) { store->advance(base::millisecond_ns); }}));
+  a.session->endpoint().set_timeout(50 * base::millisecond_ns);
+  auto item = a.allocate(64);  // of a class of which others have left nothing
+  int more = 0;
+  for (; !item && a.allocator->sweeps_on(); ++more) item = a.allocate(64);
+  EXPECT_TRUE(item.has_value());
+  EXPECT_GT(more, 10);
 }
 
 // Receive: a client died when it had freed a block, and before it counted that. Expect: whoever found nothing

@@ -16,7 +16,7 @@ coro::Task<Result<ItemRef>> Allocator::allocate_large(std::uint64_t block_total)
   session_.count(Counter::large_allocated);
   // One operation at a time; otherwise each that finds nothing would add memory of its own.
   const auto turn = co_await getting_blocks_.lock();
-  bool swept = false;
+  std::optional<std::size_t> swept;
   constexpr int rounds_max = 64;
   for (int round = 0; round < rounds_max; ++round) {
     if (auto freed = co_await free_own_large(); !freed) co_return std::unexpected(std::move(freed.error()));

@@ -76,9 +76,13 @@ coro::Task<Result<void>> Session::enter() {
     if (reads_only_) co_return co_await begin_to_read();
     co_return co_await begin();
   }
-  co_return fail(Errc::no_space, "open",
-                 fmt::format("{} clients have {} open, the most there can be; close some",
-                             client_count_max - 1, memory_->fabric().location()));
+  co_return fail(
+      Errc::no_space, "open",
+      fmt::format("{} clients have {} open, the most there can be; close some{}", client_count_max - 1,
+                  memory_->fabric().location(),
+                  memory_->region_map().living() > 1
+                      ? " (those that broke off with a host of the cluster count until it is back or removed)"
+                      : ""));
 }
 
 // Those that say they are free first, then those whose sessions may have died. Of the free ones each of the

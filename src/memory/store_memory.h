@@ -13,14 +13,13 @@
 
 namespace loch::memory {
 
-// Fixed when a store is created.
+// Fixed when a store is created. Each part of a cluster's store has one of its own: all but `max_bytes`,
+// which its host sees to, is to be the same.
 struct Geometry {
   std::uint32_t candidates = 3;
   base::Nanos expiry_ns = base::second_ns;
   std::uint64_t max_bytes = 0;
   std::uint64_t hash_seed = 0;
-
-  bool operator==(const Geometry&) const = default;
 };
 
 class StoreMemory {
@@ -31,10 +30,16 @@ class StoreMemory {
   static void initialize_node(std::byte* control, const Geometry& geometry, std::uint32_t node,
                               std::uint64_t incarnation);
 
-  // Checks the superblock of each node of `fabric`'s store that can be reached, of which there has to be one.
-  // Errors: incompatible (another version, or left by an earlier boot), corrupt, those of the fabric.
+  // Checks the superblock of each node of `fabric`'s store. Of several nodes one has to be sound: the
+  // geometry is what most of them have, or as many as have another and come first, and the largest
+  // `max_bytes` of those. Errors: incompatible (another version, or left by an earlier boot), corrupt, those
+  // of the fabric.
   static Result<std::shared_ptr<StoreMemory>> attach(std::shared_ptr<fabric::Fabric> fabric,
                                                      RegionMap map = RegionMap::of_one_host());
+
+  // Whether a sound store, or part of one, whose files are on this host was left by an earlier boot of it:
+  // what is in there means nothing now.
+  static bool is_of_earlier_boot(const std::shared_ptr<fabric::Fabric>& fabric, fabric::RegionId control);
 
   // The way of one client to all the regions.
   [[nodiscard]] std::shared_ptr<fabric::Endpoint> connect() const {
@@ -55,6 +60,10 @@ class StoreMemory {
     const std::uint32_t turn_;
   };
 
+  // Whether what a node has is a part of this store: another one may have come there since, or it
+  // may be what `attach` has left out. Errors: incompatible, corrupt; they do not name the node.
+  [[nodiscard]] Result<void> check_part(const Superblock& superblock) const;
+
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] const RegionMap& region_map() const { return map_; }
   // What people call a node: "host b (10.0.0.2:7457)", or its number if nobody has given it a name.
@@ -65,7 +74,6 @@ class StoreMemory {
  private:
   StoreMemory(std::shared_ptr<fabric::Fabric> fabric, RegionMap map, const Geometry& geometry)
       : fabric_(std::move(fabric)), map_(std::move(map)), geometry_(geometry) {}
-  static Result<Geometry> look_at_node(fabric::Endpoint& endpoint, fabric::RegionId control);
 
   const std::shared_ptr<fabric::Fabric> fabric_;
   const RegionMap map_;

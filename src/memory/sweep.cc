@@ -147,24 +147,50 @@ coro::Task<Result<std::uint64_t>> Allocator::sweep_all() {
   const auto list = blocks();
   if (!list) co_return std::unexpected(list.error());
   for (const BlockNumber block : *list) {
-    if (session_.refresh_due()) {
-      if (auto fresh = co_await session_.refresh(); !fresh)
-        co_return std::unexpected(std::move(fresh.error()));
-    }
-    auto word = co_await lease_of(block);
-    if (!word) co_return std::unexpected(std::move(word.error()));
-    if (word->state == BlockState::full || word->state == BlockState::open) {
-      auto swept = co_await sweep_block(block, *word, Sweep::frees);
-      if (!swept) co_return std::unexpected(std::move(swept.error()));
-      freed += *swept == Swept::block ? 1 : 0;
-    } else if (word->state == BlockState::large_head) {
-      auto rested = co_await free_rested_large(block, *word);
-      if (!rested) co_return std::unexpected(std::move(rested.error()));
-      freed += *rested ? 1 : 0;
-    }
+    const auto is_freed = co_await sweep_one(block);
+    if (!is_freed) co_return std::unexpected(is_freed.error());
+    freed += *is_freed ? 1 : 0;
   }
   searched_ = {};  // whoever freed a block may have died before it counted that
   co_return freed;
+}
+
+// The next blocks, from where the last such sweep ended, until then, or until all have been looked at that
+// were not yet in vain (swept_in_vain_); one at least. How many.
+coro::Task<Result<std::size_t>> Allocator::sweep_on(base::Nanos until) {
+  if (session_.remote()) {
+    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  }
+  if (swept_in_vain_ == 0) {
+    if (auto settled = co_await settle_the_dead(); !settled)
+      co_return std::unexpected(std::move(settled.error()));
+  }
+  const auto list = blocks();
+  if (!list) co_return std::unexpected(list.error());
+  const std::size_t count = list->size();
+  std::size_t looked_at = 0;
+  for (; swept_in_vain_ + looked_at < count; ++looked_at) {
+    if (looked_at != 0 && endpoint_.now() >= until) break;
+    if (next_swept_ >= count) next_swept_ = 0;
+    if (auto swept = co_await sweep_one((*list)[next_swept_++]); !swept)
+      co_return std::unexpected(std::move(swept.error()));
+  }
+  searched_ = {};  // as above
+  co_return looked_at;
+}
+
+// Whether it was freed.
+coro::Task<Result<bool>> Allocator::sweep_one(BlockNumber block) {
+  if (session_.refresh_due()) {
+    if (auto fresh = co_await session_.refresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
+  }
+  const auto word = co_await lease_of(block);
+  if (!word) co_return std::unexpected(word.error());
+  if (word->state == BlockState::large_head) co_return co_await free_rested_large(block, *word);
+  if (word->state != BlockState::full && word->state != BlockState::open) co_return false;
+  const auto swept = co_await sweep_block(block, *word, Sweep::frees);
+  if (!swept) co_return std::unexpected(swept.error());
+  co_return *swept == Swept::block;
 }
 
 coro::Task<Result<void>> Allocator::settle_blocks(std::uint16_t dead) {

@@ -5,18 +5,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
 #include <loch/async.h>
 #include <loch/loch.h>
+
+#include "lab/temp_folder.h"
 
 namespace loch::calls {
 
@@ -26,9 +28,8 @@ class World {
   static constexpr const char* store_name = "store";
 
   explicit World(Atomics atomics = Atomics::processor) {
-    std::string folder = "/dev/shm/loch-calls.XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    here_.directory = folder;
+    here_.directory = temp_.path() + "/stores";
+    EXPECT_EQ(::mkdir(here_.directory.c_str(), 0700), 0);
     here_.huge_pages = false;
     here_.expiry = std::chrono::milliseconds(50);
     here_.atomics = atomics;
@@ -37,7 +38,7 @@ class World {
   }
   virtual ~World() {
     EXPECT_TRUE(Store::destroy(url_here(), here_).has_value());
-    EXPECT_EQ(::rmdir(here_.directory.c_str()), 0);
+    EXPECT_EQ(::rmdir(here_.directory.c_str()), 0) << "something is left";
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -52,6 +53,7 @@ class World {
   [[nodiscard]] const Options& here() const { return here_; }
 
  private:
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
   Options here_;
 };
 

@@ -287,23 +287,44 @@ void StoreProcesses::await_clients(std::uint64_t count) {
       << "not " << count << " clients: " << (info ? std::to_string(info->clients) : info.error().message());
 }
 
-void StoreProcesses::expect_some_out_of_reach(const std::vector<std::string>& keys) {
-  std::vector<Lookup> lookups(keys.size());
-  const auto deadline = Clock::now() + patience;
-  for (std::size_t there = 0; there == 0 || there == lookups.size();) {
-    ASSERT_LT(Clock::now(), deadline) << there << " of " << lookups.size() << " keys are there";
+std::map<std::string, std::string> StoreProcesses::expect_some_out_of_reach(
+    const std::vector<std::string>& keys) {
+  std::map<std::string, std::string> there;
+  Result<void> wrong;
+  const auto are_some = [&] {
+    std::vector<Lookup> lookups(keys.size());
     for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = keys[i];
     store().multi_get(lookups);
-    there = 0;
-    for (const Lookup& each : lookups) {
+    there.clear();
+    for (Lookup& each : lookups) {
       if (each.result) {
-        ++there;
-      } else {
-        const Errc code = each.result.error().code;
-        ASSERT_TRUE(code == Errc::unavailable || code == Errc::timed_out) << each.result.error().message();
+        there.emplace(each.key, std::move(each.value));
+      } else if (each.result.error().code != Errc::unavailable &&
+                 each.result.error().code != Errc::timed_out) {
+        wrong = each.result;
       }
     }
-  }
+    return !wrong || (!there.empty() && there.size() < keys.size());
+  };
+  EXPECT_TRUE(comes_true(are_some, patience)) << there.size() << " of " << keys.size() << " keys are there";
+  EXPECT_TRUE(wrong.has_value()) << wrong.error().message();
+  return there;
+}
+
+void StoreProcesses::note_loss(std::uint64_t since_ns) {
+  loss_ = {.since_ns = since_ns, .until_ns = now_ns(), .outlived = {}};
+  Result<void> visited;
+  const auto are_visited = [&] {  // hosts that forget what is lost end sessions
+    loss_.outlived.clear();
+    visited = store().for_each([this](const Entry& entry) {
+      const auto id = sim::read_value(entry.value);
+      EXPECT_TRUE(id.has_value()) << entry.key << " has a value " << id.error();
+      if (id) loss_.outlived.insert(*id);
+      return true;
+    });
+    return visited.has_value();
+  };
+  ASSERT_TRUE(comes_true(are_visited, patience)) << visited.error().message();
 }
 
 void StoreProcesses::expect_linearizable() {
@@ -319,6 +340,7 @@ void StoreProcesses::expect_linearizable() {
   for (std::size_t i = 0, operations = history->size(); i < operations; ++i) {
     const sim::Operation& write = (*history)[i];
     if (write.written == sim::no_value || write.invoked_ns >= loss_.until_ns) continue;
+    if (loss_.outlived.contains(write.written)) continue;
     history->push_back({.client = write.client,
                         .key = write.key,
                         .kind = sim::Kind::expire,

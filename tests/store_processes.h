@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -131,13 +133,13 @@ class StoreProcesses : public testing::Test {
   void await_clients(std::uint64_t count);
   // Waits until memory has been used again many times, from now on.
   void await_reuse();
-  // Waits until some of these keys are there, and of all others nobody can say so.
-  void expect_some_out_of_reach(const std::vector<std::string>& keys);
+  // Waits until some of these keys are there, and of all others nobody can say so. Those that are, with their
+  // values.
+  std::map<std::string, std::string> expect_some_out_of_reach(const std::vector<std::string>& keys);
 
-  // What was written before `until_ns` may be gone since `since_ns`, for its memory was lost.
-  void note_loss(std::uint64_t since_ns, std::uint64_t until_ns) {
-    loss_ = {.since_ns = since_ns, .until_ns = until_ns};
-  }
+  // To be called once all hosts are there again: what was written before and is not there now may be gone
+  // since `since_ns`, for its memory was lost. What is there has outlived that.
+  void note_loss(std::uint64_t since_ns);
 
   // Once all workers have ended: reads every key, and checks the history of everybody.
   void expect_linearizable();
@@ -174,6 +176,7 @@ class StoreProcesses : public testing::Test {
   struct Loss {
     std::uint64_t since_ns = 0;
     std::uint64_t until_ns = 0;
+    std::set<sim::ValueId> outlived;
   } loss_;
 };
 

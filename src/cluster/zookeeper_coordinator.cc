@@ -231,6 +231,7 @@ Result<bool> ZooKeeperCoordinator::announce_again() {
 
 void ZooKeeperCoordinator::keep_announced() {
   std::string told;
+  std::optional<base::Nanos> taken_since;
   std::unique_lock lock(signals_.mutex);
   while (!stop_) {
     if (session_ != nullptr && !session_->is_over() && session_->id() == announced_in_) {
@@ -239,7 +240,16 @@ void ZooKeeperCoordinator::keep_announced() {
     }
     lock.unlock();
     const auto done = announce_again();
-    const bool is_news = !done && done.error().code != Errc::unavailable && done.error().detail != told;
+    // It may be this host's own of a session that is over, which servers that were lost have not ended.
+    const bool is_taken = !done && done.error().code == Errc::exists;
+    if (!is_taken) {
+      taken_since.reset();
+    } else if (!taken_since) {
+      taken_since = clock_.now();
+    }
+    const bool may_be_own = is_taken && clock_.now() - *taken_since < 2 * Session::timeout_ns;
+    const bool is_trouble = !done && done.error().code != Errc::unavailable && !may_be_own;
+    const bool is_news = is_trouble && done.error().detail != told;
     if (is_news && lost_name_) lost_name_(done.error().message());
     if (is_news || done) told = done ? "" : done.error().detail;
     lock.lock();

@@ -368,18 +368,20 @@ std::string question_about(const ClusterMap& map, std::uint32_t number,
 Exit run_remove(Context& context, const Arguments& arguments) {
   const auto coordinator = open_to_change(context, arguments);
   if (!coordinator) return coordinator.error();
+  bool abandons = false;  // what somebody has said yes to
   if (arguments.lost) {
     const auto read = (*coordinator)->read_map();
     if (!read) return can_not_open(context, read.error());
     const auto node = read->map.find(arguments.node);
-    if (node && read->map.nodes[*node].state != NodeState::drained) {
+    if (node && !cluster::without_node(read->map, arguments.node, false)) {
       const Exit answer =
           context.confirm([&] { return question_about(read->map, *node, (*coordinator)->present()); });
       if (answer != Exit::ok) return answer;
+      abandons = true;
     }
   }
   const auto changed = change(context, **coordinator, [&](const ClusterMap& map) {
-    return cluster::without_node(map, arguments.node, arguments.lost);
+    return cluster::without_node(map, arguments.node, abandons);
   });
   if (!changed) return changed.error();
   if (context.globals.json) context.print_json({{"epoch", changed->epoch}, {"node", arguments.node}});

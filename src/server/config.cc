@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 #include <string_view>
+#include <sys/stat.h>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,24 @@ std::vector<Config::Store> stores_of_cluster(const Config& config) {
   return stores;
 }
 
+// Whether a fixed list of hosts is to be gone by from which everybody can tell the stores' hash seeds.
+bool has_known_hash_seed(const Config& config) {
+  if (!config.cluster || !config.key_file.empty()) return false;
+  const auto coordinator = cluster::Coordinator::open(config.cluster->coordinator);
+  if (!coordinator || (*coordinator)->may_change()) return false;
+  const auto map = (*coordinator)->read_map();
+  return map && map->map.hash_seed == 0;
+}
+
+bool has_password(const Config::Cluster& cluster) {
+  return cluster.coordinator.starts_with("zookeeper://") && cluster.coordinator.contains('@');
+}
+
+bool is_readable_by_all(const std::string& path) {
+  struct stat stat{};
+  return ::stat(path.c_str(), &stat) == 0 && (stat.st_mode & S_IROTH) != 0;
+}
+
 }  // namespace
 
 Config default_config() {
@@ -200,7 +219,7 @@ Result<void> check_config(const Config& config, const std::string& path) {
   return {};
 }
 
-std::vector<std::string> warnings_of(const Config& config) {
+std::vector<std::string> warnings_of(const Config& config, const std::string& path) {
   std::vector<std::string> warnings;
   if (config.cluster && std::ranges::all_of(config.listen, is_loopback)) {
     warnings.push_back(
@@ -212,6 +231,25 @@ std::vector<std::string> warnings_of(const Config& config) {
     warnings.emplace_back(
         "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
         "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
+  }
+  if (has_known_hash_seed(config)) {
+    warnings.push_back(fmt::format(
+        "{} has no hash_seed, and there is no key_file to derive one from: everybody can tell which keys "
+        "crowd the same slots; set hash_seed there, before the nodes and the same on all hosts, to a number "
+        "that is not to be guessed, and make the stores anew",
+        config.cluster->coordinator));
+  }
+  if (config.cluster && has_password(*config.cluster) && is_readable_by_all(path)) {
+    warnings.push_back(
+        fmt::format("{0} has ZooKeeper's password, and everybody here can read it: chmod o-r {0}, and change "
+                    "the password",
+                    path));
+  }
+  if (!config.tls.certificate.empty()) {
+    const auto tls = net::TlsContext::server(config.tls);
+    const auto flaw = tls ? tls->flaw_of_dates() : std::nullopt;
+    if (flaw)
+      warnings.push_back(fmt::format("{} {}: clients do not trust it", config.tls.certificate, *flaw));
   }
   return warnings;
 }

@@ -63,8 +63,9 @@ Config default_config();
 // Whether the settings fit together; `path` is the file that they are of, if there is one. Errors:
 // invalid_argument.
 Result<void> check_config(const Config& config, const std::string& path = {});
-// What is allowed and hardly meant, a line each, for the log.
-std::vector<std::string> warnings_of(const Config& config);
+// What is allowed and hardly meant, a line each, for the log; `path` as of check_config. What the files say
+// that it names is looked at, too, as far as they can be read.
+std::vector<std::string> warnings_of(const Config& config, const std::string& path = {});
 // Settings that differ, and that a lochd which runs goes by as they were when it started.
 std::vector<std::string> settings_for_a_restart(const Config& running, const Config& now);
 

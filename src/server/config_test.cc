@@ -3,7 +3,10 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "net/testing/certificates.h"
 
 namespace loch::server {
 namespace {
@@ -210,6 +213,54 @@ TEST_F(ConfigTest, WarnsThatRdmaIsNotEncrypted) {
   const std::string tls = "[tls]\ncertificate = \"c\"\nkey = \"k\"";
   EXPECT_TRUE(warnings_of(read(tls).value()).empty());
   EXPECT_EQ(warnings_of(read("verbs = true\n" + tls).value()).size(), 1U);
+}
+
+// Expect: a fixed list from which everybody can tell the seeds is warned of.
+TEST_F(ConfigTest, WarnsOfAHashSeedThatEverybodyKnows) {
+  const std::string list = path_ + ".list";
+  const std::string nodes = "[[node]]\nname = \"a\"\naddress = \"10.0.0.1\"\n";
+  const std::string cluster = "[cluster]\nnode = \"a\"\ncoordinator = \"file:" + list + "\"";
+  const auto warnings = [&](const std::string& list_has, const std::string& also) {
+    std::ofstream(list) << list_has;
+    return warnings_of(read("listen = [\"0.0.0.0\"]\n" + also + cluster).value());
+  };
+  const auto warned = warnings(nodes, "open_to_all = true\n");
+  ASSERT_EQ(warned.size(), 1U);
+  EXPECT_NE(warned[0].find("set hash_seed there"), std::string::npos) << warned[0];
+  EXPECT_TRUE(warnings("hash_seed = 8152763\n" + nodes, "open_to_all = true\n").empty());
+  EXPECT_TRUE(warnings(nodes, "key_file = \"k\"\n").empty());
+  ::unlink(list.c_str());
+}
+
+TEST_F(ConfigTest, WarnsOfAPasswordThatOthersMayRead) {
+  const auto warnings = [&](const std::string& at, mode_t mode) {
+    const Config config =
+        read(
+            "listen = [\"0.0.0.0\"]\nopen_to_all = true\n[cluster]\nnode = \"a\"\ncoordinator "
+            "= \"zookeeper://" +
+            at + "zk1/loch\"")
+            .value();
+    ::chmod(path_.c_str(), mode);
+    return warnings_of(config, path_);
+  };
+  ASSERT_EQ(warnings("ada:secret@", 0644).size(), 1U);
+  EXPECT_EQ(warnings("ada:secret@", 0644)[0].find("secret"), std::string::npos);
+  EXPECT_TRUE(warnings("ada:secret@", 0640).empty());
+  EXPECT_TRUE(warnings("", 0644).empty());
+}
+
+TEST_F(ConfigTest, WarnsOfACertificateThatHasExpired) {
+  const std::string folder = testing::TempDir() + "/lochd.certificates." + std::to_string(::getpid());
+  const net::fake::Certificates certificates(folder);
+  const auto warnings = [&](const std::string& name) {
+    return warnings_of(read("[tls]\ncertificate = \"" + certificates.file(name + ".pem") + "\"\nkey = \"" +
+                            certificates.file(name + ".key") + "\"")
+                           .value());
+  };
+  const auto warned = warnings("expired");
+  ASSERT_EQ(warned.size(), 1U);
+  EXPECT_NE(warned[0].find("expired.pem expired at "), std::string::npos) << warned[0];
+  EXPECT_TRUE(warnings("host").empty());
 }
 
 // Expect: what a lochd that runs does not take over is named, and nothing else.

@@ -1,8 +1,13 @@
 #include "server/daemon.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <fmt/format.h>
+#include <iterator>
 #include <string>
+#include <sys/resource.h>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -102,12 +107,35 @@ Result<void> Daemon::lend(const Options& options) {
        .bytes_max = [this](const auto& store) { return keeper_->bytes_max(store); },
        .readers = keeper_->readers(),
        .silence_max_ns = static_cast<base::Nanos>(config_.silence_max.count()) * base::millisecond_ns,
-       .connections_max = config_.connections_max,
+       .connections_max = connections_max(),
        .log = options.log});
   if (!host) return std::unexpected(std::move(host.error()));
   host_ = std::move(*host);
   report_stores(config_);
   return {};
+}
+
+std::size_t Daemon::connections_max() const {
+  // Connections are not to keep lochd from its stores and files, which take some, too.
+  constexpr std::size_t part_of_others = 4;
+  constexpr std::size_t others_min = 32;  // but half of them at most
+  constexpr std::size_t others_max = 256;
+  constexpr std::size_t connections_min = 2;
+  rlimit limit{};
+  std::error_code unknown;
+  const std::filesystem::directory_iterator open("/proc/self/fd", unknown);
+  if (unknown || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return config_.connections_max;
+  const auto taken = static_cast<std::size_t>(std::distance(open, std::filesystem::directory_iterator()));
+  const std::size_t left = limit.rlim_cur - std::min<std::size_t>(limit.rlim_cur, taken);
+  const std::size_t others = std::min(std::clamp(left / part_of_others, others_min, others_max), left / 2);
+  const std::size_t may_be = std::max(left - others, connections_min);
+  if (may_be < config_.connections_max && log_) {
+    log_(fabric::Host::Level::warning,
+         fmt::format("connections_max is {}, but there are descriptors for {} connections, and no more are "
+                     "taken; raise LimitNOFILE (ulimit -n), or lower connections_max",
+                     config_.connections_max, may_be));
+  }
+  return std::min(may_be, config_.connections_max);
 }
 
 void Daemon::report_stores(const Config& config) {

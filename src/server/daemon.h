@@ -51,6 +51,8 @@ class Daemon {
   Result<void> make_stores(const Config& config) const;
   Result<void> join(Options& options);
   Result<void> lend(const Options& options);
+  // Those that the configuration allows, as far as there are descriptors for them.
+  [[nodiscard]] std::size_t connections_max() const;
   // Those of the configuration are told of, whether or not a client has them open.
   void report_stores(const Config& config);
 

@@ -11,10 +11,15 @@ namespace loch::server {
 void warn_of_differences(const Config::Store& wanted, const fabric::Access& here,
                          const memory::RegionMap& map,
                          const std::function<void(fabric::Host::Level, const std::string&)>& log) {
+  if (!log) return;
+  const auto warn_of_trouble = [&](const Error& why) {
+    log(fabric::Host::Level::warning,
+        fmt::format("store '{}' is there, but can not be lent: {}", wanted.name, why.message()));
+  };
   const auto fabric = fabric::attach("shm://" + wanted.name, here);
-  if (!fabric || !log) return;
+  if (!fabric) return warn_of_trouble(fabric.error());
   const auto memory = memory::StoreMemory::attach(*fabric, map);
-  if (!memory) return;
+  if (!memory) return warn_of_trouble(memory.error());
   const memory::Geometry& has = (*memory)->geometry();
   const auto warn = [&](const char* what, const auto& is, const auto& said) {
     log(fabric::Host::Level::warning,

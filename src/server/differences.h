@@ -10,8 +10,8 @@
 
 namespace loch::server {
 
-// Warns of them, since a store stays as it was made. `map` is of the host's own part, which may be all. One
-// that can not be opened is left to who opens it.
+// Warns of them, since a store stays as it was made, and of one that can not be opened. `map` is of the
+// host's own part, which may be all.
 void warn_of_differences(const Config::Store& wanted, const fabric::Access& here,
                          const memory::RegionMap& map,
                          const std::function<void(fabric::Host::Level, const std::string&)>& log);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/check.h"
 #include "base/testing/comes_true.h"
 #include "fabric/remote/remote_fabric.h"
 #include "memory/layout.h"
@@ -48,8 +49,13 @@ class Fencing : public fake::FixedCluster {
     done.complete = [](fabric::Completion& self, Result<void> outcome) {
       static_cast<Done&>(self).outcome = std::move(outcome);
     };
-    port.post(operations, base::Clock().now() + base::second_ns, done);
-    while (!done.outcome) port.poll(base::millisecond_ns);
+    const base::Nanos now = base::Clock().now();
+    port.post(operations, now + base::second_ns, done);
+    while (!done.outcome) {
+      LOCH_CHECK(base::Clock().now() <
+                 now + 30 * base::second_ns);  // until it completes, `done` is the port's
+      port.poll(base::millisecond_ns);
+    }
     return std::move(*done.outcome);
   }
   // Reads a word of the node's control region.

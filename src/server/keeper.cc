@@ -1,5 +1,6 @@
 #include "server/keeper.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -22,13 +23,15 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   auto attached = fabric::attach("shm://" + name, access_);
   if (!attached) return attached;
   memory::RegionMap map = memory::RegionMap::of_one_host();
-  if (const auto node = node_of_ ? node_of_(name) : std::nullopt)
-    map = {.nodes = {{.control = fabric::control_region_of(*node), .data = {}}}, .shards = {}};
+  const auto node = node_of_ ? node_of_(name) : std::nullopt;
+  if (node) map = {.nodes = {{.control = fabric::control_region_of(*node), .data = {}}}, .shards = {}};
   const auto memory = memory::StoreMemory::attach(*attached, map);
   if (!memory) return std::unexpected(memory.error());
   const std::shared_ptr<Kept> kept(new Kept{.fabric = std::move(*attached),
                                             .region = map.nodes.front().control,
-                                            .bytes_max = (*memory)->geometry().max_bytes});
+                                            .bytes_max = (*memory)->geometry().max_bytes,
+                                            .identity = {(*memory)->geometry().hash_seed, 0}});
+  if (node) kept->identity.second = kept->control.word(memory::incarnation_at(*node, *node).offset_bytes);
   // Before anybody goes by it: in a new store it has not begun.
   kept->control.raise_latest(kept->endpoint.now());
   if (kept->fabric->atomics() == Atomics::device) memory::make_room_for_readers(kept->control);
@@ -101,12 +104,21 @@ std::map<std::string, Keeper::Seen> Keeper::seen() {
   std::map<std::string, Seen> seen;
   const auto held = open_reported();
   const std::scoped_lock lock(mutex_);
+  std::map<std::string, Told> told;
   for (const auto& [name, weak] : kept_) {
-    if (const auto kept = weak.lock())
-      seen[name] = {.totals = kept->control.totals(),
-                    .usage = memory::usage_of(kept->endpoint),
-                    .bytes_max = kept->bytes_max};
+    const auto kept = weak.lock();
+    if (kept == nullptr) continue;
+    Told now{.of = kept->identity, .totals = kept->control.totals()};
+    const auto before = told_.find(name);
+    if (before != told_.end() && before->second.of == now.of) {
+      std::ranges::transform(now.totals.values, before->second.totals.values, now.totals.values.begin(),
+                             [](std::uint64_t is, std::uint64_t was) { return std::max(is, was); });
+    }
+    seen[name] = {
+        .totals = now.totals, .usage = memory::usage_of(kept->endpoint), .bytes_max = kept->bytes_max};
+    told[name] = now;
   }
+  told_ = std::move(told);
   return seen;
 }
 

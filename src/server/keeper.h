@@ -18,6 +18,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <loch/stats.h>
@@ -54,7 +55,10 @@ class Keeper {
   [[nodiscard]] fabric::Readers readers();
 
   struct Seen {
-    Stats totals;  // what all its clients have counted since it was made
+    // What all its clients have counted since it was made. No value is ever less than one that was told
+    // before, also while a session ends, whose counts are added to the store's before they are taken from its
+    // own.
+    Stats totals;
     memory::Usage usage;
     std::uint64_t bytes_max = 0;  // 0: no limit
   };
@@ -65,12 +69,19 @@ class Keeper {
   [[nodiscard]] std::uint64_t count();
 
  private:
+  // The hash seed, and of a part of a cluster's store its incarnation: no other store has both.
+  using Identity = std::pair<std::uint64_t, std::uint64_t>;
   struct Kept {
     std::shared_ptr<fabric::Fabric> fabric;
     fabric::RegionId region = 0;
     std::uint64_t bytes_max = 0;
+    Identity identity{};
     fabric::Endpoint endpoint{fabric, fabric->connect()};
     memory::Control control{endpoint, region};
+  };
+  struct Told {
+    Identity of{};
+    Stats totals{};
   };
 
   void run(const std::stop_token& stop);
@@ -87,6 +98,7 @@ class Keeper {
   std::condition_variable_any changed_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;
   std::vector<std::string> reported_;
+  std::map<std::string, Told> told_;  // of those that were seen last
   std::jthread thread_;
 };
 

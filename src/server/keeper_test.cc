@@ -1,5 +1,6 @@
 #include "server/keeper.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <memory>
@@ -7,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "fabric/words.h"
+#include "memory/layout.h"
 #include "server/testing/lending.h"
 
 namespace loch::server {
@@ -37,6 +40,35 @@ TEST_F(KeeperTest, AStoreThatTwoOpenAtOnceIsKeptOnce) {
   later.reset();
   EXPECT_EQ(keeper->bytes_max(*first), max_bytes);
   EXPECT_EQ(keeper->open("store").value().get(), first.get());
+}
+
+// Receive: a total that is less than it was when it was told, as while a session ends. Expect: no counter
+// goes back; but those of another store of that name begin anew.
+TEST_F(KeeperTest, NoCounterGoesBack) {
+  near();
+  Keeper keeper(fabric::Access{.directory = folder_, .huge_pages = false});
+  keeper.report({"store"});
+  const auto hits = [&] { return keeper.seen().at("store").totals[Counter::get_hit]; };
+  const auto set_hits = [&](std::uint64_t count) {
+    const auto here =
+        fabric::attach("shm://store", {.directory = folder_, .huge_pages = false, .lends = true}).value();
+    fabric::Endpoint endpoint(here, here->connect());
+    const std::uint64_t at =
+        memory::totals_offset + static_cast<std::size_t>(Counter::get_hit) * sizeof(std::uint64_t);
+    std::byte* word = endpoint.mapped({memory::control_region, at}, sizeof(std::uint64_t));
+    ASSERT_NE(word, nullptr);
+    fabric::store_word(word, count);
+  };
+  set_hits(1'000);
+  EXPECT_EQ(hits(), 1'000U);
+  set_hits(900);
+  EXPECT_EQ(hits(), 1'000U);
+  set_hits(1'100);
+  EXPECT_EQ(hits(), 1'100U);
+  near_.reset();
+  ASSERT_TRUE(Store::destroy("shm://store", here()).has_value());
+  near();
+  EXPECT_EQ(hits(), 0U);
 }
 
 }  // namespace

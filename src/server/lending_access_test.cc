@@ -9,6 +9,7 @@
 #include <string>
 #include <sys/socket.h>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -442,7 +443,9 @@ TEST_F(LendingAccessTest, GarbageIsRefusedAndHarmsNobody) {
   near();
   start();
   auto far = open_far().value();
-  base::Random random(base::system_seed());
+  const std::uint64_t seed = base::system_seed();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  base::Random random(seed);
   for (int i = 0; i < 50; ++i) {
     auto socket = net::connect(port_.at(), "", soon()).value();
     std::string bytes(random.below(400) + 1, '\0');

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 
 #include <loch/truncation.h>
@@ -120,6 +121,14 @@ class Signals {
   sigset_t set_{};
 };
 
+// Each connection takes one; what shells allow is far less than what they let a program have.
+void raise_limit_of_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if not, lochd takes fewer connections, and says so
+}
+
 void reload(const Arguments& arguments, Daemon& daemon) {
   sd_notify(0, "RELOADING=1");
   const auto config = configuration(arguments);
@@ -171,7 +180,8 @@ Exit run(const Arguments& arguments) {
   if (!config) return complain(config.error(), usage);
   if (const auto sound = check_files(*config); !sound) return complain(sound.error(), usage);
   if (!arguments.check_only) spdlog::set_level(spdlog::level::from_str(config->log_level));
-  for (const std::string& warning : warnings_of(*config)) spdlog::warn("{}", warning);
+  for (const std::string& warning : warnings_of(*config, path_of_config(arguments)))
+    spdlog::warn("{}", warning);
   if (arguments.check_only) {
     const std::string path = path_of_config(arguments);
     if (path.empty()) {
@@ -183,6 +193,7 @@ Exit run(const Arguments& arguments) {
   }
   // Whoever may write to one of the stores is not to end the service of all.
   if (const auto survives = survive_truncation(); !survives) return complain(survives.error(), failed);
+  raise_limit_of_descriptors();
   const auto daemon = Daemon::start(*config, {.log = write_to_log});
   if (!daemon && Signals::is_told_to_end()) return ok;
   if (!daemon) return complain(daemon.error(), failed);

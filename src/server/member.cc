@@ -153,12 +153,27 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
     for (std::size_t i = 0; i < shards.size(); ++i)
       hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i]);
   };
-  const auto created = fabric::create("shm://" + store.name, options_.here, plan);
+  const std::string url = "shm://" + store.name;
+  auto created = fabric::create(url, options_.here, plan);
+  if (!created && created.error().code == Errc::exists && is_of_earlier_boot(store, mine.control)) {
+    log(fabric::Host::Level::warning,
+        fmt::format(
+            "{}: what is here was left by an earlier boot of the machine, and means nothing now; makes "
+            "this host's part anew",
+            store.name));
+    if (auto gone = fabric::destroy(url, options_.here); !gone) return gone;
+    created = fabric::create(url, options_.here, plan);
+  }
   if (created) return {};
   if (created.error().code != Errc::exists) return std::unexpected(created.error());
   const RegionMap here{.nodes = {{.control = mine.control, .data = {}}}, .shards = {}};
   if (now().map.version == 0) warn_of_differences(store, options_.here, here, options_.log);
   return {};
+}
+
+bool Member::is_of_earlier_boot(const Config::Store& store, fabric::RegionId control) const {
+  const auto here = fabric::attach("shm://" + store.name, options_.here);
+  return here && StoreMemory::is_of_earlier_boot(*here, control);
 }
 
 Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {

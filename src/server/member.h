@@ -78,8 +78,10 @@ class Member {
   [[nodiscard]] bool is_of_cluster(const std::string& store) const;
   // What the map says of this host now, if that is not what it said before.
   void log_change(const State& before) const;
-  // Makes this host's part of a store, unless it is there.
+  // Makes this host's part of a store, unless it is there. One of an earlier boot, in a directory that
+  // outlives it, has lost its memory as others do: it is made anew.
   Result<void> make_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
+  [[nodiscard]] bool is_of_earlier_boot(const Config::Store& store, fabric::RegionId control) const;
   // Has it say and be what the map says.
   Result<void> tend_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
 

@@ -35,8 +35,10 @@ class Collected final : public prometheus::Collectable {
       metric.counter.value = static_cast<double>(value);
       family.metric.push_back(std::move(metric));
     };
-    put(add("lochd_clients", "Processes on other hosts that have a store open.", MetricType::Gauge), {},
-        counts.clients);
+    put(add("lochd_clients",
+            "Links: one for each process and store that it has open; hosts of a cluster are clients, too.",
+            MetricType::Gauge),
+        {}, counts.clients);
     put(add("lochd_sessions", "Sessions of theirs.", MetricType::Gauge), {}, counts.sessions);
     put(add("lochd_refused_total", "Connections that knew no key, or spoke something else.",
             MetricType::Counter),

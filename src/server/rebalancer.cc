@@ -25,6 +25,9 @@ constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;
 // Before a host is emptied, where nobody has to wait.
 constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
 
+// How far behind a server of the coordinator may be.
+constexpr base::Nanos behind_max_ns = 10 * base::second_ns;
+
 // Sessions of a host that was removed may go on for so long; their clients learn of it four times a second.
 constexpr base::Nanos farewell_ns = 3 * base::second_ns;
 
@@ -98,9 +101,34 @@ Result<void> Rebalancer::follow_map() {
   const bool is_none = !map && map.error().code == Errc::not_found;
   if (!map && !is_none) return std::unexpected(std::move(map.error()));
   read_version_ = is_none ? 0 : map->version;
+  note_older_map(read_version_);
   if (is_none) return {};
-  if (map->version <= member_.now().map.version) return {};  // an older one: by a server that is behind
+  if (map->version <= member_.now().map.version) return {};
   return member_.adopt(*map);
+}
+
+// A server that is behind catches up in a while. One that does not has lost what it knew.
+void Rebalancer::note_older_map(std::uint64_t version) {
+  const std::uint64_t own = member_.now().map.version;
+  const base::Nanos now = base::Clock().now();
+  if (version >= own) {
+    older_since_ns_.reset();
+    return;
+  }
+  if (!older_since_ns_) {
+    older_since_ns_ = now;
+    told_of_older_ = false;
+  }
+  if (told_of_older_ || now - *older_since_ns_ < behind_max_ns) return;
+  told_of_older_ = true;
+  const std::string has =
+      version == 0 ? "no map any more" : fmt::format("version {} of the map, an older one,", version);
+  member_.log(Level::warning,
+              fmt::format("the coordinator has {}, and this host goes by version {}: what is newer was lost "
+                          "there, or a backup restored. The host goes on with what it has, and heeds no "
+                          "changes; do not change the cluster nor restart lochd, and see "
+                          "docs/operations.md, \"The map is lost\"",
+                          has, own));
 }
 
 // Nobody is to find here what the cluster does without, once clients have had the time to learn of it.
@@ -139,12 +167,17 @@ Result<bool> Rebalancer::await(base::Nanos at_most_ns, Ask is_so) {
 Result<void> Rebalancer::check_settled(Way& way) {
   const Member::State state = member_.now();
   const memory::RegionMap& map = way.attachment->region_map();
-  if (way.attachment->nodes().size() != map.living())
+  std::string missing;
+  for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    if (map.nodes[node].is_gone || way.attachment->node(node) != nullptr) continue;
+    missing += (missing.empty() ? "" : "; ") + way.attachment->describe_unreached(node);
+  }
+  if (!missing.empty())
     return fail(
         Errc::unavailable, "cluster",
-        fmt::format("shards of {} move when all hosts can be reached, or those that are lost are removed: "
-                    "loch cluster remove --lost",
-                    way.store));
+        fmt::format("shards of {} move when all hosts can be used: {}. One that is gone for good, and "
+                    "only that: loch cluster remove NODE --lost",
+                    way.store, missing));
   const auto own = way.attachment->endpoint().run(
       read_words(&way.attachment->endpoint(), memory::incarnation_at(*state.node, 0), map.nodes.size()));
   if (!own) return std::unexpected(own.error());

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -65,6 +66,8 @@ class Rebalancer {
   Result<void> look();
   Result<void> follow_map();
   void note_absence();
+  // `version`: of the map that the coordinator tells of; 0: it has none.
+  void note_older_map(std::uint64_t version);
   Result<void> give_away_shards();
   Result<void> try_to_give_away_shards();
   Result<void> announce_moves();
@@ -94,12 +97,14 @@ class Rebalancer {
   Member& member_;
   fabric::Host& host_;
   const std::uint64_t bytes_together_;
-  base::Nanos looked_ns_ = 0;                // at the map, while something took long
-  base::Nanos absent_since_ns_ = 0;          // from the map; 0: it is there
-  std::vector<fabric::Host::Pause> paused_;  // the first stores, therefore
-  std::string told_;                         // the last error that was logged
-  std::uint64_t read_version_ = 0;           // of the map as it was read last
-  std::stop_token stop_;                     // of the thread, and its own
+  base::Nanos looked_ns_ = 0;                  // at the map, while something took long
+  base::Nanos absent_since_ns_ = 0;            // from the map; 0: it is there
+  std::vector<fabric::Host::Pause> paused_;    // the first stores, therefore
+  std::optional<base::Nanos> older_since_ns_;  // the coordinator tells of an older map than this host's
+  bool told_of_older_ = false;                 // and it was logged
+  std::string told_;                           // the last error that was logged
+  std::uint64_t read_version_ = 0;             // of the map as it was read last
+  std::stop_token stop_;                       // of the thread, and its own
   std::mutex mutex_;
   std::condition_variable_any stopped_;
   std::jthread thread_;

@@ -6,11 +6,16 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <latch>
 #include <mutex>
+#include <set>
+#include <string_view>
 #include <sys/stat.h>
 #include <thread>
-#include <unistd.h>
+#include <utility>
+#include <vector>
 
+#include "base/fault.h"
 #include "base/testing/comes_true.h"
 #include "client/impl.h"
 #include "cluster/changes.h"
@@ -24,6 +29,7 @@ using base::fake::comes_true;
 using cluster::ClusterMap;
 using fake::Node;
 using fake::store_name;
+using testing::IsSupersetOf;
 using RebalancerTest = fake::MovingCluster;
 
 // Clients that put and get keys of their own, and know what each has to be.
@@ -204,7 +210,6 @@ TEST_F(RebalancerTest, AHostComesBackUnderAnotherKey) {
   EXPECT_TRUE(comes_true([&] { return store.count().has_value(); }));
   const auto opened = Store::open(url(0), options);
   EXPECT_TRUE(opened.has_value()) << opened.error().message();
-  for (const std::string& file : {before, after}) ::unlink(file.c_str());
 }
 
 // Receive: a client does nothing while a host leaves, and comes back when nobody is left who knows that one.
@@ -232,73 +237,113 @@ TEST_F(RebalancerTest, AClientThatWasIdleWhileAHostLeft) {
   for (int i = 0; i < count; ++i) EXPECT_TRUE(store.get(fmt::format("key{}", i)).has_value()) << i;
 }
 
-// Receive: a host that is stopped while it gives its shards away, again and again. Expect: it goes on where
-// it was.
+std::atomic<const char*> point = nullptr;  // the first who comes there does this
+std::function<void()> at_point;
+
+// Receive: a host that is stopped while it gives away its shards, and then its items, at one point after the
+// other. Expect: it goes on where it was.
 TEST_F(RebalancerTest, GoesOnWhereItWasStopped) {
+  base::set_fault_hook([](const char* name) {
+    const char* wanted = point;
+    if (wanted != nullptr && std::string_view(name) == wanted && point.exchange(nullptr) != nullptr)
+      at_point();
+  });
+  bytes_together_ = 1;  // one shard after the other
   begin(2);
-  ASSERT_TRUE(comes_true([&] { return open(1).has_value(); }));
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
   {
     auto store = open(1).value();
     for (int i = 0; i < 300; ++i)
       ASSERT_TRUE(store.put(fmt::format("key{}", i), fmt::format("value{}", i)).has_value());
   }
+  nodes_[0]->stop();
   change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
-  const std::uint64_t epoch_of_drain = map_.read().map.epoch;
-  int stops_in_the_midst = 0;
-  for (const auto lasts : {5ms, 20ms, 60ms, 150ms, 400ms}) {
-    std::this_thread::sleep_for(lasts);
-    const bool has_begun = nodes_[0]->epoch() >= epoch_of_drain;
-    nodes_[0]->stop();
-    if (has_begun && state_of("a") == ClusterMap::NodeState::leaves) ++stops_in_the_midst;
+  std::vector<const char*> points(base::handover_points().begin(), base::handover_points().end());
+  points.push_back("swap.before_cas");  // of an item that is copied
+  for (const char* each : points) {
+    SCOPED_TRACE(each);
+    std::latch is_there(1);
+    std::latch goes_on(1);
+    at_point = [&] {
+      map_.refuse_changes(true);  // so it is not done with it before it is stopped
+      is_there.count_down();
+      goes_on.wait();
+    };
+    point = each;
     ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+    EXPECT_TRUE(comes_true([&] { return is_there.try_wait(); })) << "it did not come there";
+    std::thread stopping([&] { nodes_[0]->stop(); });
+    goes_on.count_down();
+    stopping.join();
+    point = nullptr;
+    EXPECT_EQ(state_of("a"), ClusterMap::NodeState::leaves);
+    map_.refuse_changes(false);
   }
-  EXPECT_GT(stops_in_the_midst, 0);
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   ASSERT_TRUE(comes_true([&] { return state_of("a") == ClusterMap::NodeState::drained; }));
-  auto store = open(1).value();
-  for (int i = 0; i < 300; ++i)
-    EXPECT_EQ(store.get(fmt::format("key{}", i)).value_or(""), fmt::format("value{}", i));
+  {
+    auto store = open(1).value();
+    for (int i = 0; i < 300; ++i)
+      EXPECT_EQ(store.get(fmt::format("key{}", i)).value_or(""), fmt::format("value{}", i));
+  }
+  nodes_.clear();
+  base::set_fault_hook(nullptr);
 }
 
 // Receive: a host that is lost for good. Expect: its shards begin anew elsewhere, what it had is gone, and
 // all the rest is there; and a new host takes its place.
 TEST_F(RebalancerTest, AHostThatIsLostIsDoneWithout) {
   begin(3);
-  ASSERT_TRUE(comes_true([&] { return open(0).has_value(); }));
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
   constexpr int count = 300;
+  const auto key = [](int i) { return fmt::format("key{}", i); };
+  const auto value = [](int i) { return fmt::format("value{}", i); };
+  // The keys that are there, each with its value, and whether of all others it is `code` that is said.
+  const auto look = [&](Store& store, Errc code) {
+    std::pair<std::set<int>, bool> seen = {{}, true};
+    for (int i = 0; i < count; ++i) {
+      const auto got = store.get(key(i));
+      if (got) {
+        EXPECT_EQ(*got, value(i));
+        seen.first.insert(i);
+      } else if (got.error().code != code) {
+        seen.second = false;
+      }
+    }
+    return seen;
+  };
+  std::set<int> elsewhere;
   {
     auto store = open(0).value();
-    for (int i = 0; i < count; ++i) ASSERT_TRUE(store.put(fmt::format("key{}", i), "value").has_value());
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(store.put(key(i), value(i)).has_value());
+    nodes_[2]->stop();
+    elsewhere = look(store, Errc::unavailable).first;
   }
-  nodes_[2]->stop();
+  EXPECT_GT(elsewhere.size(), count / 4U);
   nodes_[2]->lose_memory();
   change([](const ClusterMap& map) { return cluster::without_node(map, "c", true); });
-  const auto found = [&](Store& store) {
-    int there = 0;
-    for (int i = 0; i < count; ++i) {
-      const auto got = store.get(fmt::format("key{}", i));
-      if (!got && got.error().code != Errc::not_found) return -1;
-      there += got ? 1 : 0;
-    }
-    return there;
-  };
-  int there = -1;
+  std::set<int> left;
   EXPECT_TRUE(comes_true([&] {
     auto store = open(0);
-    there = store ? found(*store) : -1;
-    return there >= 0;
+    if (!store) return false;
+    const auto [there, is_told_of_all] = look(*store, Errc::not_found);
+    left = there;
+    return is_told_of_all;
   }));
-  EXPECT_GT(there, count / 4);
-  EXPECT_LT(there, count * 3 / 4);
+  EXPECT_THAT(left, IsSupersetOf(elsewhere));
+  EXPECT_GT(left.size(), count / 4U);
+  EXPECT_LT(left.size(), count * 3 / 4U);
   Node& next = add_host("d");
   ASSERT_NO_FATAL_FAILURE(next.start());
   change([&](const ClusterMap& map) { return cluster::with_node(map, "d", next.address()); });
   EXPECT_TRUE(comes_true([&] { return shards_of("d") >= 2; }));
   auto store = open(0).value();
+  EXPECT_EQ(look(store, Errc::not_found), std::pair(left, true));
   for (int i = 0; i < count; ++i) {
-    const auto put = store.put(fmt::format("key{}", i), "value");
+    const auto put = store.put(key(i), value(i));
     ASSERT_TRUE(put.has_value()) << put.error().message();
   }
-  EXPECT_EQ(found(store), count);
+  EXPECT_EQ(look(store, Errc::not_found).first.size(), std::size_t{count});
 }
 
 // Receive: a host that joins while another one is down. Expect: no shard moves, for what it holds may name

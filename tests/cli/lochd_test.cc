@@ -37,6 +37,23 @@ class Lochd : public CliTest {
     const std::size_t at = lochd_->output().find(before) + before.size();
     port_ = lochd_->output().substr(at, lochd_->output().find_first_not_of("0123456789", at) - at);
   }
+  // The same of one that may have so few descriptors.
+  void start_with_descriptors(int count) {
+    lochd_ = std::make_unique<Running>(Arguments{"-c", fmt::format("ulimit -n {}; exec " LOCHD_PROGRAM
+                                                                   " --listen 127.0.0.1:0 --directory {}",
+                                                                   count, folder())},
+                                       true, "/bin/bash");
+    const std::string before = " at tcp://127.0.0.1:";
+    ASSERT_TRUE(lochd_->await(before) && lochd_->await("root alone"));
+    port_ = std::to_string(std::stoi(lochd_->output().substr(lochd_->output().find(before) + before.size())));
+  }
+  // Connections that say nothing, until the process ends.
+  [[nodiscard]] Running crowd(int count) const {
+    return Running({"-c", fmt::format("for i in {{1..{}}}; do exec {{fd}}<>/dev/tcp/127.0.0.1/{}; done; "
+                                      "echo all are there; read -r",
+                                      count, port_)},
+                   false, "/bin/bash");
+  }
   [[nodiscard]] std::string url(const std::string& store) const {
     return "tcp://127.0.0.1:" + port_ + "/" + store;
   }
@@ -531,14 +548,8 @@ TEST_F(Lochd, MakesStoresThatAGroupMayUse) {
 // awake by them, and serves when they are gone.
 TEST_F(Lochd, WaitsWhenItHasNoDescriptorsLeft) {
   ok({"put", "sessions", "a", "1"});
-  lochd_ = std::make_unique<Running>(
-      Arguments{"-c", "ulimit -n 24; exec " LOCHD_PROGRAM " --listen 127.0.0.1:0 --directory " + folder()},
-      true, "/bin/bash");
-  const std::string before = " at tcp://127.0.0.1:";
-  ASSERT_TRUE(lochd_->await(before) && lochd_->await("root alone"));
-  port_ = std::to_string(std::stoi(lochd_->output().substr(lochd_->output().find(before) + before.size())));
-  Running crowd({"-c", "for i in {1..40}; do exec {fd}<>/dev/tcp/127.0.0.1/" + port_ + "; done; read -r"},
-                false, "/bin/bash");
+  ASSERT_NO_FATAL_FAILURE(start_with_descriptors(24));
+  Running crowd = this->crowd(40);
   ASSERT_TRUE(lochd_->await("LimitNOFILE")) << lochd_->output();
   EXPECT_FALSE(lochd_->await("never said", std::chrono::milliseconds(1'500)));
   std::size_t said = 0;
@@ -547,6 +558,18 @@ TEST_F(Lochd, WaitsWhenItHasNoDescriptorsLeft) {
   crowd.send_signal(SIGKILL);
   crowd.wait();
   EXPECT_EQ(ok({"--timeout", "5s", "get", url("sessions"), "a"}), "1");
+}
+
+// Receive: the same, while those connections stay. Expect: who greets gets in, and has what it asks for.
+TEST_F(Lochd, ServesWhileStrangersWouldTakeAllDescriptors) {
+  ok({"put", "sessions", "a", "1"});
+  ASSERT_NO_FATAL_FAILURE(start_with_descriptors(64));
+  EXPECT_TRUE(lochd_->await("there are descriptors for")) << lochd_->output();
+  Running crowd = this->crowd(200);
+  ASSERT_TRUE(crowd.await("all are there"));
+  EXPECT_EQ(ok({"--timeout", "5s", "get", url("sessions"), "a"}), "1");
+  crowd.send_signal(SIGKILL);
+  crowd.wait();
 }
 
 // Expect: --check-config says which file it has looked at, or that there is none.

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/testing/comes_true.h"
@@ -112,6 +111,16 @@ class ChangingCluster : public ClusterProcesses {
   void drain(Host host) {
     change([host](const ClusterMap& map) { return cluster::draining(map, name_of(host)); });
   }
+  static std::vector<std::string> fault(const std::string& point, const std::string& action) {
+    return {fmt::format("LOCH_FAULT={}:{}", point, action)};
+  }
+  // Its lochd stops at that point, when it hands over shards.
+  void begin_to_drain(Host host, const std::string& stops_at) {
+    kill_lochd(host);
+    start_lochd(host, fault(stops_at, "stop"));
+    drain(host);
+    await_own_stop(host);
+  }
   void await_drained(Host host) {
     await_map("a host was not drained", [host](const ClusterMap& map) { return is_drained(map, host); });
   }
@@ -160,86 +169,89 @@ TEST_F(ChangingCluster, HostsJoinAndAreDrained) {
   EXPECT_EQ(joined.value("address", ""), address_of(d).text());
   EXPECT_GE(joined.value("shards", 0), 4);
   await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
   command({"drain", name_of(a), "--wait"});
   const auto left = status(a);
   EXPECT_EQ(left.value("state", ""), "drained");
   EXPECT_EQ(left.value("shards", -1), 0);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
   command({"remove", name_of(a)});
   EXPECT_EQ(status(a), nullptr);
   const std::uint64_t epoch_without_it = map().epoch;
   for (const Host host : {b, c, d}) await_epoch(host, epoch_without_it);
   kill_lochd(a);
   await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
   finish_all(crew);
   expect_in_order();
 }
 
-// Receive: hosts that give away what they have are killed or told to end meanwhile, and so are those that get
-// it; and ZooKeeper is killed. Expect: they end when they are told to, and go on with it afterwards.
-TEST_F(ChangingCluster, HostsEndWhileTheyAreDrained) {
+// Receive: a host that gives away its shards is killed at one point of their handover after the other, and
+// told to end in the midst of it; so are those that get them; and ZooKeeper is killed. Expect: they end when
+// they are told to, and go on with it afterwards.
+TEST_F(ChangingCluster, HostsEndWhileOneIsDrained) {
   auto crew = start_crew();
-  drain(a);
-  int ends_meanwhile = 0;
-  for (const Host host : {a, b, c}) {
-    for (const bool is_killed : {true, false}) {
-      for_a_while(milliseconds(120));
-      if (is_drained(map(), a)) break;
-      if (is_killed) {
-        kill_lochd(host);
-      } else {
-        end_lochd(host);
-      }
-      if (!is_drained(map(), a)) ++ends_meanwhile;
-      start_lochd(host);
-    }
-  }
-  EXPECT_GE(ends_meanwhile, 2) << "it was drained before";
+  begin_to_drain(a, "handover.after_close");
+  kill_lochd(b);
+  continue_lochd(a);
+  end_lochd(a);
+  // As long as another host is down no shard moves.
+  start_lochd(a, fault("handover.after_close", "kill"));
+  start_lochd(b);
+  await_own_kill(a);
+  end_lochd(c);
+  start_lochd(a, fault("handover.after_slots", "kill"));
+  start_lochd(c);
+  await_own_kill(a);
+  kill_lochd(c);
+  start_lochd(a, fault("handover.after_left", "kill"));
+  start_lochd(c);
+  await_own_kill(a);
+  EXPECT_FALSE(is_drained(map(), a));
+  start_lochd(a);
   zookeeper_->kill();
   for_a_while(milliseconds(1'000));
   zookeeper_->start();
   await_drained(a);
   await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
-  finish_all(crew);
-  expect_in_order();
-}
-
-// Receive: a host is stopped while it gives away what it has, for so long that its clients, the other hosts
-// and ZooKeeper take it for dead; then it goes on; and so is one that gets it. Expect: nothing that comes too
-// late is done, nothing is lost, and in the end it is drained.
-TEST_F(ChangingCluster, HostsAreStoppedWhileOneIsDrained) {
-  auto crew = start_crew();
-  drain(a);
-  for_a_while(milliseconds(120));
-  for (const auto& [host, time] : {std::pair{a, beyond_all_patience}, std::pair{b, beyond_silence}}) {
-    stop_lochd(host);
-    EXPECT_FALSE(is_drained(map(), a)) << "it was drained before that";
-    for_a_while(time);
-    continue_lochd(host);
-  }
-  await_drained(a);
-  await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
   finish_all(crew, time_max_of_moves);
   expect_in_order();
 }
 
-// Receive: a host is cut off from the others and from ZooKeeper while it is drained. Expect: the same.
+// Receive: a host is stopped while it gives away what it has, for so long that its clients, the other hosts
+// and ZooKeeper take it for dead; then it goes on, while one that is to get it is stopped. Expect: nothing
+// that comes too late is done, nothing is lost, and in the end it is drained.
+TEST_F(ChangingCluster, HostsAreStoppedWhileOneIsDrained) {
+  auto crew = start_crew();
+  begin_to_drain(a, "handover.after_slots");
+  for_a_while(beyond_all_patience);
+  stop_lochd(b);
+  continue_lochd(a);
+  for_a_while(beyond_silence);
+  EXPECT_FALSE(is_drained(map(), a));
+  continue_lochd(b);
+  await_drained(a);
+  await_recovery(crew);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
+  finish_all(crew, time_max_of_moves);
+  expect_in_order();
+}
+
+// Receive: a host is cut off from the others and from ZooKeeper while it gives away what it has. Expect: the
+// same.
 TEST_F(ChangingCluster, AHostIsCutOffWhileItIsDrained) {
   auto crew = start_crew();
-  drain(a);
-  for_a_while(milliseconds(120));
+  begin_to_drain(a, "handover.after_close");
   must(hosts().cut_off(a));
+  continue_lochd(a);
   for_a_while(beyond_all_patience);
   expect_some_quiet_out_of_reach();
   EXPECT_FALSE(is_drained(map(), a));
   must(hosts().join_again(a));
   await_drained(a);
   await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), quiet_keys);
+  EXPECT_EQ(quiet_items().size(), quiet_keys);
   finish_all(crew, time_max_of_moves);
   expect_in_order();
 }
@@ -251,15 +263,15 @@ TEST_F(ChangingCluster, AHostIsLostForGood) {
   const std::uint64_t lost_at_ns = now_ns();
   kill_lochd(b);
   lose_memory(b);
+  const Items within_reach = expect_some_quiet_out_of_reach();
   remove(b, true);
   await_recovery(crew);
-  note_loss(lost_at_ns, now_ns());
-  const std::uint64_t left = quiet_keys_left();
-  EXPECT_GT(left, 0U);
-  EXPECT_LT(left, quiet_keys);
+  note_loss(lost_at_ns);
+  expect_lost_all_but(within_reach);
+  const Items left = quiet_items();
   join(e);
   await_recovery(crew);
-  EXPECT_EQ(quiet_keys_left(), left);
+  EXPECT_EQ(quiet_items(), left);
   finish_all(crew);
   expect_in_order();
 }

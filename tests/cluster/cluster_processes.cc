@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <signal.h>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/testing/comes_true.h"
 #include "tests/workload.h"
@@ -55,7 +57,9 @@ Result<Store> ClusterProcesses::open_store(const Options& options) {
   return open_when_whole(lochds_->files().url(), options);
 }
 
-void ClusterProcesses::start_lochd(Host host) { must(lochds_->start(host)); }
+void ClusterProcesses::start_lochd(Host host, std::vector<std::string> environment) {
+  must(lochds_->start(host, std::move(environment)));
+}
 
 void ClusterProcesses::kill_lochd(Host host) { lochds_->at(host).kill(); }
 
@@ -68,8 +72,17 @@ void ClusterProcesses::end_lochd(Host host) {
 
 void ClusterProcesses::stop_lochd(Host host) {
   lochds_->at(host).signal(SIGSTOP);
+  await_own_stop(host);
+}
+
+void ClusterProcesses::await_own_stop(Host host) {
   const auto stopped = lochds_->at(host).wait(patience);
   ASSERT_TRUE(stopped && stopped->stopped) << lochds_->at(host).output();
+}
+
+void ClusterProcesses::await_own_kill(Host host) {
+  const auto ended = lochds_->at(host).wait_for_end(patience);
+  ASSERT_TRUE(ended && *ended == lab::Ending{.signal = SIGKILL}) << lochds_->at(host).output();
 }
 
 void ClusterProcesses::continue_lochd(Host host) { lochds_->at(host).signal(SIGCONT); }
@@ -156,24 +169,38 @@ void ClusterProcesses::await_recovery(const std::vector<Placed>& crew) {
   for (const Placed& each : crew) await_answers(each.worker, numbered_keys(key_prefix, keys), since_ns);
 }
 
-std::uint64_t ClusterProcesses::quiet_keys_left() {
-  std::uint64_t left = 0;
-  for (const std::string& key : numbered_keys("fill", quiet_keys)) {
-    const Result<bool> there = store().exists(key);
-    EXPECT_TRUE(there.has_value()) << there.error().message();
-    if (there && *there) ++left;
+ClusterProcesses::Items ClusterProcesses::quiet_items() {
+  const std::vector<std::string> quiet = numbered_keys("fill", quiet_keys);
+  std::vector<Lookup> lookups(quiet.size());
+  for (std::size_t i = 0; i < lookups.size(); ++i) lookups[i].key = quiet[i];
+  store().multi_get(lookups);
+  Items items;
+  for (Lookup& each : lookups) {
+    if (each.result) {
+      items.emplace(each.key, std::move(each.value));
+    } else {
+      EXPECT_EQ(each.result.error().code, Errc::not_found) << each.result.error().message();
+    }
   }
-  return left;
+  return items;
 }
 
-void ClusterProcesses::expect_some_quiet_out_of_reach() {
-  expect_some_out_of_reach(numbered_keys("fill", quiet_keys));
+ClusterProcesses::Items ClusterProcesses::expect_some_quiet_out_of_reach() {
+  return expect_some_out_of_reach(numbered_keys("fill", quiet_keys));
+}
+
+void ClusterProcesses::expect_lost_all_but(const Items& within_reach) {
+  const Items left = quiet_items();
+  EXPECT_FALSE(within_reach.empty());
+  EXPECT_THAT(left, testing::IsSupersetOf(within_reach));
+  EXPECT_LT(left.size(), quiet_keys);
 }
 
 std::map<Host, WorkerReport> ClusterProcesses::finish_all(std::vector<Placed>& crew, milliseconds at_most) {
   std::map<Host, WorkerReport> reports;
+  for (const Placed& each : crew) each.worker.process.signal(SIGTERM);
   for (Placed& each : crew) {
-    const WorkerReport& report = reports[each.host] = finish(each.worker, true);
+    const WorkerReport& report = reports[each.host] = await(each.worker, true);
     EXPECT_LE(milliseconds(report.longest_us / 1'000), at_most)
         << "an operation went on after its deadline, on host " << lab::Hosts::name(each.host);
   }

@@ -40,13 +40,16 @@ class ClusterProcesses : public StoreProcesses {
   void TearDown() override;
   Result<Store> open_store(const Options& options) override;
 
-  void start_lochd(Host host);
+  void start_lochd(Host host, std::vector<std::string> environment = {});
   void kill_lochd(Host host);
   // As systemd does it: it has to end well, and soon.
   void end_lochd(Host host);
   // It answers nobody, and its connections stand; returns once it is so. Then it goes on where it was.
   void stop_lochd(Host host);
   void continue_lochd(Host host);
+  // Waits until it was stopped, or killed, by its own hand (base/fault.h).
+  void await_own_stop(Host host);
+  void await_own_kill(Host host);
   // Waits until its lochd goes by that epoch of the cluster's map, or a later one.
   void await_epoch(Host host, std::uint64_t epoch);
   // Of a host whose lochd is not running.
@@ -64,9 +67,10 @@ class ClusterProcesses : public StoreProcesses {
     Worker worker;
   };
   std::vector<Placed> start_crew();
-  // Keys that are written before that, and by nobody later: how many of them there still are.
+  // Keys that are written before that, and by nobody later: those that are there, with their values.
   static constexpr std::uint64_t quiet_keys = 60;
-  std::uint64_t quiet_keys_left();
+  using Items = std::map<std::string, std::string>;
+  Items quiet_items();
 
   // Not waiting for anything: what is broken is to stay so for a time, while the others go on.
   static void for_a_while(milliseconds time);
@@ -79,8 +83,11 @@ class ClusterProcesses : public StoreProcesses {
   // Waits until those have noticed that something was wrong, since then.
   static void await_trouble_on(const std::vector<Placed>& crew, std::initializer_list<Host> hosts,
                                std::uint64_t since_ns);
-  // Waits until some of the quiet keys are there, and of the others nobody can say so.
-  void expect_some_quiet_out_of_reach();
+  // Waits until some of the quiet keys are there, and of the others nobody can say so. Those that are need
+  // nothing that is out of reach.
+  Items expect_some_quiet_out_of_reach();
+  // What was within reach when a host was lost is still there, and something else is not.
+  void expect_lost_all_but(const Items& within_reach);
   // Waits until all of the store is there again, and all of the crew have answers about all keys.
   void await_recovery(const std::vector<Placed>& crew);
   // They end well, and none of their operations took longer than it may. Those that were stopped meanwhile

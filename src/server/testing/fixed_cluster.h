@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
+#include "lab/temp_folder.h"
 #include "server/testing/cluster_node.h"
 
 namespace loch::server::fake {
@@ -21,16 +21,10 @@ class FixedCluster : public testing::Test {
   FixedCluster& operator=(const FixedCluster&) = delete;
   ~FixedCluster() override {
     if (HasFailure()) fmt::print("the store could not be opened at last: {}\n", why_not_);
-    nodes_.clear();
-    ::unlink(cluster_file().c_str());
-    ::rmdir(folder_.c_str());
   }
 
  protected:
-  FixedCluster() {
-    std::string pattern = "/dev/shm/loch-cluster.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
+  FixedCluster() = default;
   [[nodiscard]] std::string cluster_file() const { return folder_ + "/cluster.toml"; }
 
   void add_nodes(std::size_t count) {
@@ -70,7 +64,8 @@ class FixedCluster : public testing::Test {
     }
   }
 
-  std::string folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string folder_ = temp_.path();
   mutable std::string why_not_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };

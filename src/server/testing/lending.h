@@ -10,14 +10,12 @@
 #include <optional>
 #include <string>
 #include <sys/stat.h>
-#include <tuple>
-#include <unistd.h>
 #include <vector>
 
 #include <loch/loch.h>
 
 #include "fabric/host.h"
-#include "net/cookie.h"
+#include "lab/temp_folder.h"
 #include "net/testing/reserved_port.h"
 #include "server/keeper.h"
 
@@ -28,22 +26,10 @@ class Lending : public testing::Test {
  public:
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
-  ~Lending() override {
-    stop();
-    if (near_) near_.reset();
-    const auto stores = Store::list(here());
-    for (const std::string& name : stores ? *stores : std::vector<std::string>())
-      std::ignore = Store::destroy("shm://" + name, here());
-    for (const char* file : {"/key", "/other-key", "/former-key", "/next-key"})
-      ::unlink((folder_ + file).c_str());
-    ::unlink(net::cookie_path(folder_, ::geteuid()).c_str());
-    ::rmdir(folder_.c_str());
-  }
+  ~Lending() override { stop(); }
 
  protected:
   Lending() {
-    std::string pattern = "/dev/shm/loch-lending.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     host_options_.listen = {port_.at()};
     host_options_.open_store = [this](const std::string& name) { return keeper_->open(name); };
     host_options_.log = [this](fabric::Host::Level, const std::string& text) {
@@ -102,7 +88,8 @@ class Lending : public testing::Test {
     return result ? Error{.detail = "no error"} : result.error();
   }
 
-  std::string folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string folder_ = temp_.path();
   const net::fake::ReservedPort port_;  // it comes back there after a restart
   fabric::Host::Options host_options_;
   std::unique_ptr<Keeper> keeper_;

@@ -12,10 +12,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "cluster/changes.h"
+#include "lab/temp_folder.h"
 #include "memory/attachment.h"
 #include "server/testing/cluster_node.h"
 
@@ -45,9 +45,15 @@ class Map {
     const std::scoped_lock lock(mutex_);
     refuses_arrivals_ = refuses;
   }
+  // The same for all who change it.
+  void refuse_changes(bool refuses) {
+    const std::scoped_lock lock(mutex_);
+    refuses_changes_ = refuses;
+  }
   Result<void> write(const ClusterMap& map, std::uint64_t version) {
     {
       const std::scoped_lock lock(mutex_);
+      if (refuses_changes_) return fail(Errc::unavailable, "cluster");
       if (version != map_.version) return fail(Errc::changed, "cluster");
       if (refuses_arrivals_ && moving(map) < moving(map_.map)) return fail(Errc::unavailable, "cluster");
       map_ = {.map = map, .version = version + 1};
@@ -68,6 +74,7 @@ class Map {
   mutable std::mutex mutex_;
   mutable int reads_ = 0;
   bool refuses_arrivals_ = false;
+  bool refuses_changes_ = false;
   std::condition_variable changed_;
   cluster::Versioned map_;
 };
@@ -98,16 +105,10 @@ class MovingCluster : public ::testing::Test {
  public:
   MovingCluster(const MovingCluster&) = delete;
   MovingCluster& operator=(const MovingCluster&) = delete;
-  ~MovingCluster() override {
-    nodes_.clear();
-    ::rmdir(folder_.c_str());
-  }
+  ~MovingCluster() override = default;
 
  protected:
-  MovingCluster() {
-    std::string pattern = "/dev/shm/loch-cluster.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
+  MovingCluster() = default;
 
   Node& add_host(const std::string& name) {
     nodes_.push_back(std::make_unique<Node>(name, folder_ + "/" + name, "shared:"));
@@ -220,7 +221,8 @@ class MovingCluster : public ::testing::Test {
   }
 
   Map map_;
-  std::string folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string folder_ = temp_.path();
   std::vector<std::string> more_stores_;
   std::uint64_t bytes_together_ = Rebalancer::usual_bytes_together;
   std::vector<std::unique_ptr<Node>> nodes_;

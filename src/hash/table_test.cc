@@ -297,6 +297,9 @@ INSTANTIATE_TEST_SUITE_P(Far, Dying,
                          testing::ValuesIn(cases_of(Place::elsewhere, std::span(scenes).first(3))),
                          case_name);
 
+// Of an operation that goes on after its client was stopped.
+constexpr TableOptions long_patience{.timeout_ns = 10 * base::second_ns};
+
 // Receive: a slot of the key is seen to name another key's item; then the client is stopped for longer than
 // it may act, and when it looks at the item, its memory is used again for one of the key, which nobody has
 // linked. Expect: no condition is judged by that.
@@ -339,7 +342,7 @@ TEST(Conditions, DoNotGoByMemoryThatIsUsedAgain) {
             fabric::fake::PostingOptions{
                 .mapped = [](fabric::RegionId region) { return region != memory::first_data_region; },
                 .before = stop}),
-        {});
+        long_patience);
     constexpr std::uint64_t version = 1;
     EXPECT_EQ(client.run(perform(&client, op, key, "new", version)), op == Op::insert ? "ok" : "not_found");
     EXPECT_TRUE(was_stopped);
@@ -352,11 +355,14 @@ TEST(Get, TellsAMissByNothingThatItReadBeforeItWasStopped) {
   const auto store = make_store();
   Client other(*store);
   int reads = 0;
-  Client client = fake::watched_client(*store, [&] {
-    if (++reads != 4) return;
-    store->advance(memory::Session::act_window_ns + base::second_ns);
-    EXPECT_EQ(answer(other.get("another")), "not_found");
-  });
+  Client client = fake::watched_client(
+      *store,
+      [&] {
+        if (++reads != 4) return;
+        store->advance(memory::Session::act_window_ns + base::second_ns);
+        EXPECT_EQ(answer(other.get("another")), "not_found");
+      },
+      long_patience);
   EXPECT_EQ(answer(client.get("key")), "not_found");
   EXPECT_EQ(reads, 4 * 3) << "four collects of three slots";
 }

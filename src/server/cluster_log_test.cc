@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <mutex>
 #include <string>
 
 #include "base/testing/comes_true.h"
 #include "cluster/changes.h"
+#include "server/testing/kept_log.h"
 #include "server/testing/moving_cluster.h"
 
 namespace loch::server {
@@ -22,20 +22,13 @@ class ClusterLog : public fake::MovingCluster {
   // Of the first host, which is started anew for that.
   void begin_log() {
     nodes_[0]->stop();
-    nodes_[0]->log = [this](fabric::Host::Level, const std::string& text) {
-      const std::scoped_lock lock(mutex_);
-      log_ += text + "\n";
-    };
+    nodes_[0]->log = log_.sink();
     ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
   }
-  std::string log() {
-    const std::scoped_lock lock(mutex_);
-    return log_;
-  }
+  [[nodiscard]] std::string log() const { return log_.text(); }
 
  private:
-  std::mutex mutex_;
-  std::string log_;
+  fake::KeptLog log_;
 };
 
 // Receive: a host that joins while another one is down. Expect: the log names that one, and why.

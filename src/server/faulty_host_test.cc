@@ -6,7 +6,6 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <mutex>
 #include <string>
 #include <sys/stat.h>
 
@@ -15,6 +14,7 @@
 #include "fabric/cluster_map.h"
 #include "server/testing/earlier_boot.h"
 #include "server/testing/fixed_cluster.h"
+#include "server/testing/kept_log.h"
 
 namespace loch::server {
 namespace {
@@ -31,16 +31,6 @@ class FaultyHost : public fake::FixedCluster {
     std::ofstream(path) << std::string(64, name.back());
     ::chmod(path.c_str(), 0600);
     return path;
-  }
-  void log_of(std::size_t host) {
-    nodes_[host]->log = [this](fabric::Host::Level, const std::string& text) {
-      const std::scoped_lock lock(mutex_);
-      log_ += text + "\n";
-    };
-  }
-  std::string log() {
-    const std::scoped_lock lock(mutex_);
-    return log_;
   }
   // Puts keys where they have their index. Of those that can not be put, the error has to be that of `host`,
   // and say `why`; some can be, and some not.
@@ -67,10 +57,6 @@ class FaultyHost : public fake::FixedCluster {
     EXPECT_GT(refused, 10);
     EXPECT_EQ(store->info().value().hosts_away, 1U);
   }
-
- private:
-  std::mutex mutex_;
-  std::string log_;
 };
 
 // Receive: a host that has another key than the others, the last or the first of those that are asked.
@@ -147,8 +133,9 @@ TEST_F(FaultyHost, WhosePartWasMadeOtherwiseIsDoneWithout) {
 
 // Receive: a part that a reboot has left. Expect: it is made anew, as where a reboot leaves none.
 TEST_F(FaultyHost, WhosePartIsOfAnEarlierBootMakesItAnew) {
+  const fake::KeptLog log;
   add_nodes(1);
-  log_of(0);
+  nodes_[0]->log = log.sink();
   start_all();
   ASSERT_TRUE(open().value().put("key", "value").has_value());
   nodes_[0]->stop();
@@ -158,7 +145,7 @@ TEST_F(FaultyHost, WhosePartIsOfAnEarlierBootMakesItAnew) {
   ASSERT_NO_FATAL_FAILURE(fake::make_of_earlier_boot(
       fmt::format("{}/loch.{}/region.{}", nodes_[0]->folder(), store_name, fabric::control_region_of(0))));
   ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
-  EXPECT_THAT(log(), HasSubstr("left by an earlier boot"));
+  EXPECT_THAT(log.text(), HasSubstr("left by an earlier boot"));
   auto store = open().value();
   EXPECT_EQ(store.get("key").error().code, Errc::not_found);
   EXPECT_TRUE(store.put("key", "value").has_value());

@@ -147,7 +147,7 @@ coro::Task<Result<void>> Client::remove_task(Client* self, std::string k,
   co_return co_await self->table(k).remove(self->key_of(k), version);
 }
 
-Client watched_client(MemoryStore& store, std::function<void()> before) {
+Client watched_client(MemoryStore& store, std::function<void()> before, TableOptions options) {
   const auto tell = [before = std::move(before)](const fabric::Operation& operation) {
     if (operation.at.region == memory::index_region) before();
   };
@@ -157,7 +157,7 @@ Client watched_client(MemoryStore& store, std::function<void()> before) {
                     fabric::fake::PostingOptions{
                         .mapped = [](fabric::RegionId region) { return region != memory::index_region; },
                         .before = tell}),
-                {});
+                options);
 }
 
 Directory directory_of(const MemoryStore& store) {

@@ -84,7 +84,7 @@ class Client {
 
 // A client that touches the index by posted operations, and `before` is called before each operation on a
 // slot.
-Client watched_client(MemoryStore& store, std::function<void()> before);
+Client watched_client(MemoryStore& store, std::function<void()> before, TableOptions options = {});
 
 // ---- the index, seen and touched from outside
 

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "lab/temp_folder.h"
 #include "net/testing/reserved_port.h"
 #include "server/keeper.h"
+#include "server/testing/kept_log.h"
 
 namespace loch::server::fake {
 
@@ -32,10 +32,7 @@ class Lending : public testing::Test {
   Lending() {
     host_options_.listen = {port_.at()};
     host_options_.open_store = [this](const std::string& name) { return keeper_->open(name); };
-    host_options_.log = [this](fabric::Host::Level, const std::string& text) {
-      const std::scoped_lock lock(log_mutex_);
-      log_ += text + "\n";
-    };
+    host_options_.log = log_.sink();
   }
 
   void start() {
@@ -79,10 +76,7 @@ class Lending : public testing::Test {
     ::chmod(path.c_str(), mode);
     return path;
   }
-  std::string log() {
-    const std::scoped_lock lock(log_mutex_);
-    return log_;
-  }
+  std::string log() const { return log_.text(); }
   template <class T>
   static Error error_of(const Result<T>& result) {
     return result ? Error{.detail = "no error"} : result.error();
@@ -95,8 +89,7 @@ class Lending : public testing::Test {
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<fabric::Host> host_;
   std::optional<Store> near_;
-  std::mutex log_mutex_;
-  std::string log_;
+  KeptLog log_;
 };
 
 }  // namespace loch::server::fake

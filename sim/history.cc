@@ -18,7 +18,7 @@
 namespace loch::sim {
 namespace {
 
-constexpr std::array<std::string_view, 9> kind_names = {
+constexpr std::array<std::string_view, kind_count> kind_names = {
     "get", "exists", "put", "insert", "replace", "remove", "remove_version", "erase", "expire"};
 constexpr std::array<std::string_view, 6> outcome_names = {"ok",      "not_found", "exists",
                                                            "changed", "unknown",   "failed"};

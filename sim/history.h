@@ -17,11 +17,12 @@
 //   < 7 3 81004099 changed
 //
 // KIND is one of the names of `Kind`, OUTCOME one of `Outcome`. WRITTEN is there for put, insert and replace,
-// EXPECTED for replace and expire, VALUE for a get that is ok. Bytes of a key that are '%' or not printable
-// ASCII stand as %XX. SEQUENCE numbers a client's operations within its file; several may be open at once
-// (multi_get).
+// EXPECTED for replace, remove_version and expire, VALUE for a get that is ok. Bytes of a key that are '%' or
+// not printable ASCII stand as %XX. SEQUENCE numbers a client's operations within its file; several may be
+// open at once (multi_get).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -44,8 +45,11 @@ enum class Kind : std::uint8_t {
   remove,
   remove_version,  // of the value that was read, if that is there still
   erase,           // a remove that does not tell whether the key was there
-  expire,  // the end of a value's time: from then on that value may vanish, or be gone. Nobody is told of it
+  // The end of a value's time: from then on that value may vanish, or be gone. Nobody is told of it; it is ok
+  // where it is known by when the value has to be gone, if it was there.
+  expire,
 };
+inline constexpr std::size_t kind_count = static_cast<std::size_t>(Kind::expire) + 1;
 
 enum class Outcome : std::uint8_t {
   ok,         // get: found; exists: it does; the others: done

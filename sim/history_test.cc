@@ -46,7 +46,7 @@ class HistoryTest : public testing::Test {
 };
 
 TEST_F(HistoryTest, EveryKindOfOperationIsReadAsItWasWritten) {
-  const std::vector<Operation> all = {
+  std::vector<Operation> all = {
       {.client = 5,
        .key = "hot",
        .kind = Kind::get,
@@ -96,6 +96,18 @@ TEST_F(HistoryTest, EveryKindOfOperationIsReadAsItWasWritten) {
        .responded_ns = 22},
       {.client = 5, .key = "hot", .kind = Kind::expire, .expected = 2, .invoked_ns = 23},
   };
+  for (std::size_t i = 0; i < kind_count; ++i) {
+    const auto kind = static_cast<Kind>(i);
+    all.push_back({.client = 5,
+                   .key = "hot",
+                   .kind = kind,
+                   .written = writes(kind) ? 100 + i : no_value,
+                   .expected = expects(kind) ? 200 + i : no_value,
+                   .outcome = Outcome::ok,
+                   .found = kind == Kind::get ? 300 : no_value,
+                   .invoked_ns = 24 + i,
+                   .responded_ns = 24 + i});
+  }
   const fs::path path = folder_ / "h";
   HistoryWriter writer = open(path, 5);
   for (const Operation& o : all) {

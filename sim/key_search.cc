@@ -48,7 +48,7 @@ std::optional<State> apply(const Done& done, State state) {
     case Kind::erase:
       return state_absent;
     case Kind::expire:
-      break;  // never answered
+      return state == done.expected ? state_absent : state;
   }
   return std::nullopt;
 }
@@ -181,13 +181,21 @@ class Preparation {
     }
     // A value that may vanish, or that somebody removes who was not answered, is told from all that do not,
     // read or not; so is what replaces of unknown outcome may have made it of.
-    for (const Operation* operation : pending_) {
-      if (operation->kind != Kind::expire && operation->kind != Kind::remove_version) continue;
-      const Operation* writer = writer_of(operation->expected);
+    const auto add_vanishing = [this, &add](ValueId value) {
+      const Operation* writer = writer_of(value);
       while (writer != nullptr && may_vanish_.insert(writer->written).second) {
         add(writer->written);
         writer = writer->kind == Kind::replace ? writer_of(writer->expected) : nullptr;
       }
+    };
+    for (const Operation* operation : pending_) {
+      if (operation->kind == Kind::expire || operation->kind == Kind::remove_version)
+        add_vanishing(operation->expected);
+    }
+    for (const Operation* operation : answered_) {
+      if (operation->kind != Kind::expire) continue;
+      add(operation->expected);
+      add_vanishing(operation->expected);
     }
   }
 
@@ -239,6 +247,7 @@ class Preparation {
 
   void find_sightings() {
     result_.sightings.resize(result_.named.size());
+    result_.writers.resize(result_.named.size());
     for (std::size_t chain = 0; chain < result_.chains.size(); ++chain) {
       for (std::size_t position = 0; position < result_.chains[chain].size(); ++position) {
         const Done& done = result_.chains[chain][position];
@@ -247,6 +256,8 @@ class Preparation {
         const State seen = kind == Kind::get ? done.found : sees_expected(kind) ? done.expected : state_other;
         if (seen >= state_named_first)
           result_.sightings[seen - state_named_first].push_back({.chain = chain, .position = position});
+        if (writes(kind) && done.written >= state_named_first)
+          result_.writers[done.written - state_named_first] = {.chain = chain, .position = position};
       }
     }
   }
@@ -355,13 +366,29 @@ bool KeySearch::hides_what_is_seen(State before, const Configuration& after) con
   });
 }
 
-// Takes the operations that may come next, fit, and change nothing; false if there was none.
+// Whether it is the end of a value that has been there, and is not any more.
+bool KeySearch::is_past_end(const Done& done, const Configuration& from) const {
+  if (done.origin->kind != Kind::expire || done.expected == from.state) return false;
+  const auto writer = history_.writers[done.expected - state_named_first];
+  return writer && writer->position < from.positions[writer->chain];
+}
+
+// Whether it is the end of a value that certainly comes.
+bool KeySearch::is_before_its_write(const Done& done, const Configuration& from) const {
+  if (done.origin->kind != Kind::expire) return false;
+  const auto writer = history_.writers[done.expected - state_named_first];
+  if (!writer || writer->position < from.positions[writer->chain]) return false;
+  return history_.chains[writer->chain][writer->position].origin->outcome == Outcome::ok;
+}
+
+// Takes the operations that may come next, fit, and change nothing, now or later; false if there was none.
 bool KeySearch::take_looks(Configuration& from) {
   find_frontier(from);
   bool took = false;
   for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
     for (const Done* next = next_of(from, chain); next != nullptr; next = next_of(from, chain)) {
-      if (!only_looks(*next) || !apply(*next, from.state)) break;
+      const bool looks = only_looks(*next) && apply(*next, from.state);
+      if (!looks && !is_past_end(*next, from)) break;
       ++from.positions[chain];
       took = true;
     }
@@ -384,7 +411,8 @@ bool KeySearch::visit(Configuration& from) {
 void KeySearch::expand(const Configuration& from) {
   for (std::size_t chain = 0; chain < history_.chains.size(); ++chain) {
     const Done* const next = next_of(from, chain);
-    const auto after = next == nullptr ? std::nullopt : apply(*next, from.state);
+    const bool may_be = next != nullptr && !is_before_its_write(*next, from);
+    const auto after = may_be ? apply(*next, from.state) : std::nullopt;
     if (!after) continue;
     Configuration to = from;
     ++to.positions[chain];

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -45,12 +46,13 @@ struct KeyHistory {
   std::size_t loose_counted = 0;  // the first so many of them, of which a search counts how many it has used
   std::vector<ValueId> named;     // the value of state_named_first + i
 
-  // An operation that saw a value.
+  // An operation that saw a value, or wrote it.
   struct Sighting {
     std::size_t chain = 0;
     std::size_t position = 0;
   };
   std::vector<std::vector<Sighting>> sightings;  // of the value of state_named_first + i
+  std::vector<std::optional<Sighting>> writers;  // likewise: who is known to have written it
 
   [[nodiscard]] std::string state_text(State state) const;
 };
@@ -86,6 +88,8 @@ class KeySearch {
   [[nodiscard]] bool hides_what_is_seen(State before, const Configuration& after) const;
   void find_frontier(const Configuration& from);
   bool take_looks(Configuration& from);
+  [[nodiscard]] bool is_past_end(const KeyHistory::Done& done, const Configuration& from) const;
+  [[nodiscard]] bool is_before_its_write(const KeyHistory::Done& done, const Configuration& from) const;
   bool visit(Configuration& from);
   void expand(const Configuration& from);
   void expand_loose(const Configuration& from);

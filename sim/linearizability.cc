@@ -25,14 +25,13 @@ constexpr std::size_t shown_before_max = 16;
 constexpr std::size_t shown_unanswered_max = 8;
 
 bool can_answer(Kind kind, Outcome outcome) {
-  if (kind == Kind::expire) return outcome == Outcome::unknown || outcome == Outcome::failed;
   switch (outcome) {
     case Outcome::ok:
     case Outcome::unknown:
     case Outcome::failed:
       return true;
     case Outcome::not_found:
-      return kind != Kind::put && kind != Kind::insert && kind != Kind::erase;
+      return kind != Kind::put && kind != Kind::insert && kind != Kind::erase && kind != Kind::expire;
     case Outcome::exists:
       return kind == Kind::insert;
     case Outcome::changed:

@@ -21,17 +21,20 @@
 //    share a chain even if they were in flight together.
 // 7. A value may vanish when its time is over, once, for it is there but once; no other one does instead.
 //    So the ends of values need not be counted. But a value that may vanish is a state of its own, even if
-//    nobody read it.
+//    nobody read it. The known end of a value that was there, and is not any more, is taken at once.
 //
 // The state of a key is absent, or the id of its value:
-//   get      ok with the value, or not_found
-//   exists   ok if present, otherwise not_found
-//   put      ok
-//   insert   ok if absent, otherwise exists
-//   replace  ok if the value is the expected one, changed if it is another, otherwise not_found
-//   remove   ok if present, otherwise not_found
-//   erase    ok
-//   expire   never answered: absent afterwards if the value is the expected one, otherwise as before
+//   get             ok with the value, or not_found
+//   exists          ok if present, otherwise not_found
+//   put             ok
+//   insert          ok if absent, otherwise exists
+//   replace         ok if the value is the expected one, changed if it is another, otherwise not_found
+//   remove          ok if present, otherwise not_found
+//   remove_version  as replace, and absent afterwards
+//   erase           ok
+//   expire          ok, after the write of the expected value if that is ok: absent afterwards if it is
+//   there,
+//                   otherwise as before. Not answered where the value may stay
 #pragma once
 
 #include <cstdint>

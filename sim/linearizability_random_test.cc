@@ -72,7 +72,7 @@ void execute(Operation& o, Value& value) {
       value.reset();
       break;
     case Kind::expire:
-      o.outcome = Outcome::unknown;
+      o.outcome = Outcome::ok;
       if (value == o.expected) value.reset();
       break;
   }
@@ -88,8 +88,12 @@ class AllOrders {
 
  private:
   bool may_be_next(std::size_t candidate) const {
+    const Operation& next = history_[candidate];
+    const bool is_end = next.kind == Kind::expire && next.outcome == Outcome::ok;
     for (std::size_t i = 0; i < history_.size(); ++i) {
-      if (!used_[i] && history_[i].responded_ns < history_[candidate].invoked_ns) return false;
+      const Operation& o = history_[i];
+      const bool is_its_write = is_end && o.written == next.expected && o.outcome == Outcome::ok;
+      if (!used_[i] && (o.responded_ns < next.invoked_ns || is_its_write)) return false;
     }
     return true;
   }
@@ -122,7 +126,7 @@ class AllOrders {
 // Small histories of any answers, most of them wrong.
 struct Draw {
   double unknown = 0.2;  // of the outcomes
-  double expire = 0.1;   // of the operations; a value's time is over
+  double expire = 0.1;   // of the operations; a value's time is over, of half of them for certain
   double plain = 0;      // of the operations: writes and removes that are often alike
   std::uint64_t length_ns_max = 4;
 };
@@ -142,7 +146,7 @@ History arbitrary_history(Random& random, const Draw& draw) {
     execute(o, value);
     o.invoked_ns = below(random, 12);
     o.responded_ns = o.invoked_ns + below(random, draw.length_ns_max + 1);
-    if (o.kind == Kind::expire || chance(random, draw.unknown)) {
+    if (chance(random, o.kind == Kind::expire ? 0.5 : draw.unknown)) {
       o.outcome = Outcome::unknown;
       o.found = no_value;
       o.responded_ns = never_ns;
@@ -159,17 +163,18 @@ struct Shape {
   double unknown = 0;       // of the operations; their client goes on as another
   double long_running = 0;  // take a thousand times as long
   double well_guessed = 0;  // of those that expect what is there, without having read it
-  double mortal = 0;        // of the writes; their values may be gone from some time on
+  double mortal = 0;        // of the writes; their values may be gone from some time on, or are by then
   // get exists put insert replace remove remove_version erase
   std::array<unsigned, 8> mix = {6, 1, 3, 2, 2, 2, 1, 1};
 };
 
-Operation end_of(const Operation& write, std::uint64_t over_ns) {
+Operation end_of(const Operation& write, std::uint64_t over_ns, std::uint64_t gone_by_ns) {
   return {.client = write.client,
           .key = write.key,
           .kind = Kind::expire,
           .expected = write.written,
-          .invoked_ns = over_ns};
+          .invoked_ns = over_ns,
+          .responded_ns = gone_by_ns};
 }
 
 // A history of true atomic registers: every operation takes effect at one random instant between its
@@ -198,8 +203,11 @@ History true_history(Random& random, const Shape& shape) {
       planned.push_back({o, effect_ns});
       if (writes(o.kind) && chance(random, shape.mortal)) {
         const std::uint64_t over_ns = now_ns + below(random, 500);
-        planned.push_back(
-            {end_of(o, over_ns), chance(random, 0.3) ? never_ns : over_ns + below(random, 300)});
+        std::uint64_t gone_ns = over_ns + below(random, 300);
+        if (effect_ns != never_ns) gone_ns = std::max(gone_ns, effect_ns + 1);
+        const std::uint64_t gone_by_ns = chance(random, 0.5) ? never_ns : gone_ns + below(random, 100);
+        const bool is_never_gone = gone_by_ns == never_ns && chance(random, 0.5);
+        planned.push_back({end_of(o, over_ns, gone_by_ns), is_never_gone ? never_ns : gone_ns});
       }
       now_ns += length_ns + 1 + below(random, 60);
     }

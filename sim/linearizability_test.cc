@@ -120,6 +120,56 @@ TEST(LinearizabilityTest, AValueOfUnknownOutcomeThatNobodyReadMayVanishToo) {
       {put(1, 2, 10), lost(replace(3, 0, 11, 12)), lost(replace(3, 0, 12, 11)), expire(4, 12), missed(5, 6)});
 }
 
+TEST(LinearizabilityTest, AValueIsGoneWhenItsTimeIsKnownToBeOver) {
+  const Operation over = op(Kind::expire, 3, 6, Outcome::ok, no_value, 10);
+  expect_good({put(1, 2, 10), over, got(5, 6, 10), missed(7, 8)});
+  expect_bad({put(1, 2, 10), over, got(7, 8, 10)});
+  expect_bad({put(1, 2, 10), over, missed(3, 4), got(5, 6, 10)});
+  const std::vector<std::pair<Operation, Operation>> now_and_later = {
+      {exists(6, 8, true), exists(7, 8, true)},
+      {insert(6, 8, 11, Outcome::exists), insert(7, 8, 11, Outcome::exists)},
+      {replace(6, 8, 10, 11), replace(7, 8, 10, 11)},
+      {replace(6, 8, 9, 11, Outcome::changed), replace(7, 8, 9, 11, Outcome::changed)},
+      {removed(6, 8), removed(7, 8)},
+      {op(Kind::remove_version, 6, 8, Outcome::ok, no_value, 10),
+       op(Kind::remove_version, 7, 8, Outcome::ok, no_value, 10)}};
+  for (const auto& [now, later] : now_and_later) {
+    expect_good({put(1, 2, 10), over, now});
+    expect_bad({put(1, 2, 10), over, later});
+  }
+  expect_good({put(1, 2, 10), over, insert(7, 8, 11), got(9, 10, 11)});
+  expect_good({put(1, 2, 10), over, op(Kind::remove, 7, 8, Outcome::not_found)});
+}
+
+TEST(LinearizabilityTest, NothingElseIsGoneWithAValueWhoseTimeIsOver) {
+  const Operation over = op(Kind::expire, 3, 6, Outcome::ok, no_value, 10);
+  expect_good({put(1, 2, 10), put(3, 4, 11), over, got(7, 8, 11)});
+  expect_bad({put(1, 2, 10), put(3, 4, 11), over, missed(7, 8)});
+  expect_good({put(1, 2, 9), over, exists(7, 8, true)});
+  // It was refused, or had no effect.
+  expect_good({put(1, 2, 9), insert(3, 4, 10, Outcome::exists), over, exists(7, 8, true)});
+  expect_good({put(1, 2, 9), op(Kind::put, 3, 4, Outcome::failed, 10), over, got(7, 8, 9)});
+  // It was not there before its time was over, but it was there.
+  expect_good({put(1, 2, 9), put(3, 7, 10), op(Kind::expire, 3, 7, Outcome::ok, no_value, 10), missed(8, 9)});
+  expect_bad({put(1, 2, 9), put(3, 7, 10), op(Kind::expire, 3, 7, Outcome::ok, no_value, 10), got(8, 9, 10)});
+  // It came, or comes, when its time was over.
+  expect_good({put(1, 2, 9), lost(put(3, 0, 10)), over, got(7, 8, 9), got(9, 10, 10)});
+  expect_good({put(1, 2, 9), lost(put(3, 0, 10)), over, missed(7, 8)});
+  expect_bad({put(1, 2, 9), lost(put(3, 0, 10)), over, missed(7, 8), got(9, 10, 10)});
+}
+
+// All ends are under way together, and of values that are not there any more.
+TEST(LinearizabilityTest, ManyEndsThatAreKnownAreNotManyOrders) {
+  std::vector<Operation> history;
+  for (std::uint64_t t = 2; t < 200; t += 4) {
+    history.insert(history.end(), {put(t, t + 1, t), op(Kind::expire, t, 2000, Outcome::ok, no_value, t)});
+  }
+  history.push_back(missed(1000, 1001));
+  history.push_back(exists(1002, 1003, true));
+  const CheckResult result = check_linearizability(history, {.configurations_max = 10'000});
+  EXPECT_EQ(result.verdict, Verdict::not_linearizable) << result.explanation;
+}
+
 // Every value may vanish, and the one that does not is read at the end.
 TEST(LinearizabilityTest, ManyEndsAreNotManyOrders) {
   std::vector<Operation> history;
@@ -355,8 +405,8 @@ TEST(LinearizabilityTest, WhatIsNoHistoryIsMalformed) {
       {op(Kind::erase, 1, 2, Outcome::not_found)},
       {op(Kind::replace, 1, 2, Outcome::ok, 10, no_value)},
       {expire(1, no_value)},
-      {op(Kind::expire, 1, 2, Outcome::ok, no_value, 10)},
       {op(Kind::expire, 1, 2, Outcome::not_found, no_value, 10)},
+      {op(Kind::expire, 1, 2, Outcome::changed, no_value, 10)},
   };
   for (const auto& history : malformed) {
     const CheckResult result = check_linearizability(history);

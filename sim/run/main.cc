@@ -142,7 +142,7 @@ int Campaign::run() {
   }
   if (!failure_) {
     if (!options_.planted.empty()) fmt::print("No run found {}.\n", options_.planted);
-    for (const auto points : {base::fault_points(), base::handover_points()}) {
+    for (const auto points : {simulated_fault_points(), base::handover_points()}) {
       for (const char* point : points) {
         if (!points_.contains(point)) fmt::print("No run came to {}.\n", point);
       }

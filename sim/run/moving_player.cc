@@ -201,13 +201,13 @@ coro::Task<Result<void>> MovingPlayer::hand_over(std::uint32_t shard) {
       co_return undone;
     }
     if (auto copied = co_await handover.copy(); !copied) co_return copied;
+    // The shard's time is now what it was at some moment meanwhile.
+    const base::Nanos stood_still_ns = scene().now() - began;
+    scene().recorder.add_lag(began, stood_still_ns + scene().setup.keeper_ns + scene().setup.tick_ns);
   }
   if (auto cleared = co_await handover.clear(); !cleared) co_return cleared;
   // The map is not the fabric's: a mover that was taken for dead may still say where the shard is.
-  if (scene().cluster.shards[shard] == moving && !silent()) {
-    scene().time_astray_ns += scene().now() - began + scene().setup.keeper_ns + scene().setup.tick_ns;
-    commit(shard);
-  }
+  if (scene().cluster.shards[shard] == moving && !silent()) commit(shard);
   co_return co_await handover.open();
 }
 

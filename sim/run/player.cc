@@ -192,8 +192,7 @@ void Player::told_value(Recorder::Index asked, const Result<void>& result, std::
   if (!result) return told(asked, result);
   if (silent_) return;
   const Operation& operation = scene_.recorder.history()[asked];
-  const base::Nanos asked_at = operation.invoked_ns / scene_.setup.tick_ns * scene_.setup.tick_ns;
-  const auto found = scene_.recorder.identify(operation.key, value, asked_at - lag());
+  const auto found = scene_.recorder.identify(operation.key, value, known_at(operation.invoked_ns));
   if (!found.wrong.empty())
     return scene_.fail_with(fmt::format("player {}: {}", number_, found.wrong), operation.key);
   scene_.recorder.respond(asked, Outcome::ok, scene_.now(), found.id);

@@ -31,10 +31,9 @@ struct Scene {
   fabric::ClusterMap cluster{};     // as its coordinator has it; of a store of one host: nothing
   std::vector<std::string> kept{};  // never touched
   Recorder recorder{setup.tick_ns, setup.remote_chance != 0 ? setup.keeper_ns : 0};
-  std::uint64_t acts = 0;          // that have ended
-  bool has_copied = false;         // items of a node that was emptied: their versions are others then
-  base::Nanos time_astray_ns = 0;  // how far from its host's the time of a shard may have come by its moves
-  std::uint64_t absences = 0;      // of nodes that clients look for
+  std::uint64_t acts = 0;      // that have ended
+  bool has_copied = false;     // items of a node that was emptied: their versions are others then
+  std::uint64_t absences = 0;  // of nodes that clients look for
   std::set<std::string, std::less<>> lost{};  // keys that were there, perhaps
   std::string violation{};                    // what was found wrong first
   std::string violation_key{};                // that it is about, if it is about one
@@ -135,9 +134,9 @@ class Player {
   [[nodiscard]] const std::shared_ptr<fabric::sim::SimFabric>& shared_fabric() const { return fabric_; }
   // The store's host's, by which the store's times are.
   [[nodiscard]] base::Nanos clock() const { return scene_.store->simulation().clock().now(); }
-  // How far behind that the time may be that this player goes by.
-  [[nodiscard]] base::Nanos lag() const {
-    return fabric_->remote() ? scene_.setup.keeper_ns + scene_.time_astray_ns : 0;
+  // The least that this player knows of that if it asks at `now`.
+  [[nodiscard]] base::Nanos known_at(base::Nanos now) const {
+    return scene_.recorder.known_at(now, fabric_->remote() ? scene_.recorder.lag_ns() : 0);
   }
   [[nodiscard]] bool fenced() const { return fenced_; }
   // Whether what it learns is not recorded any more.

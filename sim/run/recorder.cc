@@ -15,7 +15,7 @@ Recorder::Index Recorder::invoke(std::uint64_t client, Kind kind, std::string_vi
                       .written = written,
                       .expected = expected,
                       .invoked_ns = now});
-  if (written != no_value) written_[written].key = key;
+  if (written != no_value) written_[written] = {.key = std::string(key), .by = history_.size() - 1};
   return history_.size() - 1;
 }
 
@@ -33,7 +33,7 @@ void Recorder::make_mortal(Index index, base::Nanos dying_at) {
                       .key = put.key,
                       .kind = Kind::expire,
                       .expected = put.written,
-                      .invoked_ns = dying_at});
+                      .invoked_ns = std::max(dying_at, put.invoked_ns)});
 }
 
 void Recorder::make_dead(Index index, base::Nanos dead_at) {
@@ -48,8 +48,8 @@ void Recorder::lose(std::string_view key, base::Nanos since, base::Nanos until) 
                       .responded_ns = until});
 }
 
-void Recorder::damage(std::string_view key) {
-  damaged_.emplace(key);
+void Recorder::damage(std::string_view key, base::Nanos now) {
+  damaged_.try_emplace(std::string(key), now);
   ++damages_;
 }
 
@@ -70,16 +70,53 @@ Recorder::Found Recorder::identify(std::string_view key, std::string_view value,
   return {.id = *id};
 }
 
+base::Nanos Recorder::lag_at(base::Nanos now) const {
+  base::Nanos lag_ns = 0;
+  for (const Lag& lag : lags_) lag_ns += lag.since <= now ? lag.ns : 0;
+  return lag_ns;
+}
+
+base::Nanos Recorder::known_by(base::Nanos time) const {
+  const base::Nanos told_at = (time + tick_ns_ - 1) / tick_ns_ * tick_ns_;
+  base::Nanos by = told_at;
+  while (by < told_at + lag_at(by)) by = told_at + lag_at(by);
+  return by;
+}
+
+std::optional<Operation> Recorder::before_damage(Operation operation, base::Nanos damaged_at) {
+  if (operation.responded_ns < damaged_at || operation.outcome == Outcome::failed) return operation;
+  if (!changes(operation.kind)) return std::nullopt;
+  operation.outcome = Outcome::unknown;
+  operation.responded_ns = never_ns;
+  return operation;
+}
+
 std::vector<Operation> Recorder::timeless_history() const {
-  std::vector<Operation> history = history_;
-  std::erase_if(history, [this](const Operation& operation) { return is_damaged(operation.key); });
   std::map<std::string_view, std::vector<Written>> ends;
   for (const auto& [id, value] : written_) {
     if (value.dying_at != lives_on) ends[value.key].push_back(value);
   }
+  std::vector<Operation> history;
+  history.reserve(history_.size());
+  for (Operation operation : history_) {
+    if (operation.kind == Kind::expire) {
+      const Written& value = written_.at(operation.expected);
+      const Operation& put = history_[value.by];
+      if (put.outcome == Outcome::ok && value.dead_at != lives_on) {
+        operation.outcome = Outcome::ok;
+        operation.responded_ns = std::max(put.responded_ns, known_by(value.dead_at));
+      }
+    }
+    const auto damaged = damaged_.find(operation.key);
+    if (damaged == damaged_.end()) {
+      history.push_back(std::move(operation));
+    } else if (auto counts = before_damage(std::move(operation), damaged->second)) {
+      history.push_back(*std::move(counts));
+    }
+  }
   for (Operation& operation : history) {
     if (operation.outcome != Outcome::ok) continue;
-    const base::Nanos asked_at = operation.invoked_ns / tick_ns_ * tick_ns_ - lag_ns_;
+    const base::Nanos asked_at = known_at(operation.invoked_ns, lag_at(operation.responded_ns));
     const auto ends_meanwhile = [&](const Written& value) {
       return value.dying_at != lives_on && value.dead_at > asked_at &&
              value.dying_at <= operation.responded_ns;

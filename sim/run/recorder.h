@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +18,18 @@ class Recorder {
   using Index = std::size_t;
 
   // The clients' clock tells whole ticks, and some know it `lag_ns` later.
-  explicit Recorder(base::Nanos tick_ns = 1, base::Nanos lag_ns = 0) : tick_ns_(tick_ns), lag_ns_(lag_ns) {}
+  explicit Recorder(base::Nanos tick_ns = 1, base::Nanos lag_ns = 0)
+      : tick_ns_(tick_ns), lags_{{.ns = lag_ns}} {}
+
+  // The time of a part of the store stood still for so long, in which nobody asked for it: from then on some
+  // know the time that much later still.
+  void add_lag(base::Nanos since, base::Nanos more_ns) { lags_.push_back({.since = since, .ns = more_ns}); }
+  // How much later than it is some know the time now.
+  [[nodiscard]] base::Nanos lag_ns() const { return lag_at(never_ns); }
+  // The least that the store's clock says to whoever asks at `now` and knows it `lag_ns` later.
+  [[nodiscard]] base::Nanos known_at(base::Nanos now, base::Nanos lag_ns) const {
+    return now < lag_ns ? 0 : (now - lag_ns) / tick_ns_ * tick_ns_;
+  }
 
   Index invoke(std::uint64_t client, Kind kind, std::string_view key, base::Nanos now,
                ValueId written = no_value, ValueId expected = no_value);
@@ -37,13 +48,13 @@ class Recorder {
   // `until` is never_ns, it may be or not.
   void lose(std::string_view key, base::Nanos since, base::Nanos until);
 
-  // An item of `key` was damaged: what is answered for this key means nothing any more.
-  void damage(std::string_view key);
+  // An item of `key` is damaged: what is answered for this key from now on means nothing.
+  void damage(std::string_view key, base::Nanos now);
   [[nodiscard]] bool is_damaged(std::string_view key) const { return damaged_.contains(key); }
   [[nodiscard]] std::size_t damages() const { return damages_; }
 
-  // Takes the id out of what was found under `key` by somebody whose clock said `asked_at` when he asked; and
-  // a line that says what is wrong with it, if it is.
+  // Takes the id out of what was found under `key` by somebody who knew that it was `asked_at` when he asked;
+  // and a line that says what is wrong with it, if it is.
   struct Found {
     ValueId id = no_value;
     std::string wrong{};
@@ -51,23 +62,36 @@ class Recorder {
   [[nodiscard]] Found identify(std::string_view key, std::string_view value, base::Nanos asked_at) const;
 
   [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
-  // The same in a form that takes no account of time: a replace or remove that was still under way when the
-  // value's time was over may have been before or after that. Without the keys that were damaged.
+  // The same in a form that takes no account of time: a value that certainly was put, and is known to be
+  // dead, is gone by when everybody knows the time; and a replace or remove that was still under way when the
+  // value's time was over may have been before or after that. Of a key that was damaged, what had ended by
+  // then; what was asked of it later, or still under way, may have changed it or not.
   [[nodiscard]] std::vector<Operation> timeless_history() const;
 
  private:
   static constexpr base::Nanos lives_on = ~base::Nanos{0};
   struct Written {
     std::string key;
+    Index by = 0;
     base::Nanos dying_at = lives_on;
     base::Nanos dead_at = lives_on;
   };
+  struct Lag {
+    base::Nanos since = 0;
+    base::Nanos ns = 0;  // that is added then
+  };
+  [[nodiscard]] base::Nanos lag_at(base::Nanos now) const;
+  // When everybody knows that the store's clock says `time`.
+  [[nodiscard]] base::Nanos known_by(base::Nanos time) const;
+  // The operation, if it still counts for a key that was damaged at that time.
+  static std::optional<Operation> before_damage(Operation operation, base::Nanos damaged_at);
+
   base::Nanos tick_ns_;
-  base::Nanos lag_ns_;
+  std::vector<Lag> lags_;
   std::vector<Operation> history_;
   std::map<ValueId, Written> written_;
   ValueId values_ = no_value;
-  std::set<std::string, std::less<>> damaged_;
+  std::map<std::string, base::Nanos, std::less<>> damaged_;  // since when
   std::size_t damages_ = 0;
 };
 

@@ -108,5 +108,127 @@ INSTANTIATE_TEST_SUITE_P(Recorder, ReplaceAtTheEnd,
                          testing::Values(std::pair(base::Nanos{1}, base::Nanos{90}),
                                          std::pair(base::Nanos{15}, base::Nanos{102})));
 
+// A value whose time is over is not there any more for anybody, whatever he asks of it; as far as he knows
+// the time.
+struct Question {
+  Kind kind = Kind::exists;
+  Outcome answer = Outcome::ok;
+};
+
+class AfterTheEnd : public testing::TestWithParam<Question> {
+ protected:
+  static constexpr base::Nanos tick_ns = 15;
+  static constexpr base::Nanos lag_ns = 20;
+  static constexpr base::Nanos told_at = 105;  // the clock's first tick at which the time is over
+
+  // Whether the answer is right if the put was answered so, and the question is asked at that time.
+  static bool is_right(base::Nanos asked_at, Outcome put_outcome = Outcome::ok, base::Nanos stood_still = 0) {
+    const auto [kind, answer] = GetParam();
+    Recorder recorder(tick_ns, lag_ns);
+    const ValueId mortal = recorder.new_value();
+    const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
+    recorder.make_mortal(put, 90);
+    recorder.make_dead(put, 100);
+    recorder.respond(put, put_outcome, 20);
+    if (stood_still != 0) recorder.add_lag(30, stood_still);
+    const ValueId other = recorder.new_value();  // that nobody wrote
+    const ValueId expected = answer == Outcome::changed ? other : mortal;
+    const auto asked = recorder.invoke(2, kind, "k", asked_at, writes(kind) ? recorder.new_value() : no_value,
+                                       expects(kind) ? expected : no_value);
+    recorder.respond(asked, answer, asked_at + 1);
+    return check_linearizability(recorder.timeless_history()).linearizable();
+  }
+};
+
+TEST_P(AfterTheEnd, NothingIsThere) {
+  EXPECT_TRUE(is_right(50));
+  EXPECT_TRUE(is_right(told_at + lag_ns - 1)) << "who asks then may not know it yet";
+  EXPECT_FALSE(is_right(told_at + lag_ns + 1));
+  EXPECT_FALSE(is_right(1'000'000));
+}
+
+TEST_P(AfterTheEnd, TheTimeMayHaveStoodStill) {
+  EXPECT_TRUE(is_right(told_at + lag_ns + 499, Outcome::ok, 500));
+  EXPECT_FALSE(is_right(told_at + lag_ns + 501, Outcome::ok, 500));
+}
+
+TEST_P(AfterTheEnd, APutWithoutAnAnswerMayStillCome) { EXPECT_TRUE(is_right(1'000'000, Outcome::unknown)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Recorder, AfterTheEnd,
+    testing::Values(Question{Kind::exists, Outcome::ok}, Question{Kind::insert, Outcome::exists},
+                    Question{Kind::remove, Outcome::ok}, Question{Kind::replace, Outcome::ok},
+                    Question{Kind::replace, Outcome::changed}, Question{Kind::remove_version, Outcome::ok}),
+    [](const auto& info) {
+      return std::string(name(info.param.kind)) + "_" + std::string(name(info.param.answer));
+    });
+
+// A put that takes longer than its value lives ends with nothing there, and not before it was asked.
+TEST(Recorder, AValueMayEndBeforeItsPutDoes) {
+  Recorder recorder;
+  const ValueId mortal = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
+  recorder.make_mortal(put, 100);
+  recorder.make_dead(put, 100);
+  recorder.respond(put, Outcome::ok, 200);
+  const auto early = recorder.invoke(2, Kind::get, "k", 150);
+  recorder.respond(early, Outcome::not_found, 160);
+  const auto late = recorder.invoke(2, Kind::get, "k", 210);
+  recorder.respond(late, Outcome::not_found, 220);
+  EXPECT_TRUE(check_linearizability(recorder.timeless_history()).linearizable());
+}
+
+// Receive: a value is over; a shard's time stood still while it was handed over. Expect: a replace that knows
+// the old time may still come before the end, though another one has learned of it.
+TEST(Recorder, AReplaceMayKnowATimeThatStoodStill) {
+  constexpr base::Nanos keeper_ns = 20;
+  const auto is_right = [](bool has_moved) {
+    Recorder recorder(1, keeper_ns);
+    const ValueId mortal = recorder.new_value();
+    const auto put = recorder.invoke(1, Kind::put, "k", 30, mortal);
+    recorder.make_mortal(put, 80);
+    recorder.make_dead(put, 100);
+    recorder.respond(put, Outcome::ok, 35);
+    if (has_moved) recorder.add_lag(90, 500);
+    const ValueId next = recorder.new_value();
+    const auto replace = recorder.invoke(2, Kind::replace, "k", 200, next, mortal);
+    const auto get = recorder.invoke(3, Kind::get, "k", 210);
+    recorder.respond(get, Outcome::not_found, 220);
+    recorder.respond(replace, Outcome::ok, 230);
+    return check_linearizability(recorder.timeless_history()).linearizable();
+  };
+  EXPECT_TRUE(is_right(true));
+  EXPECT_FALSE(is_right(false));
+}
+
+// What was answered before an item was damaged counts; what comes later says nothing.
+TEST(Recorder, ADamagedKeyIsJudgedByWhatCameBefore) {
+  const auto is_right = [](Outcome before, Outcome after) {
+    Recorder recorder;
+    const ValueId value = recorder.new_value();
+    const auto put = recorder.invoke(1, Kind::put, "k", 10, value);
+    recorder.respond(put, Outcome::ok, 20);
+    const auto early = recorder.invoke(2, Kind::exists, "k", 30);
+    recorder.respond(early, before, 40);
+    const auto remove = recorder.invoke(1, Kind::remove, "k", 35);
+    recorder.damage("k", 50);
+    recorder.respond(remove, after, 60);
+    recorder.damage("k", 70);
+    const auto late = recorder.invoke(2, Kind::exists, "k", 65);
+    recorder.respond(late, Outcome::ok, 68);
+    return check_linearizability(recorder.timeless_history()).linearizable();
+  };
+  EXPECT_TRUE(is_right(Outcome::ok, Outcome::ok));
+  EXPECT_TRUE(is_right(Outcome::ok, Outcome::not_found));
+  EXPECT_TRUE(is_right(Outcome::not_found, Outcome::ok)) << "the remove was under way";
+  Recorder recorder;
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, recorder.new_value());
+  recorder.respond(put, Outcome::ok, 20);
+  const auto get = recorder.invoke(2, Kind::get, "k", 30);
+  recorder.respond(get, Outcome::not_found, 40);
+  recorder.damage("k", 50);
+  EXPECT_FALSE(check_linearizability(recorder.timeless_history()).linearizable());
+}
+
 }  // namespace
 }  // namespace loch::sim

@@ -5,6 +5,7 @@
 #include <bit>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/fault.h"
@@ -21,7 +22,7 @@ using fabric::sim::Network;
 // "cluster" is any of those before it in a cluster, "moves" one of whose shards and items go to other nodes
 // meanwhile, "amnesia" is either, but "damage", with nodes that lose their memory, "readers" is one of those
 // before it with players that may only read, "idle" is "jam" with players on other hosts that do nothing for
-// long, "ordered" is any of those before it on a network that keeps the order of a batch, "members" is
+// long, "ordered" is any of those before "readers" on a network that keeps the order of a batch, "members" is
 // "moves", but "damage", with hosts that come and go, and "any" is any of those before it. Behind that, so
 // that its seeds stay what they are: "versions" is "mortal" in a cluster or not, with removes of versions.
 constexpr std::array<std::string_view, 19> names = {
@@ -73,6 +74,13 @@ base::Nanos draw_duration(base::Random& random) {
   return random.below(one_of(random, {100 * microsecond_ns, 30 * millisecond_ns, second_ns, 5 * second_ns}));
 }
 
+const char* draw_point(base::Random& random, bool of_mover) {
+  const auto of_handovers = base::handover_points();
+  if (of_mover && random.below(2) == 0) return of_handovers[random.below(of_handovers.size())];
+  const auto points = simulated_fault_points();
+  return points[random.below(points.size())];
+}
+
 Fault draw_fault(base::Random& random, const Setup& setup) {
   using enum Fault::Kind;
   Fault fault;
@@ -95,8 +103,7 @@ Fault draw_fault(base::Random& random, const Setup& setup) {
   const bool may_be_at_point = fault.kind == kill || fault.kind == pause || fault.kind == fence;
   const bool at_point = fault.kind == fail || (may_be_at_point && random.below(2) == 0);
   if (at_point) {
-    const auto points = base::fault_points();
-    fault.at_point = points[random.below(points.size())];
+    fault.at_point = draw_point(random, fault.player == setup.players);
     fault.nth = 1 + static_cast<std::uint32_t>(random.below(6));
   }
   if (fault.kind != kill) fault.lasts_ns = draw_duration(random);
@@ -217,7 +224,6 @@ void draw_workload(base::Random& random, Setup& setup) {
     setup.think_max_ns = std::max(setup.think_max_ns, 20 * millisecond_ns);
   }
   if (setup.workload == "versions") {
-    setup.removes_versions = true;
     setup.mortal_chance = one_of(random, {0U, Network::always / 4});
     setup.mix = {20, 5, 20, 20, 50, 5, 2, 2, 0, 1};
   }
@@ -407,6 +413,16 @@ memory::RegionMap region_map_of(const Setup& setup) {
 
 std::span<const std::string_view> workloads() { return names; }
 
+std::span<const char* const> simulated_fault_points() {
+  static const auto points = [] {
+    std::vector<const char*> simulated;
+    std::ranges::copy_if(base::fault_points(), std::back_inserter(simulated),
+                         [](std::string_view point) { return !point.contains("_here."); });
+    return simulated;
+  }();
+  return points;
+}
+
 Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   if (std::ranges::find(names, workload) == names.end() && workload != literal_paper) {
     return fail(Errc::invalid_argument, "sim",
@@ -443,7 +459,8 @@ Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed) {
   if (readers && !setup.paper) draw_readers(setup);
   if (idle && !setup.paper) draw_idle(setup);
   if (ordered) draw_ordered(setup);
-  setup.has_barriers = base::mix(seed + 5) % 2 == 0;  // drawn apart, too
+  setup.has_barriers = base::mix(seed + 5) % 2 == 0;                  // drawn apart, too
+  setup.removes_versions = versions || base::mix(seed + 7) % 2 == 0;  // likewise
   const std::uint64_t faults = random.below(setup.paper ? 16 : 5);
   for (std::uint64_t i = 0; i < faults; ++i)
     setup.faults.push_back(setup.paper ? draw_paper_fault(random, setup) : draw_fault(random, setup));

@@ -131,6 +131,9 @@ fabric::ClusterMap cluster_of(const Setup& setup);
 memory::RegionMap region_map_of(const Setup& setup);
 
 std::span<const std::string_view> workloads();
+// The fault points that clients come to in the simulator: all but those of the plain steps on memory that is
+// mapped, as the simulator's is not.
+std::span<const char* const> simulated_fault_points();
 // Errors: invalid_argument, naming the workloads that there are.
 Result<Setup> draw_setup(std::string_view workload, std::uint64_t seed);
 // In lines, for people.

@@ -135,22 +135,33 @@ coro::Task<void> StorePlayer::exists(std::string key) {
   told(asked, note(just_the_error(result)));
 }
 
+void StorePlayer::note_mortal(Recorder::Index asked, PutOptions options) {
+  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+  if (lives_ns != 0) scene().recorder.make_mortal(asked, known_at(scene().now()) + lives_ns);
+}
+
+void StorePlayer::note_end(Recorder::Index asked, PutOptions options) {
+  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+  if (lives_ns != 0 && !silent()) scene().recorder.make_dead(asked, clock() + lives_ns);
+}
+
+coro::Task<void> StorePlayer::write(Recorder::Index asked, client::Write what) {
+  note_mortal(asked, what.options);
+  const bool remote = shared_fabric()->remote();
+  if (!remote) note_end(asked, what.options);
+  auto result = co_await client_->put(what);
+  // Its life began meanwhile.
+  if (remote) note_end(asked, what.options);
+  told(asked, note(just_the_error(result)));
+}
+
 coro::Task<void> StorePlayer::put(std::string key, Kind kind) {
   const ValueId id = scene().recorder.new_value();
   const std::string value = make_new_value(id);
   const PutOptions options = draw_options();
   const auto asked = ask(kind, key, id);
-  const bool remote = shared_fabric()->remote();
-  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-  if (lives_ns != 0) scene().recorder.make_mortal(asked, clock() - lag() + lives_ns);
-  if (lives_ns != 0 && !remote) scene().recorder.make_dead(asked, clock() + lives_ns);
-  const bool inserts = kind == Kind::insert;
-  auto result =
-      co_await client_->put(inserts ? client::insertion(key, value, options)
-                                    : client::Write{.key = key, .value = value, .options = options});
-  // Its life began meanwhile.
-  if (lives_ns != 0 && remote && !silent()) scene().recorder.make_dead(asked, clock() + lives_ns);
-  told(asked, note(just_the_error(result)));
+  co_await write(asked, kind == Kind::insert ? client::insertion(key, value, options)
+                                             : client::Write{.key = key, .value = value, .options = options});
 }
 
 coro::Task<void> StorePlayer::replace(std::string key) {
@@ -166,9 +177,9 @@ coro::Task<void> StorePlayer::replace(std::string key) {
   }
   const ValueId id = scene().recorder.new_value();
   const std::string value = make_new_value(id);
+  const PutOptions options = draw_options();
   const auto asked = ask(Kind::replace, key, id, seen.found);
-  auto result = co_await client_->put(client::replacement(key, value, item->version, {}));
-  told(asked, note(just_the_error(result)));
+  co_await write(asked, client::replacement(key, value, item->version, options));
 }
 
 coro::Task<void> StorePlayer::remove(std::string key) {
@@ -201,11 +212,18 @@ coro::Task<void> StorePlayer::multi_put() {
     const ValueId id = scene().recorder.new_value();
     keys[i] = draw_key();
     values[i] = make_new_value(id);
-    assignments[i] = {.key = keys[i], .value = values[i]};
+    // Of many that differ in their ends, under way together, the checker would have to try all orders.
+    const PutOptions options = i + 1 == count ? draw_options() : PutOptions{};
+    assignments[i] = {.key = keys[i], .value = values[i], .options = options};
     asked[i] = ask(Kind::put, keys[i], id);
+    note_mortal(asked[i], assignments[i].options);
   }
   co_await client_->multi_put({assignments.data(), count});
-  for (std::size_t i = 0; i < count; ++i) told(asked[i], note(assignments[i].result));
+  for (std::size_t i = 0; i < count; ++i) {
+    // Its life began meanwhile.
+    note_end(asked[i], assignments[i].options);
+    told(asked[i], note(assignments[i].result));
+  }
 }
 
 bool StorePlayer::is_excused(Errc code) {
@@ -217,12 +235,11 @@ bool StorePlayer::is_excused(Errc code) {
 // Each item that is visited was there at some moment of the walk; what is always there is visited, and once.
 coro::Task<void> StorePlayer::walk() {
   const base::Nanos began = scene().now();
-  const base::Nanos began_at = clock();
   std::map<std::string, int, std::less<>> visits;
   std::vector<std::pair<std::string, ValueId>> seen;
   const std::function<bool(const Entry&)> visit = [&](const Entry& entry) {
     ++visits[std::string(entry.key)];
-    const auto found = scene().recorder.identify(entry.key, entry.value, began_at - lag());
+    const auto found = scene().recorder.identify(entry.key, entry.value, known_at(began));
     if (!found.wrong.empty()) {
       scene().fail_with(fmt::format("player {}, walking: {}", number(), found.wrong));
       return false;
@@ -313,7 +330,7 @@ void StorePlayer::judge_keys() {
       return scene().fail_with(fmt::format("at the end, get {}: {}", key, result.error().message()), key);
     ValueId id = no_value;
     if (result) {
-      const auto found = scene().recorder.identify(key, value, now);
+      const auto found = scene().recorder.identify(key, value, known_at(now));
       if (!found.wrong.empty()) return scene().fail_with("at the end, " + found.wrong, key);
       id = found.id;
       there[key] = value;

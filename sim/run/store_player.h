@@ -45,7 +45,11 @@ class StorePlayer final : public Player {
   coro::Task<void> multi_put();
   coro::Task<void> walk();
   coro::Task<void> collect();
+  coro::Task<void> write(Recorder::Index asked, client::Write what);
   PutOptions draw_options();
+  // The value that `asked` writes may be gone when its time is over, as of now; and is.
+  void note_mortal(Recorder::Index asked, PutOptions options);
+  void note_end(Recorder::Index asked, PutOptions options);
 
   void judge_memory();
   void judge_keys();

@@ -136,7 +136,7 @@ void StoreSubject::flip_a_bit(Scene& scene) const {
   const std::string key(view.key());
   const std::uint64_t at = sizeof(std::uint64_t) + random.below(view.length_bytes() - sizeof(std::uint64_t));
   item[at] ^= std::byte{1} << random.below(8);
-  scene.recorder.damage(key);
+  scene.recorder.damage(key, scene.now());
   if (scene.say) scene.say(key, fmt::format("damaged: byte {} of the item of {}", at, key));
 }
 

@@ -23,6 +23,7 @@ enum class Planted : std::uint8_t {
   pointer_of_any_age,    // where a remote session saw a key's item last is where it looks, however long ago
   copy_of_any_age,       // so is a copy of the item
   mortal_without_time,   // a known item with a time to live is given out without a look at the time
+  present_without_time,  // exists and conditions take an item for there whose time to live is over
   reader_unseen,         // a session that only reads is in no registry
   directory_by_copy,     // a remote session takes its copy of the directory for what it is now
   value_without_sum,     // the bytes of a value are taken as they come
@@ -52,6 +53,7 @@ inline constexpr std::array planted_names = {
     PlantedName{Planted::pointer_of_any_age, "pointer_of_any_age"},
     PlantedName{Planted::copy_of_any_age, "copy_of_any_age"},
     PlantedName{Planted::mortal_without_time, "mortal_without_time"},
+    PlantedName{Planted::present_without_time, "present_without_time"},
     PlantedName{Planted::reader_unseen, "reader_unseen"},
     PlantedName{Planted::directory_by_copy, "directory_by_copy"},
     PlantedName{Planted::value_without_sum, "value_without_sum"},

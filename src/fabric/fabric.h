@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <vector>
 
 #include <loch/atomics.h>
@@ -272,6 +273,8 @@ class Fabric {
   using NotedSessions = std::vector<std::pair<std::uint32_t, std::string>>;
   [[nodiscard]] virtual Result<NotedSessions> noted_sessions() { return NotedSessions{}; }
 
+  // The number of this process, for people; never 0.
+  [[nodiscard]] virtual std::uint64_t process_number() const { return static_cast<std::uint64_t>(::getpid()); }
   // Where the store is, for people: "/dev/shm/loch.sessions".
   [[nodiscard]] virtual std::string location() const = 0;
   // Bytes that can still be had for `location`.

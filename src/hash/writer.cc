@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "base/planted.h"
 #include "hash/attempts.h"
 
 namespace loch::hash {
@@ -108,7 +109,8 @@ Result<void> Writer::check_condition(const WriteRequest& request, const KeyColle
   if (request.condition == Condition::none) [[likely]]
     return {};
   const memory::ItemHeader& current = seen.header[j];
-  const bool is_expired = has_expired(current.expires_at_ns, seen.asked_at_ns);
+  const bool is_expired = has_expired(current.expires_at_ns, seen.asked_at_ns) &&
+                          !base::planted(base::Planted::present_without_time);
   if (request.condition == Condition::absent && !is_expired) return fail(Errc::exists, "insert");
   if (request.condition == Condition::version && is_expired) return fail(Errc::not_found, "replace");
   if (request.condition == Condition::version &&

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
-#include <unistd.h>
 #include <utility>
 
 #include "base/check.h"
@@ -126,7 +125,7 @@ coro::Task<Result<void>> Session::begin() {
       // What this session writes carries this time at least. What a predecessor wrote in the same tick counts
       // as this session's.
       {&entry_->opened_at_ns, *time},
-      {&entry_->process, static_cast<std::uint64_t>(::getpid())},
+      {&entry_->process, memory_->fabric().process_number()},
       {&entry_->act_until_ns, remote() ? for_ever : later(act_until_ns_, write_lead_max_ns)},
       {&entry_->takes_part, !remote() && memory_->fabric().takes_part_in_barriers() ? 1 : 0},
       // Whether a remote session has some is known when it ends.

@@ -137,6 +137,7 @@ class SimFabric final : public fake::MemoryFabric, public std::enable_shared_fro
   }
   [[nodiscard]] SimStore& sim() { return *sim_; }
   [[nodiscard]] std::uint32_t process() const { return process_; }
+  [[nodiscard]] std::uint64_t process_number() const override { return process_; }
   [[nodiscard]] bool remote() const { return place_ == Place::remote; }
 
   // Of a cluster: it goes to the nodes where this map has the regions, whatever has become of it since;

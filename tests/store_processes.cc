@@ -50,6 +50,14 @@ std::string text(const Report& report) {
   return lines;
 }
 
+// In a worker that is started: one that is told to end before it can report does so when it can.
+void keep_sigterm_back() {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &term, nullptr);
+}
+
 }  // namespace
 
 std::string lochd_program() { return LOCH_TEST_LOCHD; }
@@ -151,7 +159,8 @@ Worker StoreProcesses::start(const WorkerSpec& spec) {
   if (spec.collect) arguments.emplace_back("--collect");
   return {.process = lab::Process::start({.words = std::move(arguments),
                                           .log = folder() / fmt::format("output-{}", client),
-                                          .environment = spec.environment})
+                                          .environment = spec.environment,
+                                          .become = keep_sigterm_back})
                          .value(),
           .history = histories_.back()};
 }

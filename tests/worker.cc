@@ -147,11 +147,16 @@ int live_and_die(const Arguments& arguments) {
   return EXIT_SUCCESS;
 }
 
-// From the beginning: a worker that is ended early reports, too.
+// From the beginning: a worker that is ended early reports, too. Whoever starts it has kept the signal from
+// it until now.
 void end_by_sigterm() {
   struct sigaction on_term{};
   on_term.sa_handler = [](int) { stop.store(true, std::memory_order_relaxed); };
   sigaction(SIGTERM, &on_term, nullptr);
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
 }
 
 int run(int argc, char** argv) {

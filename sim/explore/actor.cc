@@ -8,7 +8,7 @@
 namespace loch::explore {
 namespace {
 
-constexpr unsigned batches_max = 200;         // of one operation; the longest ones look at every slot
+constexpr unsigned batches_max = 400;         // of one operation; the longest ones split every slot
 constexpr unsigned looks_beyond_retries = 3;  // at the upper slot, by a split that nobody disturbs
 constexpr std::size_t value_bytes = 8;
 

@@ -221,9 +221,13 @@ coro::Task<Result<std::uint64_t>> Client::put(Write write) {
   auto written = co_await try_put(&write, 0);
   if (!found_no_memory(written)) [[likely]]
     co_return written;
-  // Each try sweeps a part of the memory, and others use again what they unlink between two. The other half
-  // of the time is for what follows.
+  // Each try sweeps a part of the memory, and others use again what they unlink between two. One that swept
+  // nothing found no memory of another kind. The other half of the time is for what follows.
+  std::optional<std::uint64_t> swept_before;
   while (found_no_memory(written) && shards_.sweeps_on() && endpoint.now() - began < timeout_ns_ / 2) {
+    const std::uint64_t swept = shards_.blocks_swept();
+    if (swept_before == swept) break;
+    swept_before = swept;
     co_await refresh_if_due();
     written = co_await try_put(&write, is_remote() ? 0 : endpoint.now() - began);
   }

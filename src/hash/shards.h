@@ -68,6 +68,12 @@ class Shards final : public memory::ReuseGuard {
     return std::ranges::any_of(attachment_.nodes(),
                                [](const auto& node) { return node.allocator->sweeps_on(); });
   }
+  // How many that were, by all puts so far.
+  [[nodiscard]] std::uint64_t blocks_swept() const {
+    std::uint64_t blocks = 0;
+    for (const auto& node : attachment_.nodes()) blocks += node.allocator->blocks_swept();
+    return blocks;
+  }
   coro::Task<Result<Report>> check();
 
   // Whether all operations that began on the node until `since`, by its clock, are over.

@@ -89,6 +89,8 @@ class Allocator {
 
   // Whether an allocation that found nothing had no time to sweep all blocks: the next one goes on with that.
   [[nodiscard]] bool sweeps_on() const { return swept_in_vain_ != 0; }
+  // By allocations that found nothing.
+  [[nodiscard]] std::uint64_t blocks_swept() const { return blocks_swept_; }
   // Looks at every block: settles what dead clients leased, frees blocks all of whose items have rested, and
   // takes notes of items that have. Returns the number of blocks freed.
   coro::Task<Result<std::uint64_t>> sweep_all();
@@ -281,6 +283,7 @@ class Allocator {
   base::Nanos swept_in_vain_until_ = 0;  // from then on another sweep may find something
   std::size_t swept_in_vain_ = 0;        // blocks in a row, by allocations that had no time for all
   std::size_t next_swept_ = 0;           // of `known_blocks_`: where the next one goes on
+  std::uint64_t blocks_swept_ = 0;       // by all of them
   base::Nanos left_notes_at_ = 0;        // all that were old then
   coro::Mutex getting_blocks_;
   coro::Background background_;  // what a remote session does without waiting for it

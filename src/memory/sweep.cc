@@ -176,6 +176,7 @@ coro::Task<Result<std::size_t>> Allocator::sweep_on(base::Nanos until) {
       co_return std::unexpected(std::move(swept.error()));
   }
   searched_ = {};  // as above
+  blocks_swept_ += looked_at;
   co_return looked_at;
 }
 

@@ -156,7 +156,6 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
   std::vector<Geometry> found;
   std::optional<Error> why;  // what is wrong with the first that is reached, or else with the first
   for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
-    if (map.nodes[node].is_gone) continue;
     auto looked =
         look_at_node(endpoint, map.nodes[node].control, is_one ? fabric->location() : name_of(*fabric, node));
     if (looked) {

@@ -149,6 +149,8 @@ void World::pass(const char* point) {
   outcomes_.points.insert(point);
   if (acting_ == 0) return;
   if (is_from_the_beginning(acting_)) outcomes_.points_of_players.insert(point);
+  const bool is_mover = setup_.moves != 0 && acting_ - first_player_ == setup_.players;
+  if (is_mover) outcomes_.points_of_mover.insert(point);
   for (std::size_t i = 0; i < setup_.faults.size(); ++i) {
     const Fault& fault = setup_.faults[i];
     const bool is_of_player = fault.kind <= Fault::Kind::partition;

@@ -24,6 +24,7 @@ struct Outcomes {
   Stats counted{};
   std::set<std::string_view> points;             // fault points that were passed
   std::set<std::string_view> points_of_players;  // of these, by those that played from the beginning
+  std::set<std::string_view> points_of_mover;    // and by the mover that did
   std::vector<bool> begun;                       // the setup's faults whose moment came
 };
 

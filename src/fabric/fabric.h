@@ -274,7 +274,9 @@ class Fabric {
   [[nodiscard]] virtual Result<NotedSessions> noted_sessions() { return NotedSessions{}; }
 
   // The number of this process, for people; never 0.
-  [[nodiscard]] virtual std::uint64_t process_number() const { return static_cast<std::uint64_t>(::getpid()); }
+  [[nodiscard]] virtual std::uint64_t process_number() const {
+    return static_cast<std::uint64_t>(::getpid());
+  }
   // Where the store is, for people: "/dev/shm/loch.sessions".
   [[nodiscard]] virtual std::string location() const = 0;
   // Bytes that can still be had for `location`.

@@ -156,6 +156,8 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
   std::vector<Geometry> found;
   std::optional<Error> why;  // what is wrong with the first that is reached, or else with the first
   for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
+    // A host by itself may be one that has left.
+    if (map.nodes[node].is_gone && !is_one) continue;
     auto looked =
         look_at_node(endpoint, map.nodes[node].control, is_one ? fabric->location() : name_of(*fabric, node));
     if (looked) {
@@ -167,6 +169,9 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
     if (why && (why->code != Errc::unavailable || error.code == Errc::unavailable)) continue;
     why = std::move(error);
   }
+  if (found.empty() && !why)
+    return fail(Errc::unavailable, "open",
+                fmt::format("{}: all hosts have left the cluster", fabric->location()));
   if (found.empty()) return std::unexpected(std::move(*why));
   const Geometry geometry = geometry_of_most(found);
   return std::shared_ptr<StoreMemory>(new StoreMemory(std::move(fabric), std::move(map), geometry));

@@ -265,26 +265,25 @@ class SimPort final : public fake::MemoryPort {
     }
   }
 
-  // Where the order is kept: those that nothing before them holds up.
+  // Where the order is kept: those that nothing before them holds up. What is settled holds up nothing but
+  // what comes after it.
   void start_those_whose_turn_it_is(const std::shared_ptr<Flight>& flight) {
+    const auto is_over = [&flight](std::size_t i) {
+      return !flight->waits[i] && flight->under_way_of[i] == 0;
+    };
+    NodeSet held_up = 0;
     for (std::size_t i = 0; i < flight->batch.size(); ++i) {
-      if (!flight->waits[i] || is_held_up(*flight, i)) continue;
-      flight->waits[i] = false;
       Operation& operation = flight->batch[i];
-      operation.bad_address = operation.after_previous && flight->batch[i - 1].bad_address;
-      if (!operation.bad_address) start(flight, operation);
+      const std::uint32_t node = fabric_.node_of(operation.at.region);
+      const bool previous_holds_up = operation.after_previous && !is_over(i - 1) &&
+                                     fabric_.node_of(flight->batch[i - 1].at.region) == node;
+      if (flight->waits[i] && !previous_holds_up && (held_up & node_bit(node)) == 0) {
+        flight->waits[i] = false;
+        operation.bad_address = operation.after_previous && flight->batch[i - 1].bad_address;
+        if (!operation.bad_address) start(flight, operation);
+      }
+      if (!operation.settled && !is_over(i)) held_up |= node_bit(node);
     }
-  }
-
-  bool is_held_up(const Flight& flight, std::size_t index) const {
-    const Operation& operation = flight.batch[index];
-    const std::uint32_t node = fabric_.node_of(operation.at.region);
-    for (std::size_t i = 0; i < index; ++i) {
-      const bool is_over = !flight.waits[i] && flight.under_way_of[i] == 0;
-      const bool may_be_overtaken = flight.batch[i].settled && !(operation.after_previous && i + 1 == index);
-      if (!is_over && !may_be_overtaken && fabric_.node_of(flight.batch[i].at.region) == node) return true;
-    }
-    return false;
   }
 
   void arrive(const std::shared_ptr<Flight>& flight, Operation& operation, std::size_t from, std::size_t to) {

@@ -32,9 +32,8 @@
 //   remove          ok if present, otherwise not_found
 //   remove_version  as replace, and absent afterwards
 //   erase           ok
-//   expire          ok, after the write of the expected value if that is ok: absent afterwards if it is
-//   there,
-//                   otherwise as before. Not answered where the value may stay
+//   expire          ok, after the write of the expected value if that is ok: absent afterwards if that value
+//                   is there, otherwise as before. Not answered where the value may stay
 #pragma once
 
 #include <cstdint>

@@ -10,21 +10,11 @@ bench=$3
 times=2000
 nodes_up 2
 
-await() { # await WHAT COMMAND...: until the command succeeds
-  local _
-  for _ in $(seq 300); do
-    ! "${@:2}" || return 0
-    sleep 0.1
-  done
-  echo "$1 does not listen" >&2
-  return 1
-}
-
 perftest_port=4853 # 18515 in hexadecimal digits, as the kernel lists it
 floor() { # floor TOOL: the typical latency in us
   local said typical
   timeout 60 "$1" -d d1 -x 1 -n "$times" -F >/dev/null 2>&1 &
-  await "$1" grep -qsE ":$perftest_port 0+:0000 0A " /proc/net/tcp /proc/net/tcp6 || return 1
+  await "$1 listens" grep -qsE ":$perftest_port 0+:0000 0A " /proc/net/tcp /proc/net/tcp6 || return 1
   said=$(timeout 30 "$1" -d d2 -x 1 -n "$times" -F 10.0.0.1 2>&1) || true
   wait || true
   typical=$(awk '$2 == '"$times"' { print $5 }' <<<"$said")
@@ -39,7 +29,7 @@ printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.t
 "$loch" create near
 "$lochd" --config /run/lochd.toml >/run/lochd.log 2>&1 &
 server=$!
-await lochd grep -q "lends the stores" /run/lochd.log || { cat /run/lochd.log; exit 1; }
+await "lochd lends" grep -q "lends the stores" /run/lochd.log || { cat /run/lochd.log; exit 1; }
 for store in far near; do
   echo
   case $store in

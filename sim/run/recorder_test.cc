@@ -15,6 +15,16 @@ std::string value_of(ValueId id) {
   return value;
 }
 
+// Put under "k" from 10 on until it is answered; its time is over at 100.
+ValueId put_mortal(Recorder& recorder, base::Nanos responded_ns) {
+  const ValueId id = recorder.new_value();
+  const auto put = recorder.invoke(1, Kind::put, "k", 10, id);
+  recorder.make_mortal(put, 100);
+  recorder.make_dead(put, 100);
+  recorder.respond(put, Outcome::ok, responded_ns);
+  return id;
+}
+
 TEST(Recorder, KnowsEachValueByItsKey) {
   Recorder recorder;
   const ValueId id = recorder.new_value();
@@ -27,11 +37,7 @@ TEST(Recorder, KnowsEachValueByItsKey) {
 
 TEST(Recorder, AMortalValueIsGoneInTime) {
   Recorder recorder;
-  const ValueId id = recorder.new_value();
-  const auto put = recorder.invoke(1, Kind::put, "k", 10, id);
-  recorder.make_mortal(put, 100);
-  recorder.make_dead(put, 100);
-  recorder.respond(put, Outcome::ok, 20);
+  const ValueId id = put_mortal(recorder, 20);
   EXPECT_EQ(recorder.identify("k", value_of(id), 99).wrong, "");
   EXPECT_NE(recorder.identify("k", value_of(id), 100).wrong, "");
   const auto early = recorder.invoke(2, Kind::get, "k", 30);
@@ -62,11 +68,7 @@ TEST(Recorder, NothingElseIsGoneWithAMortalValue) {
 // A remove may come before the end of the value that it met, or after.
 TEST(Recorder, ARemoveMayBeOvertakenByTheEndOfAValue) {
   Recorder recorder;
-  const ValueId mortal = recorder.new_value();
-  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
-  recorder.make_mortal(put, 100);
-  recorder.make_dead(put, 100);
-  recorder.respond(put, Outcome::ok, 20);
+  put_mortal(recorder, 20);
   const auto remove = recorder.invoke(1, Kind::remove, "k", 90);
   const auto get = recorder.invoke(2, Kind::get, "k", 105);
   recorder.respond(get, Outcome::not_found, 107);
@@ -89,11 +91,7 @@ class ReplaceAtTheEnd : public testing::TestWithParam<std::pair<base::Nanos, bas
 TEST_P(ReplaceAtTheEnd, MayBeOvertakenByTheEndOfWhatItExpects) {
   const auto [tick_ns, asked_at] = GetParam();
   Recorder recorder(tick_ns);
-  const ValueId mortal = recorder.new_value();
-  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
-  recorder.make_mortal(put, 100);
-  recorder.make_dead(put, 100);
-  recorder.respond(put, Outcome::ok, 20);
+  const ValueId mortal = put_mortal(recorder, 20);
   const ValueId next = recorder.new_value();
   const auto replace = recorder.invoke(1, Kind::replace, "k", asked_at, next, mortal);
   const auto get = recorder.invoke(2, Kind::get, "k", 105);
@@ -166,11 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
 // A put that takes longer than its value lives ends with nothing there, and not before it was asked.
 TEST(Recorder, AValueMayEndBeforeItsPutDoes) {
   Recorder recorder;
-  const ValueId mortal = recorder.new_value();
-  const auto put = recorder.invoke(1, Kind::put, "k", 10, mortal);
-  recorder.make_mortal(put, 100);
-  recorder.make_dead(put, 100);
-  recorder.respond(put, Outcome::ok, 200);
+  put_mortal(recorder, 200);
   const auto early = recorder.invoke(2, Kind::get, "k", 150);
   recorder.respond(early, Outcome::not_found, 160);
   const auto late = recorder.invoke(2, Kind::get, "k", 210);

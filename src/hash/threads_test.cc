@@ -15,9 +15,8 @@ namespace {
 using fake::Client;
 using fake::directory_of;
 using fake::expect_sound;
+using fake::key_number;
 using fake::make_store;
-
-std::string key_number(int i) { return fmt::format("key{}", i); }
 
 // Several threads put, get, remove and walk the same few keys; a value tells its key, so that foreign bytes
 // are seen.

@@ -171,7 +171,8 @@ Result<std::shared_ptr<StoreMemory>> StoreMemory::attach(std::shared_ptr<fabric:
   }
   if (found.empty() && !why)
     return fail(Errc::unavailable, "open",
-                fmt::format("{}: all hosts have left the cluster", fabric->location()));
+                fmt::format("{}: all hosts that are known of have left the cluster; name one that is in it",
+                            fabric->location()));
   if (found.empty()) return std::unexpected(std::move(*why));
   const Geometry geometry = geometry_of_most(found);
   return std::shared_ptr<StoreMemory>(new StoreMemory(std::move(fabric), std::move(map), geometry));

@@ -215,7 +215,7 @@ TEST_F(ChangingCluster, HostsEndWhileOneIsDrained) {
   await_drained(a);
   await_recovery(crew);
   EXPECT_EQ(quiet_items().size(), quiet_keys);
-  finish_all(crew, time_max_of_moves);
+  finish_all(crew);
   expect_in_order();
 }
 

@@ -2,6 +2,8 @@
 # guest_test.sh: how guest.sh ends. In the emulator's place is a script that says what a guest would.
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+# shellcheck source=/dev/null
+source "$here/await.sh"
 command -v cpio >/dev/null || { echo "no guest: cpio is not installed"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -28,15 +30,6 @@ expect 125 "code is 0): its command did not end" "$up; echo 'Kernel panic'"
 expect 125 "code is 1): it never came up" "exit 1"
 
 # A Ctrl-C of the terminal, and a kill, end the guest and what guest.sh started, and there is no second guest.
-await() { # await WHAT COMMAND...: until the command succeeds
-  local _
-  for _ in $(seq 200); do
-    ! "${@:2}" || return 0
-    sleep 0.1
-  done
-  echo "not in time: $1"
-  exit 1
-}
 expect_end() { # expect_end SIGNAL PREFIX: sent to guest.sh; with the prefix "-" to its group, as a terminal sends it
   local code=0 id alive
   rm -f "$work/started"
@@ -48,7 +41,7 @@ expect_end() { # expect_end SIGNAL PREFIX: sent to guest.sh; with the prefix "-"
   PATH=$work:$PATH LOCH_VM_FOLDER=$work/kernel "$here/guest.sh" -t 300 -u 200 true >"$work/output" 8>"$work/alive" &
   id=$!
   set +m
-  await "the guest's start" test -s "$work/started"
+  await "the guest begins" test -s "$work/started"
   kill "-$1" -- "$2$id"
   wait "$id" || code=$?
   [[ $code == 130 ]] || { echo "guest.sh ended with $code, not 130, of SIG$1"; exit 1; }

@@ -4,15 +4,13 @@
 # cables. So a client has to say which address it goes from.
 # shellcheck shell=bash
 
+# shellcheck source=/dev/null
+source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/await.sh"
+
 # Waits until an RDMA device goes by the address of its interface, which is 10.0.0.NUMBER.
 await_address() { # await_address DEVICE NUMBER
-  local _
-  for _ in $(seq 300); do
-    if grep -qs "^0000:0000:0000:0000:0000:ffff:0a00:000$2$" /sys/class/infiniband/"$1"/ports/1/gids/*; then return; fi
-    sleep 0.1
-  done
-  echo "the device $1 does not go by its address, 10.0.0.$2"
-  return 1
+  await "the device $1 goes by its address, 10.0.0.$2" \
+    sh -c "grep -qs '^0000:0000:0000:0000:0000:ffff:0a00:000$2$' /sys/class/infiniband/$1/ports/1/gids/*"
 }
 
 nodes_up() {

@@ -61,10 +61,9 @@ if [[ ${3:-} == client ]]; then
   for _ in $(seq 30); do cat /run/items; done >/run/again
   before=$(sent)
   "$loch" --quiet load "$store" /run/again &
-  for _ in $(seq 300); do
-    if (($(sent) > before + 500)); then break; fi
-    sleep 0.1
-  done
+  # shellcheck disable=SC2317 # await calls it
+  has_sent_some() { (($(sent) > before + 500)); }
+  await "the load has sent some" has_sent_some
   kill -KILL $!
   killed=0
   wait $! || killed=$?
@@ -77,17 +76,25 @@ fi
 
 # The cable is a socket of the host. Not of TCP, which would hold small packets back.
 cable=$(mktemp -d)
-trap 'rm -rf "$cable"' EXIT
+first=
+# shellcheck disable=SC2317 # the trap calls it
+end_all() {
+  rm -rf "$cable"
+  [[ -z $first ]] || kill -- "-$first" 2>/dev/null || true
+}
+trap end_all EXIT
+trap 'exit 130' INT TERM HUP
 guest() { # guest NUMBER OPTION ROLE
   "$here/guest.sh" -t 200 -m "52:54:00:00:00:0$1" -n "stream,$2,addr.type=unix,addr.path=$cable/socket" \
     "$(realpath "${BASH_SOURCE[0]}")" "$lochd" "$loch" "$3" | sed "s/^/$3: /"
 }
 status=0
+set -m # a Ctrl-C is for this process, which ends it
 guest 1 server=on host &
-for _ in $(seq 300); do
-  [[ ! -S $cable/socket ]] || break
-  sleep 0.1
-done
+set +m
+first=$!
+await "the first guest has its cable" test -S "$cable/socket"
 guest 2 server=off client || status=$?
-wait %1 || status=$?
+wait "$first" || status=$?
+first=
 exit "$status"

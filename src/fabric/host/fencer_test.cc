@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/testing/comes_true.h"
+#include "base/testing/in_seconds.h"
 #include "fabric/host.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/protocol.h"
@@ -33,11 +34,10 @@
 namespace loch::fabric::host {
 namespace {
 
+using base::fake::in_seconds;
 using remote::Link;
 using remote::RemoteFabric;
 using remote::Target;
-
-base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
 
 class FencerTest : public testing::Test {
  protected:

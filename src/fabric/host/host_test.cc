@@ -28,6 +28,7 @@
 #include "base/file_descriptor.h"
 #include "base/testing/comes_true.h"
 #include "base/testing/in_child.h"
+#include "base/testing/in_seconds.h"
 #include "fabric/endpoint.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/protocol.h"
@@ -43,11 +44,10 @@
 namespace loch::fabric::host {
 namespace {
 
+using base::fake::in_seconds;
 using remote::Link;
 using remote::RemoteFabric;
 using remote::Target;
-
-base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
 
 // The host's end of a connection from 127.0.0.1; it is of this process too.
 int host_end_of(int socket) {

@@ -23,7 +23,10 @@ std::unexpected<Error> rejected(const std::string& name, int reason) {
                 fmt::format("{}: the host refuses the queue pair; its lochd's log says why", name));
   }
   if (reason == invalid_service_id)
-    return fail(Errc::unavailable, "verbs", fmt::format("{}: nobody lends over RDMA at that address", name));
+    return fail(Errc::unavailable, "verbs",
+                fmt::format("{}: nobody lends over RDMA at that address; does lochd run there with verbs = "
+                            "true, and is its RDMA device there (`rdma link`)?",
+                            name));
   return fail(Errc::unavailable, "verbs",
               fmt::format("{}: the connection was rejected (reason {})", name, reason));
 }

@@ -160,6 +160,8 @@ Client watched_client(MemoryStore& store, std::function<void()> before, TableOpt
                 options);
 }
 
+std::string key_number(int i) { return fmt::format("key{}", i); }
+
 Directory directory_of(const MemoryStore& store) {
   return Directory::decode(fabric::load_word(store.at(index_of_one_host.directory())));
 }

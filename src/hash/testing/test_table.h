@@ -86,6 +86,8 @@ class Client {
 // slot.
 Client watched_client(MemoryStore& store, std::function<void()> before, TableOptions options = {});
 
+std::string key_number(int i);  // "key7"
+
 // ---- the index, seen and touched from outside
 
 Directory directory_of(const MemoryStore& store);

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/testing/in_seconds.h"
 #include "fabric/endpoint.h"
 #include "fabric/tcp/wire.h"
 #include "net/stream.h"
@@ -16,7 +17,7 @@
 namespace loch::fabric::tcp::raw {
 
 inline constexpr auto read_words = static_cast<Operation::Kind>(read_words_kind);
-inline base::Nanos in_seconds(std::uint64_t n) { return base::Clock().now() + n * base::second_ns; }
+using base::fake::in_seconds;
 
 inline std::string bytes_of(const void* data, std::size_t length) {
   return {static_cast<const char*>(data), length};

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -19,7 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* prefix = "loch-lab.";
 
-std::string lock_of(const std::string& folder) { return folder + "/lock"; }
+std::string lock_of(const std::string& home) { return home + "/lock"; }
+std::string folder_of(const std::string& home) { return home + "/files"; }
 
 // A lock if nobody else holds it; else none that is open.
 base::FileDescriptor take_lock(const std::string& file, int flags) {
@@ -28,7 +30,7 @@ base::FileDescriptor take_lock(const std::string& file, int flags) {
   return lock;
 }
 
-void remove_abandoned(const std::string& parent) {
+void remove_abandoned(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     if (!entry.path().filename().string().starts_with(prefix)) continue;
@@ -41,37 +43,39 @@ void remove_abandoned(const std::string& parent) {
 
 Result<TempFolder> TempFolder::make(const std::string& given) {
   std::error_code error;
-  const std::string parent = fs::absolute(given, error).lexically_normal().string();
+  const fs::path parent = fs::absolute(given, error).lexically_normal();
   if (error) return fail(Errc::io, "folder", fmt::format("{}: {}", given, error.message()));
   remove_abandoned(parent);
-  std::string path = fmt::format("{}/{}XXXXXX", parent, prefix);
-  if (mkdtemp(path.data()) == nullptr) {
-    return fail(Errc::io, "folder", fmt::format("make a folder in {}: {}", parent, std::strerror(errno)));
+  std::string home = parent / fmt::format("{}XXXXXX", prefix);
+  if (mkdtemp(home.data()) == nullptr) {
+    return fail(Errc::io, "folder",
+                fmt::format("make a folder in {}: {}", parent.string(), std::strerror(errno)));
   }
   // Locked before it has its name: somebody else may be looking for what is abandoned.
-  const std::string not_yet = lock_of(path) + ".new";
+  const std::string not_yet = lock_of(home) + ".new";
   base::FileDescriptor lock = take_lock(not_yet, O_CREAT);
-  if (!lock.is_open() || rename(not_yet.c_str(), lock_of(path).c_str()) != 0) {
+  const bool is_locked = lock.is_open() && rename(not_yet.c_str(), lock_of(home).c_str()) == 0;
+  if (!is_locked || mkdir(folder_of(home).c_str(), 0700) != 0 || chmod(home.c_str(), 0711) != 0) {
     const int number = errno;
     std::error_code ignored;
-    fs::remove_all(path, ignored);
-    return fail(Errc::io, "folder", fmt::format("lock {}: {}", path, std::strerror(number)));
+    fs::remove_all(home, ignored);
+    return fail(Errc::io, "folder", fmt::format("make {}: {}", home, std::strerror(number)));
   }
-  return TempFolder(std::move(path), std::move(lock));
+  return TempFolder(std::move(home), std::move(lock));
 }
 
-TempFolder::TempFolder(std::string path, base::FileDescriptor lock)
-    : path_(std::move(path)), lock_(std::move(lock)), maker_(getpid()) {}
+TempFolder::TempFolder(std::string home, base::FileDescriptor lock)
+    : home_(std::move(home)), path_(folder_of(home_)), lock_(std::move(lock)), maker_(getpid()) {}
 
 void TempFolder::keep() {
-  unlink(lock_of(path_).c_str());
+  unlink(lock_of(home_).c_str());
   lock_ = {};
 }
 
 TempFolder::~TempFolder() {
   if (!lock_.is_open() || getpid() != maker_) return;
   std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  fs::remove_all(home_, ignored);
 }
 
 }  // namespace loch::lab

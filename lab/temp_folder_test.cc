@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -10,31 +9,29 @@
 #include <optional>
 #include <signal.h>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 
+#include "base/testing/in_child.h"
 #include "lab/process.h"
 
 namespace loch::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using base::fake::give_up_root;
+using base::fake::in_child;
 
 constexpr std::chrono::seconds patience{20};
 
 class TempFolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = "/tmp/loch-folder-test.XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    parent_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(parent_); }
-
   [[nodiscard]] std::ptrdiff_t entries() const {
     return std::distance(fs::directory_iterator(parent_), fs::directory_iterator());
   }
 
-  std::string parent_;
+  const TempFolder place_ = TempFolder::make("/tmp").value();
+  const std::string parent_ = place_.path();
 };
 
 // Servers that are told the path change to another folder.
@@ -42,6 +39,33 @@ TEST_F(TempFolderTest, ItsPathIsAbsoluteAlsoIfItsParentsIsNot) {
   const auto folder = TempFolder::make(fs::relative(parent_).string() + "/.");
   ASSERT_TRUE(folder) << folder.error().detail;
   EXPECT_TRUE(folder->path().starts_with(fs::canonical(parent_).string() + "/")) << folder->path();
+  EXPECT_EQ(folder->path(), fs::path(folder->path()).lexically_normal()) << "it says nothing twice";
+}
+
+TEST_F(TempFolderTest, IsEmptyAndForItsUserAloneAtFirst) {
+  const auto folder = TempFolder::make(parent_);
+  ASSERT_TRUE(folder) << folder.error().detail;
+  EXPECT_TRUE(fs::is_empty(folder->path()));
+  EXPECT_EQ(fs::status(folder->path()).permissions(), fs::perms::owner_all);
+}
+
+// Receive: another user. Expect: he sees the folder if its mode lets him, and not else.
+TEST_F(TempFolderTest, OthersGetToWhatItsModeLetsThemSee) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be several users";
+  fs::permissions(parent_, fs::perms(0755));
+  const auto folder = TempFolder::make(parent_);
+  ASSERT_TRUE(folder) << folder.error().detail;
+  const auto what_another_sees = [&] {
+    return in_child([&]() -> std::string {
+      if (!give_up_root()) return "setuid failed";
+      std::error_code error;
+      const fs::directory_iterator entries(folder->path(), error);
+      return error ? error.message() : "it";
+    });
+  };
+  EXPECT_EQ(what_another_sees(), "Permission denied");
+  fs::permissions(folder->path(), fs::perms(0755));
+  EXPECT_EQ(what_another_sees(), "it");
 }
 
 TEST_F(TempFolderTest, IsGoneWithEverythingInIt) {

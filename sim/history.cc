@@ -13,6 +13,7 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <unordered_map>
 #include <utility>
 
 namespace loch::sim {
@@ -198,6 +199,37 @@ std::string describe(const Operation& operation) {
   if (operation.kind == Kind::get && operation.outcome == Outcome::ok)
     text += fmt::format(" {}", operation.found);
   return text;
+}
+
+void forget_when_values_end(std::span<Operation> history) {
+  std::unordered_map<ValueId, std::uint64_t> written_ns;
+  for (const Operation& operation : history) {
+    if (writes(operation.kind)) written_ns[operation.written] = operation.invoked_ns;
+  }
+  for (Operation& operation : history) {
+    const auto written = written_ns.find(operation.expected);
+    if (operation.kind != Kind::expire || written == written_ns.end()) continue;
+    operation.invoked_ns = written->second;
+    operation.responded_ns = never_ns;
+    operation.outcome = Outcome::unknown;
+  }
+}
+
+void let_ends_overtake_replaces(std::span<Operation> history) {
+  std::unordered_map<ValueId, const Operation*> ends;
+  for (const Operation& operation : history) {
+    if (operation.kind == Kind::expire) ends[operation.expected] = &operation;
+  }
+  for (Operation& operation : history) {
+    const bool may_be_done = operation.outcome == Outcome::ok || operation.outcome == Outcome::unknown;
+    if (operation.kind != Kind::replace || !may_be_done) continue;
+    const auto end = ends.find(operation.expected);
+    if (end == ends.end() || end->second->responded_ns < operation.invoked_ns ||
+        operation.responded_ns < end->second->invoked_ns)
+      continue;
+    operation.kind = Kind::put;
+    operation.expected = no_value;
+  }
 }
 
 HistoryWriter::HistoryWriter(base::FileDescriptor file, std::filesystem::path path, std::uint64_t client)

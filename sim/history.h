@@ -20,6 +20,9 @@
 // EXPECTED for replace, remove_version and expire, VALUE for a get that is ok. Bytes of a key that are '%' or
 // not printable ASCII stand as %XX. SEQUENCE numbers a client's operations within its file; several may be
 // open at once (multi_get).
+//
+// The expire of a value with a time to live is there before its write begins, with a TIME_NS that is still to
+// come, and is answered once it is known that the value has to be gone.
 #pragma once
 
 #include <cstddef>
@@ -98,6 +101,15 @@ struct Operation {
 // One line for people, without times: "client 3: replace hot 12 expecting 11 -> changed".
 std::string describe(const Operation& operation);
 
+// For a store whose times to live go by another clock than its history: a value with one may be gone from its
+// write on, and need not be.
+void forget_when_values_end(std::span<Operation> history);
+
+// A replace that is under way when the time of the value that it expects is over may come before that or
+// after it (docs/hash.md, "Operations"). Each that was becomes a put: it does not tell whether that value was
+// there still.
+void let_ends_overtake_replaces(std::span<Operation> history);
+
 // Appends one client's events to a file. One thread.
 class HistoryWriter {
  public:
@@ -112,8 +124,8 @@ class HistoryWriter {
     std::uint64_t at_ns = 0;
   };
 
-  // To be called before the operation begins, with a time read before the call; returns its sequence number.
-  // Errors: io.
+  // To be called before the operation begins, with a time read before the call; of an expire, with one before
+  // which the value does not end. Returns its sequence number. Errors: io.
   Result<std::uint64_t> invoke(const Invocation& invocation);
 
   struct Response {
@@ -123,7 +135,8 @@ class HistoryWriter {
     std::uint64_t at_ns = 0;
   };
 
-  // To be called after the operation ended, with a time read after it. Errors: io.
+  // To be called after the operation ended, with a time read after it; of an expire, with one from which on
+  // whoever looks finds the value gone. Errors: io.
   Result<void> respond(const Response& response);
 
  private:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/testing/comes_true.h"
+#include "lab/temp_folder.h"
 
 namespace loch::sim {
 namespace {
@@ -19,13 +20,6 @@ namespace fs = std::filesystem;
 // A folder of this test's own, removed at its end.
 class HistoryTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "loch-history-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static HistoryWriter open(const fs::path& path, std::uint64_t client) {
     auto writer = HistoryWriter::open(path, client);
     EXPECT_TRUE(writer.has_value()) << writer.error().detail;
@@ -42,7 +36,8 @@ class HistoryTest : public testing::Test {
     std::ofstream(path, std::ios::app | std::ios::binary) << text;
   }
 
-  fs::path folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make(fs::temp_directory_path()).value();
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(HistoryTest, EveryKindOfOperationIsReadAsItWasWritten) {
@@ -136,6 +131,26 @@ TEST_F(HistoryTest, TheFileIsWhatTheHeaderSays) {
             "< 1 3 200 changed\n"
             "> 2 3 300 get hot%201\n"
             "< 2 3 400 ok 7\n");
+}
+
+// Receive: a value with a time to live, whose writer is killed in the midst of the write, or sees its end.
+// Expect: the history has its end, which is known in the second case alone.
+TEST_F(HistoryTest, TheEndOfAValueIsThereBeforeItsWrite) {
+  const fs::path path = folder_ / "h";
+  HistoryWriter writer = open(path, 3);
+  ASSERT_TRUE(writer.invoke({.kind = Kind::expire, .key = "k", .expected = 8, .at_ns = 500}));
+  ASSERT_TRUE(writer.invoke({.kind = Kind::put, .key = "k", .written = 8, .at_ns = 100}));
+  std::vector<Operation> operations = read(path);
+  ASSERT_EQ(operations.size(), 2U);
+  EXPECT_EQ(operations[0].invoked_ns, 500U);
+  EXPECT_EQ(operations[0].outcome, Outcome::unknown);
+  ASSERT_TRUE(writer.respond({.sequence = 2, .outcome = Outcome::ok, .at_ns = 200}));
+  ASSERT_TRUE(writer.respond({.sequence = 1, .outcome = Outcome::ok, .at_ns = 600}));
+  operations = read(path);
+  ASSERT_EQ(operations.size(), 2U);
+  EXPECT_EQ(operations[0].outcome, Outcome::ok);
+  EXPECT_EQ(operations[0].responded_ns, 600U);
+  EXPECT_EQ(operations[1].responded_ns, 200U);
 }
 
 TEST_F(HistoryTest, AnInvocationWithoutAResponseIsOfUnknownOutcome) {

@@ -158,6 +158,56 @@ TEST(LinearizabilityTest, NothingElseIsGoneWithAValueWhoseTimeIsOver) {
   expect_bad({put(1, 2, 9), lost(put(3, 0, 10)), over, missed(7, 8), got(9, 10, 10)});
 }
 
+// Receive: a value that ends between 10 and 20, and somebody who finds nothing there at 13; a replace of that
+// value. Expect: if it was under way at the end, it may have come after that; not, if it was over before
+// anybody found nothing, or began when the value had to be gone, or when there was another one.
+TEST(LinearizabilityTest, AReplaceMayBeOvertakenByTheEndOfWhatItExpects) {
+  const Operation over = op(Kind::expire, 10, 20, Outcome::ok, no_value, 10);
+  const auto with = [&over](const Operation& replacing) {
+    std::vector<Operation> history = {put(1, 2, 10), over, missed(13, 14), replacing, got(30, 31, 11)};
+    let_ends_overtake_replaces(history);
+    return history;
+  };
+  expect_good(with(replace(5, 25, 10, 11)));
+  expect_good(with(replace(19, 25, 10, 11)));
+  expect_good(with(lost(replace(5, 0, 10, 11))));
+  expect_bad(with(replace(5, 12, 10, 11)));
+  expect_bad(with(replace(21, 25, 10, 11)));
+  expect_bad(with(lost(replace(21, 0, 10, 11))));
+  expect_bad(with(replace(5, 25, 9, 11)));
+  expect_bad({put(1, 2, 10), over, missed(13, 14), replace(5, 25, 10, 11), got(30, 31, 11)});
+  // One that was over before the end tells that the value was there.
+  std::vector<Operation> before = {put(1, 2, 10), removed(3, 4), replace(5, 9, 10, 11), over};
+  let_ends_overtake_replaces(before);
+  expect_bad(before);
+  // So does one that was refused.
+  std::vector<Operation> refused = {put(1, 2, 10), over, replace(5, 25, 9, 11, Outcome::changed)};
+  let_ends_overtake_replaces(refused);
+  expect_good(refused);
+  refused.erase(refused.begin());
+  expect_bad(refused);
+}
+
+// Receive: the end of a value by a clock that nobody compares with the history's. Expect: the value may be
+// gone as soon as it is written, and may stay; no other one ends instead.
+TEST(LinearizabilityTest, AValueMayEndByAnotherClock) {
+  const Operation over = op(Kind::expire, 10, 20, Outcome::ok, no_value, 10);
+  const auto by_another_clock = [&over](std::vector<Operation> history) {
+    history.push_back(over);
+    let_ends_overtake_replaces(history);
+    expect_bad(history);
+    history.back() = over;
+    forget_when_values_end(history);
+    return history;
+  };
+  expect_good(by_another_clock({put(1, 6, 10), missed(7, 8)}));
+  expect_good(by_another_clock({put(1, 6, 10), got(2, 3, 10), missed(4, 5)}));
+  expect_good(by_another_clock({put(1, 6, 10), got(30, 31, 10)}));
+  expect_bad(by_another_clock({put(1, 6, 10), missed(7, 8), got(9, 10, 10)}));
+  expect_bad(by_another_clock({put(1, 6, 10), put(7, 8, 11), missed(9, 10)}));
+  expect_bad(by_another_clock({got(1, 2, 10), put(3, 4, 10)}));
+}
+
 // All ends are under way together, and of values that are not there any more.
 TEST(LinearizabilityTest, ManyEndsThatAreKnownAreNotManyOrders) {
   std::vector<Operation> history;

@@ -31,7 +31,11 @@ TEST_F(ProcessTest, FourWorkersOnFourHotKeysAreLinearizable) {
     workers.push_back(start(
         {.mix = mix, .value_bytes = 16, .value_bytes_max = 600, .iterate = true, .operations = 20'000}));
   }
-  for (Worker& worker : workers) EXPECT_GE(await(worker).operations, 20'000U);
+  for (Worker& worker : workers) {
+    const WorkerReport report = await(worker);
+    EXPECT_GE(report.operations, 20'000U);
+    EXPECT_GT(report.values_ended, 0U) << "none of its values lived for a time";
+  }
   expect_linearizable();
   expect_accounted_for();
   expect_memory_back();

@@ -19,7 +19,8 @@ class Responses {
       : history_(std::move(history)), since_ns_(since_ns) {}
 
   // Shows those that have come since the last time. The key, of printable characters, is empty where the call
-  // is not later than `since_ns`. A history that can not be read, or is none, fails the test fatally.
+  // is not later than `since_ns`, and where it is the end of a value, of which nobody is told. A history that
+  // can not be read, or is none, fails the test fatally.
   using Show = std::function<void(const std::string& key, std::string_view outcome)>;
   void read_on(const Show& show);
 

@@ -73,6 +73,7 @@ struct WorkerReport {
   std::uint64_t operations = 0;
   std::uint64_t timed_out = 0;
   std::uint64_t unavailable = 0;
+  std::uint64_t values_ended = 0;
   std::uint64_t longest_us = 0;
   std::uint64_t longest_held_up_us = 0;
   std::uint64_t killed = 0;
@@ -173,6 +174,7 @@ class StoreProcesses : public testing::Test {
   std::filesystem::path crowd_list_;
   std::vector<std::filesystem::path> histories_;
   std::vector<sim::Operation> own_history_;
+  bool is_lent_ = false;  // some workers have the store from another host
   struct Loss {
     std::uint64_t since_ns = 0;
     std::uint64_t until_ns = 0;

@@ -108,10 +108,10 @@ int live(const Arguments& arguments, const WorkloadOptions& workload) {
   try {
     const Summary summary = Workload(*store, *history, workload).run(stop);
     fmt::print(
-        "{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"unavailable\":{},\"longest_us\":{},"
-        "\"longest_held_up_us\":{}}}\n",
-        summary.operations, summary.timed_out, summary.no_space, summary.unavailable, summary.longest_us,
-        summary.longest_held_up_us);
+        "{{\"operations\":{},\"timed_out\":{},\"no_space\":{},\"unavailable\":{},\"values_ended\":{},"
+        "\"longest_us\":{},\"longest_held_up_us\":{}}}\n",
+        summary.operations, summary.timed_out, summary.no_space, summary.unavailable, summary.values_ended,
+        summary.longest_us, summary.longest_held_up_us);
     return EXIT_SUCCESS;
   } catch (const Trouble& trouble) {
     const int code = trouble.failure == Failure::torn_value    ? exit_torn_value

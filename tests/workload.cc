@@ -22,6 +22,9 @@ using sim::ValueId;
 constexpr std::size_t batch_max = 8;
 constexpr std::uint64_t iterate_one_in = 10;
 constexpr std::uint64_t collect_one_in = 10;
+// Of the writes, one in so many is of a value that lives up to so long: a few ticks of the store's clock.
+constexpr std::uint64_t mortal_one_in = 10;
+constexpr std::uint64_t lives_max_ms = 20;
 
 // How often each operation is done, of about 100, in the order of `Mix`.
 constexpr std::size_t step_count = 9;
@@ -33,6 +36,10 @@ constexpr std::array<std::array<unsigned, step_count>, 5> weights = {{
     {10, 2, 2, 14, 36, 4, 24, 4, 4},
     {2, 0, 0, 2, 0, 96, 0, 0, 0},
 }};
+
+base::Nanos lives_ns(const PutOptions& options) {
+  return static_cast<base::Nanos>(std::chrono::nanoseconds(options.time_to_live.value()).count());
+}
 
 }  // namespace
 
@@ -53,6 +60,13 @@ struct Workload::Call {
   std::uint64_t sequence = 0;
   std::uint64_t began_ns = 0;
   std::uint64_t waited_ns = 0;  // until then
+};
+
+// A write that was begun.
+struct Workload::Write {
+  Call call;
+  PutOptions options;
+  std::uint64_t end = 0;  // of its value, in the history; 0: it lives until it is removed
 };
 
 Workload::Workload(Store& store, sim::HistoryWriter& history, const WorkloadOptions& options)
@@ -79,6 +93,7 @@ Summary Workload::run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed) && within(summary_.operations, options_.operations_max) &&
          within(now_ns() - began_ns, duration_ns)) {
     (this->*steps_[random_.below(steps_.size())])();
+    note_ends();
     if (options_.think.count() != 0) std::this_thread::sleep_for(options_.think);
   }
   return summary_;
@@ -108,14 +123,39 @@ ValueId Workload::check_value(std::string_view key, std::string_view value) {
   return *id;
 }
 
+PutOptions Workload::random_options() {
+  if (random_.below(mortal_one_in) != 0) return {};
+  return {.time_to_live = std::chrono::milliseconds(1 + random_.below(lives_max_ms))};
+}
+
+std::uint64_t Workload::note_beginning(const sim::HistoryWriter::Invocation& invocation) {
+  const auto sequence = history_.invoke(invocation);
+  if (!sequence) throw Trouble{Failure::history_lost, sequence.error().detail};
+  return *sequence;
+}
+
+void Workload::note_end(const sim::HistoryWriter::Response& response) {
+  const auto noted = history_.respond(response);
+  if (!noted) throw Trouble{Failure::history_lost, noted.error().detail};
+}
+
+// The time of the history is read after the store's: whoever asks later than that knows that they are over.
+void Workload::note_ends() {
+  const base::Nanos now = clock_.now();
+  const auto to_come = ends_.upper_bound(now);
+  for (auto end = ends_.begin(); end != to_come; end = ends_.erase(end)) {
+    note_end({.sequence = end->second, .outcome = Outcome::ok, .at_ns = now_ns()});
+    ++summary_.values_ended;
+  }
+}
+
 Workload::Call Workload::begin(Kind kind, std::string_view key, ValueId written, ValueId expected) {
   const std::uint64_t waited_ns = waited_for_processor_ns();
   const std::uint64_t at_ns = now_ns();
-  const auto sequence =
-      history_.invoke({.kind = kind, .key = key, .written = written, .expected = expected, .at_ns = at_ns});
-  if (!sequence) throw Trouble{Failure::history_lost, sequence.error().detail};
+  const std::uint64_t sequence =
+      note_beginning({.kind = kind, .key = key, .written = written, .expected = expected, .at_ns = at_ns});
   ++summary_.operations;
-  return {.sequence = *sequence, .began_ns = at_ns, .waited_ns = waited_ns};
+  return {.sequence = sequence, .began_ns = at_ns, .waited_ns = waited_ns};
 }
 
 void Workload::end(const Call& call, Outcome outcome, ValueId found) {
@@ -127,9 +167,29 @@ void Workload::end(const Call& call, Outcome outcome, ValueId found) {
     summary_.longest_held_up_us =
         std::max(summary_.longest_held_up_us, took_us - std::min(took_us, waited_us));
   }
-  const auto responded =
-      history_.respond({.sequence = call.sequence, .outcome = outcome, .found = found, .at_ns = at_ns});
-  if (!responded) throw Trouble{Failure::history_lost, responded.error().detail};
+  note_end({.sequence = call.sequence, .outcome = outcome, .found = found, .at_ns = at_ns});
+}
+
+// A time to live counts from some moment of the call, so the value is there until it has passed since before
+// that. The store's clock is never ahead of the history's.
+Workload::Write Workload::begin_write(Kind kind, std::string_view key, std::string& into, PutOptions options,
+                                      ValueId expected) {
+  Write write{.call = {}, .options = options};
+  const ValueId written = make_next_value(into);
+  if (options.time_to_live) {
+    const base::Nanos at_ns = clock_.now() + lives_ns(options);
+    write.end = note_beginning({.kind = Kind::expire, .key = key, .expected = written, .at_ns = at_ns});
+  }
+  write.call = begin(kind, key, written, expected);
+  return write;
+}
+
+// The value is gone when its time to live has passed since after the call. That of a write without an answer
+// may still come, whenever that is.
+void Workload::end_write(const Write& write, Outcome outcome) {
+  if (write.end != 0 && outcome == Outcome::ok)
+    ends_.emplace(clock_.now() + lives_ns(write.options), write.end);
+  end(write.call, outcome);
 }
 
 Outcome Workload::outcome_of(const Error& error) {
@@ -197,14 +257,14 @@ void Workload::exists() {
 void Workload::put() { put_at(random_key()); }
 
 void Workload::put_at(const std::string& key) {
-  const Call call = begin(Kind::put, key, make_next_value(value_));
-  end(call, outcome_of(store_.put(key, value_)));
+  const Write write = begin_write(Kind::put, key, value_, random_options());
+  end_write(write, outcome_of(store_.put(key, value_, write.options)));
 }
 
 void Workload::insert() {
   const std::string& key = random_key();
-  const Call call = begin(Kind::insert, key, make_next_value(value_));
-  end(call, outcome_of(store_.insert(key, value_)));
+  const Write write = begin_write(Kind::insert, key, value_, random_options());
+  end_write(write, outcome_of(store_.insert(key, value_, write.options)));
 }
 
 void Workload::read_and_replace() {
@@ -219,8 +279,8 @@ void Workload::read_and_replace() {
     const Call removing = begin(Kind::remove_version, key, sim::no_value, expected);
     return end(removing, outcome_of(store_.remove(key, item->version)));
   }
-  const Call replacing = begin(Kind::replace, key, make_next_value(value_), expected);
-  end(replacing, outcome_of(store_.replace(key, value_, item->version)));
+  const Write replacing = begin_write(Kind::replace, key, value_, random_options(), expected);
+  end_write(replacing, outcome_of(store_.replace(key, value_, item->version, replacing.options)));
 }
 
 void Workload::remove() { remove_at(random_key()); }
@@ -254,14 +314,15 @@ void Workload::multi_put() {
   std::vector<std::string> values(count);
   for (std::size_t i = 0; i < count; ++i) keys.push_back(random_key());
   std::vector<Assignment> assignments(count);
-  std::vector<Call> calls;
+  std::vector<Write> writes;
   for (std::size_t i = 0; i < count; ++i) {
-    calls.push_back(begin(Kind::put, keys[i], make_next_value(values[i])));
-    assignments[i].key = keys[i];
-    assignments[i].value = values[i];
+    // Of many that differ in their ends, under way together, the checker would have to try all orders.
+    const PutOptions options = i + 1 == count ? random_options() : PutOptions{};
+    writes.push_back(begin_write(Kind::put, keys[i], values[i], options));
+    assignments[i] = {.key = keys[i], .value = values[i], .options = options};
   }
   store_.multi_put(assignments);
-  for (std::size_t i = 0; i < count; ++i) end(calls[i], outcome_of(assignments[i].result));
+  for (std::size_t i = 0; i < count; ++i) end_write(writes[i], outcome_of(assignments[i].result));
 }
 
 // Not in the history: it has no instant. Only what it shows is checked.

@@ -1,15 +1,19 @@
-// A random mix of all operations on a few keys, each recorded in a history, every value checked whole.
+// A random mix of all operations on a few keys, each recorded in a history, every value checked whole. Some
+// values have a time to live, and the history says between which times it ends: by the clock of this host,
+// which is the store's for processes that map it.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <loch/loch.h>
 
+#include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/random.h"
 #include "sim/history.h"
@@ -44,6 +48,7 @@ struct Summary {
   std::uint64_t timed_out = 0;
   std::uint64_t no_space = 0;
   std::uint64_t unavailable = 0;
+  std::uint64_t values_ended = 0;        // whose time to live is over, as the history says
   std::uint64_t longest_us = 0;          // of one call
   std::uint64_t longest_held_up_us = 0;  // the same without the time for which it waited for a processor
 };
@@ -70,6 +75,7 @@ class Workload {
 
  private:
   struct Call;
+  struct Write;
   using Step = void (Workload::*)();
 
   // For how long this process was ready to run, and did not, because others did.
@@ -77,10 +83,19 @@ class Workload {
   [[nodiscard]] const std::string& random_key();
   sim::ValueId make_next_value(std::string& into);
   sim::ValueId check_value(std::string_view key, std::string_view value);
+  PutOptions random_options();
 
+  std::uint64_t note_beginning(const sim::HistoryWriter::Invocation& invocation);
+  void note_end(const sim::HistoryWriter::Response& response);
+  // Of the values whose time to live is over by now.
+  void note_ends();
   Call begin(sim::Kind kind, std::string_view key, sim::ValueId written = sim::no_value,
              sim::ValueId expected = sim::no_value);
   void end(const Call& call, sim::Outcome outcome, sim::ValueId found = sim::no_value);
+  // A write of the next value, which is made in `into`.
+  Write begin_write(sim::Kind kind, std::string_view key, std::string& into, PutOptions options,
+                    sim::ValueId expected = sim::no_value);
+  void end_write(const Write& write, sim::Outcome outcome);
   sim::Outcome outcome_of(const Error& error);
   template <class T>
   sim::Outcome outcome_of(const Result<T>& result) {
@@ -107,6 +122,9 @@ class Workload {
   base::Random random_;
   std::vector<Step> steps_;        // each as often as its weight
   base::FileDescriptor schedule_;  // where the kernel tells of that
+  const base::Clock clock_;        // the store's
+  // By when the values that were written have to be gone: the sequence numbers of their ends.
+  std::multimap<base::Nanos, std::uint64_t> ends_;
   std::uint64_t values_made_ = 0;
   Summary summary_;
   std::string value_;

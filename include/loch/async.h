@@ -7,8 +7,9 @@
 //   auto async = loch::Async::open(store);
 //   async->run(swap(*async));
 //
-// An Async belongs to one thread, and is a session of its own. Keys and values outlive the call that they are
-// passed to. Any number of calls may be under way; those that wait go on in `run` and `step`:
+// An Async belongs to one thread, is a session of its own, and keeps the store open. Keys, values and spans
+// outlive the task that they are passed to, and not just the expression that makes it. Any number of calls
+// may be under way; those that wait go on in `run` and `step`:
 //
 //   auto a = async->get("a"), b = async->get("b");
 //   a.start();
@@ -35,7 +36,7 @@ namespace loch {
 class Async {
  public:
   // Errors: no_space (too many sessions), io, unavailable.
-  static Result<Async> open(Store& store);
+  [[nodiscard]] static Result<Async> open(Store& store);
 
   Async(Async&&) noexcept;
   Async& operator=(Async&&) noexcept;
@@ -58,14 +59,15 @@ class Async {
   coro::Task<void> multi_get(std::span<Lookup> lookups);
   coro::Task<void> multi_put(std::span<Assignment> assignments);
 
-  // Runs `task` to its end, and what else is ready meanwhile.
+  // Runs `task`, which nobody has started, to its end, and what else is ready meanwhile.
   template <class T>
-  T run(coro::Task<T> task) {
+  [[nodiscard]] T run(coro::Task<T> task) {
     task.start();
     while (!task.done()) step();
     return task.take();
   }
-  // One step of progress for the calls that wait; waits a moment if there is none to make.
+  // One step of progress for the calls that wait. If there is none to make, it waits for some: 1 ms at most,
+  // but where a call rests, as a put on a full store, until that is to go on.
   void step();
 
  private:

@@ -13,7 +13,7 @@ namespace loch {
 // everything, and all clients open the store as "verbs://...", those of its own host too.
 enum class Atomics : std::uint8_t { processor, device };
 // "processor" or "device".
-inline std::optional<Atomics> parse_atomics(std::string_view text) {
+[[nodiscard]] inline std::optional<Atomics> parse_atomics(std::string_view text) {
   if (text == "processor") return Atomics::processor;
   if (text == "device") return Atomics::device;
   return std::nullopt;

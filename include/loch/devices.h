@@ -35,10 +35,10 @@ struct RdmaDevice {
 };
 
 // Sorted by name; empty where there is none.
-std::vector<RdmaDevice> rdma_devices();
+[[nodiscard]] std::vector<RdmaDevice> rdma_devices();
 
 // How much memory this process may have its devices lock, in bytes; nothing: any amount.
-std::optional<std::uint64_t> lockable_bytes();
+[[nodiscard]] std::optional<std::uint64_t> lockable_bytes();
 
 // The connection of a session of this process with one host, over RDMA, as each of its two ends tells of
 // itself.

@@ -57,7 +57,7 @@ enum class Errc : std::uint8_t {
 };
 
 // The name of a code as in this enum: "not_found".
-std::string_view name(Errc code);
+[[nodiscard]] std::string_view name(Errc code);
 
 struct [[nodiscard]] Error {
   Errc code{};
@@ -73,8 +73,8 @@ template <class T>
 using Result = std::expected<T, Error>;
 
 // `return fail(Errc::io, "open", "...")`.
-inline std::unexpected<Error> fail(Errc code, const char* operation, std::string detail = {},
-                                   std::uint64_t key_hash = 0) {
+[[nodiscard]] inline std::unexpected<Error> fail(Errc code, const char* operation, std::string detail = {},
+                                                 std::uint64_t key_hash = 0) {
   return std::unexpected<Error>(
       Error{.code = code, .operation = operation, .key_hash = key_hash, .detail = std::move(detail)});
 }

@@ -11,18 +11,19 @@
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 // "tcp://host,host/sessions" is a store on the hosts of a cluster (docs/clusters.md).
 //
-// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of up to 36,500 days;
-// 1,023 sessions of a store at a time, and of those that only read, where a device changes its words, 64. In
-// a cluster, of more than 511 not all can go on when a host is lost (docs/clusters.md, "Fencing").
-// Threads: a Store may be used by any number of threads; each gets a session of its own on first use, which
-// another one has when the thread has ended. That first call, a read too, may also end with Errc::no_space,
-// if there are too many sessions, or with Errc::io.
+// Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of 1 ms to 36,500
+// days; 1,023 sessions of a store at a time, and of those that only read, where a device changes its words,
+// 64. In a cluster, of more than 511 not all can go on when a host is lost (docs/clusters.md, "Fencing").
+// Threads: a Store may be used by any number of threads, but is moved or destroyed while none is in a call;
+// each gets a session of its own on first use, which another one has when the thread has ended. That first
+// call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about a key ends in success or an Error when it has tried for `Options::timeout`. One that
-// looks at everything takes that long at most for each of its steps, and one for several keys for each 64 of
-// them. Nothing waits without a deadline. Over a network, each round trip may take as long, if the host stops
-// answering in the midst of a call; and for more memory, or for who is there, a call asks the host itself,
-// which has 10 s to answer. The first call of a thread also begins its session there, and one that finds it
-// broken off another: some ms more, and some seconds if no host answers or many begin at once.
+// looks at everything takes that long at most for each of its steps, and one for several keys for each 16 of
+// them, or 64 over a network. Nothing waits without a deadline. Over a network, each round trip may take as
+// long, if the host stops answering in the midst of a call; and for more memory, or for who is there, a call
+// asks the host itself, which has 10 s to answer. The first call of a thread also begins its session there,
+// and one that finds it broken off another: some ms more, and some seconds if no host answers or many begin
+// at once.
 // Heap: a read for whose value this process has no memory ends with Errc::no_space. Of anything else that a
 // call does not get from the heap, the process ends, or the call throws std::bad_alloc.
 // Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the
@@ -94,11 +95,12 @@ struct Options {
   // Of a store on another host: for copies of items that a thread read more than once lately, so that a get
   // of them reads no more than whether they are the key's still. Of each thread; none of an item is kept that
   // is longer than a sixteenth of it; of a cluster, each shard has its part of it. 0: none. Besides, a thread
-  // remembers where the items are of up to 16,384 keys that it used lately, in up to 2 MiB.
+  // remembers where the items are of up to 16,384 keys that it used lately, in up to 2 MiB. All this is of
+  // keys of up to 64 B.
   std::size_t cache_bytes = std::size_t{4} << 20;
-  // Of a store on another host: for where items were lately, shared by all threads. Over TCP a get takes one
-  // round trip and not two by it, and a put one and not three; over RDMA a get two messages, however full the
-  // store is. 16 B a key, taken as it is needed; 0: none.
+  // Of a store on another host: for where items of less than 64 KiB were lately, shared by all threads. Over
+  // TCP a get takes one round trip and not two by it, and a put one and not three; over RDMA a get two
+  // messages, however full the store is. 16 B a key, taken as it is needed; 0: none.
   std::size_t location_cache_bytes = std::size_t{16} << 20;
 
   // Changes nothing (Errc::permission), and attaches only; creates and destroys no store. On another host,
@@ -138,7 +140,9 @@ struct Item {
 };
 
 struct PutOptions {
-  std::chrono::milliseconds time_to_live{0};  // 0: lives until it is removed; up to time_to_live_max
+  // 1 ms to time_to_live_max; none: lives until it is removed. A computed time that has come to 0 or less is
+  // Errc::invalid_argument.
+  std::optional<std::chrono::milliseconds> time_to_live{};
 };
 
 // What `update` asks for the next value, with the one that is there, or with nothing; nothing leaves all as
@@ -147,7 +151,7 @@ using Change = std::function<std::optional<std::string>(std::optional<std::strin
 
 // A value in the store's own memory, without a copy; of a store on another host, in a copy of its own. The
 // memory is not reused while the View lives; keep it short: what other clients unlink meanwhile rests too.
-// Not to be handed to another thread, nor to outlive its own.
+// Not to be handed to another thread, nor to outlive its own; it may outlive the Store.
 class View {
  public:
   View() noexcept;  // of nothing, as one that was moved from
@@ -157,7 +161,9 @@ class View {
   View& operator=(const View&) = delete;
   ~View();
 
-  [[nodiscard]] std::string_view value() const { return value_; }
+  // Not of one that is about to go: `store.view(key).value().value()` would outlive its memory.
+  [[nodiscard]] std::string_view value() const& { return value_; }
+  std::string_view value() const&& = delete;
   [[nodiscard]] Version version() const { return version_; }
 
  private:
@@ -168,15 +174,15 @@ class View {
   std::unique_ptr<Pin> pin_;
 };
 
-// One key of a multi_get. `value` keeps its capacity from call to call; what an error leaves in it is not
-// specified.
+// One key of a multi_get, whose bytes outlive the call. `value` keeps its capacity from call to call; what an
+// error leaves in it is not specified.
 struct Lookup {
   std::string_view key;
   std::string value;
   Result<void> result{};
 };
 
-// One key of a multi_put.
+// One key of a multi_put; its bytes and those of its value outlive the call.
 struct Assignment {
   std::string_view key;
   std::string_view value;
@@ -208,9 +214,9 @@ struct Info {
   std::uint64_t block_bytes = 0;
   std::uint64_t blocks = 0;
   std::uint64_t blocks_free = 0;
-  std::uint64_t blocks_leased = 0;  // to live clients, being filled
-  std::uint64_t clients = 0;        // live sessions of all processes
-  std::uint64_t max_bytes = 0;
+  std::uint64_t blocks_leased = 0;    // to live clients, being filled
+  std::uint64_t clients = 0;          // live sessions of all processes
+  std::uint64_t max_bytes = 0;        // on each host; 0: what the file system gives
   std::uint64_t huge_page_bytes = 0;  // of this process's mapping
   std::chrono::milliseconds expiry{};
   Stats totals;  // of all clients since the store was created, the dead among them
@@ -236,15 +242,16 @@ struct Report {
   std::uint64_t slots_pending = 0;    // inserts and moves in progress, or left by the dead
   std::uint64_t slots_corrupt = 0;    // point outside the store, or at no item
   std::vector<std::string> findings;  // a line each, at most 100
+  std::uint64_t findings_left_out = 0;
 };
 
 class Store {
  public:
   // Opens "shm://name", creating the store unless `options.mode` says otherwise; or "verbs://host:port/name",
-  // "tcp://host:port/name" or, of a cluster, "tcp://host:port,host:port/name", which have to be there. The
-  // port is 7457 unless told; of a cluster's hosts, one that answers is enough. A name has 1 to 64 characters
-  // out of letters, digits, '.', '_' and '-', and no '.' first. Another host has 5 s to answer, whatever
-  // `options.timeout` is. Errors: all but changed, moved and cancelled (error.h).
+  // "tcp://host:port/name" or, of a cluster, "tcp://host:port,host:port/name", which have to be there
+  // (else not_found). The port is 7457 unless told; of a cluster's hosts, one that answers is enough. A name
+  // has 1 to 64 characters out of letters, digits, '.', '_' and '-', and no '.' first. Another host has 5 s
+  // to answer, whatever `options.timeout` is. Errors: all but changed, moved and cancelled (error.h).
   [[nodiscard]] static Result<Store> open(std::string_view url, const Options& options = {});
 
   // Makes "shm://name" and does not open it; where it is, for people. Errors: exists, invalid_argument,
@@ -324,16 +331,17 @@ class Store {
   // session, and the iteration fails with Errc::unavailable.
   [[nodiscard]] Result<void> for_each(const std::function<bool(const Entry&)>& visit);
 
-  // How many items there are: exact while nobody writes.
+  // How many items there are: exact while nobody writes. Damaged ones are left out, and are counted in
+  // Counter::corrupt_items; values are not looked at.
   [[nodiscard]] Result<std::uint64_t> count();
 
-  // Counters of this process's sessions of this store.
+  // Counters of the sessions of this Store and of its Asyncs, not of what else has the store open.
   [[nodiscard]] Stats stats() const;
   // Of the hosts of the store that can be reached.
   [[nodiscard]] Result<Info> info();
 
   // How this thread's session is connected with the store's hosts, if over RDMA (verbs://): whether both ends
-  // agree. Empty otherwise.
+  // agree. Empty otherwise. Errors: timed_out, unavailable, corrupt, io.
   [[nodiscard]] Result<std::vector<RdmaConnection>> rdma_connections();
 
   // Clears up after dead clients, drops items whose time has passed, and frees empty blocks. Clients do this
@@ -350,8 +358,8 @@ class Store {
  private:
   explicit Store(std::shared_ptr<Impl> impl);
   // The plainest of all, as most are; false if it is none, and `into` may have been changed.
-  bool get_plain(std::string_view key, std::string& into);
-  Result<void> get_otherwise(std::string_view key, std::string& into);
+  [[nodiscard]] bool get_plain(std::string_view key, std::string& into);
+  [[nodiscard]] Result<void> get_otherwise(std::string_view key, std::string& into);
   std::shared_ptr<Impl> impl_;
 };
 

@@ -60,7 +60,7 @@ enum class Counter : std::uint8_t {
 inline constexpr std::size_t counter_count = static_cast<std::size_t>(Counter::items_reclaimed) + 1;
 
 // The name of a counter as in the enum: "get_hit".
-std::string_view name(Counter counter);
+[[nodiscard]] std::string_view name(Counter counter);
 
 struct Stats {
   std::array<std::uint64_t, counter_count> values{};

@@ -18,6 +18,6 @@ namespace loch {
 // installed after this replaces this one, and should call it for what is not its own. Errors: io.
 //
 // Under the thread sanitizer a program stands still at such an access instead.
-Result<void> survive_truncation();
+[[nodiscard]] Result<void> survive_truncation();
 
 }  // namespace loch

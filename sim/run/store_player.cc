@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "client/opening.h"
 #include "memory/testing/store_readers.h"
 #include "sim/value.h"
 
@@ -136,13 +137,13 @@ coro::Task<void> StorePlayer::exists(std::string key) {
 }
 
 void StorePlayer::note_mortal(Recorder::Index asked, PutOptions options) {
-  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-  if (lives_ns != 0) scene().recorder.make_mortal(asked, known_at(scene().now()) + lives_ns);
+  if (options.time_to_live)
+    scene().recorder.make_mortal(asked, known_at(scene().now()) + client::nanos(*options.time_to_live));
 }
 
 void StorePlayer::note_end(Recorder::Index asked, PutOptions options) {
-  const auto lives_ns = static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
-  if (lives_ns != 0 && !silent()) scene().recorder.make_dead(asked, clock() + lives_ns);
+  if (options.time_to_live && !silent())
+    scene().recorder.make_dead(asked, clock() + client::nanos(*options.time_to_live));
 }
 
 coro::Task<void> StorePlayer::write(Recorder::Index asked, client::Write what) {

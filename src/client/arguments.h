@@ -12,7 +12,8 @@ namespace loch::client {
 inline bool key_fits(std::string_view key) { return !key.empty() && key.size() <= key_bytes_max; }
 inline bool value_fits(std::string_view value) { return value.size() <= value_bytes_max; }
 inline bool time_to_live_fits(const PutOptions& options) {
-  return options.time_to_live.count() >= 0 && options.time_to_live <= time_to_live_max;
+  const auto& time = options.time_to_live;
+  return !time || (time->count() > 0 && *time <= time_to_live_max);
 }
 // All of a put.
 inline bool is_valid(const Assignment& assignment) {
@@ -21,8 +22,8 @@ inline bool is_valid(const Assignment& assignment) {
 
 // When what is put now expires; 0: never.
 inline base::Nanos expiry_of(const PutOptions& options, base::Nanos now) {
-  if (options.time_to_live.count() == 0) return 0;
-  return now + static_cast<base::Nanos>(options.time_to_live.count()) * base::millisecond_ns;
+  if (!options.time_to_live) return 0;
+  return now + static_cast<base::Nanos>(options.time_to_live->count()) * base::millisecond_ns;
 }
 
 }  // namespace loch::client

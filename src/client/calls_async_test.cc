@@ -35,6 +35,8 @@ coro::Task<std::string> every_call(Async* async) {
   if (!updated || (co_await store.get("k")).value_or("") != "five and six") co_return "update";
   auto touched = co_await store.touch("k", {.time_to_live = std::chrono::hours(1)});
   if (!touched || !(co_await store.read("k")).value_or(Item()).time_to_live) co_return "touch";
+  auto refused = co_await store.touch("k", {.time_to_live = std::chrono::milliseconds(0)});
+  if (refused || refused.error().code != Errc::invalid_argument) co_return "touch for no time";
   if (!(co_await store.remove("k"))) co_return "remove";
   if ((co_await store.exists("k")).value_or(true)) co_return "exists after remove";
   auto missing = co_await store.get("k");

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <loch/loch.h>
@@ -52,7 +53,8 @@ TEST_P(Calls, WhatOneClientWritesTheOtherOneSees) {
       EXPECT_EQ(reader.get("k").value_or("nothing"), value);
       EXPECT_TRUE(reader.get("k", into).has_value());
       EXPECT_EQ(into, value);
-      EXPECT_EQ(reader.view("k").value_or(View()).value(), value);
+      const View view = reader.view("k").value_or(View());
+      EXPECT_EQ(view.value(), value);
       EXPECT_TRUE(reader.exists("k").value_or(false));
       reader.multi_get(lookups);
       EXPECT_TRUE(lookups[0].result.has_value());
@@ -309,6 +311,12 @@ TEST_P(Calls, RemoveOnlyWhatWasRead) {
   EXPECT_EQ(store_->remove("", *brief).error().code, Errc::invalid_argument);
 }
 
+// Receive: a View that is about to go. Expect: it shows nothing, which would outlive its memory.
+template <class V>
+concept ShowsValue = requires(V&& view) { std::forward<V>(view).value(); };
+static_assert(ShowsValue<View&> && ShowsValue<const View&>);
+static_assert(!ShowsValue<View> && !ShowsValue<const View>);
+
 TEST_P(Calls, AViewThatWasMovedFromShowsNothing) {
   ASSERT_TRUE(store_->put("k", "value").has_value());
   ASSERT_TRUE(store_->put("l", "another").has_value());
@@ -456,17 +464,21 @@ TEST_P(Calls, TimesToLive) {
   EXPECT_EQ(store_->get("brief", value).error().code, Errc::not_found);
 }
 
-TEST_P(Calls, TimesToLiveHaveALimit) {
+// Receive: times to live that are none, among them what a time below 1 ms is rounded to. Expect: an error,
+// and no item that lives for ever.
+TEST_P(Calls, TimesToLiveHaveLimits) {
   using std::chrono::milliseconds;
   ASSERT_TRUE(store_->put("k", "1", {.time_to_live = time_to_live_max}).has_value());
   EXPECT_LE(store_->read("k").value().time_to_live, time_to_live_max);
   EXPECT_GT(store_->read("k").value().time_to_live, time_to_live_max - std::chrono::hours(1));
-  for (const milliseconds bad : {milliseconds(-1), time_to_live_max + milliseconds(1), milliseconds::max()}) {
+  for (const milliseconds bad : {milliseconds(0), milliseconds(-1), milliseconds::min(),
+                                 time_to_live_max + milliseconds(1), milliseconds::max()}) {
     for (const char* key : {"k", "new"}) {
       const auto put = store_->put(key, "2", {.time_to_live = bad});
       ASSERT_FALSE(put.has_value());
       EXPECT_EQ(put.error().code, Errc::invalid_argument);
       EXPECT_NE(put.error().detail.find(fmt::format("{}", time_to_live_max.count())), std::string::npos);
+      EXPECT_NE(put.error().detail.find("leave it out"), std::string::npos) << put.error().detail;
       std::vector<Assignment> assignments{{.key = key, .value = "2", .options = {.time_to_live = bad}}};
       store_->multi_put(assignments);
       EXPECT_EQ(assignments[0].result.error().code, Errc::invalid_argument);

@@ -117,9 +117,17 @@ TEST_P(Calls, TouchSetsTheTimeToLiveAlone) {
 TEST_P(Calls, UpdateAndTouchRefuseWhatPutRefuses) {
   EXPECT_EQ(store_->update("", one_more).error().code, Errc::invalid_argument);
   EXPECT_EQ(store_->touch("", {}).error().code, Errc::invalid_argument);
-  const auto too_long = store_->update("k", one_more, {.time_to_live = time_to_live_max + milliseconds(1)});
-  EXPECT_EQ(too_long.error().code, Errc::invalid_argument);
+  ASSERT_TRUE(store_->put("there", "value", {.time_to_live = hours(1)}).has_value());
+  for (const milliseconds bad : {milliseconds(0), milliseconds(-1), time_to_live_max + milliseconds(1)}) {
+    const auto updated = store_->update("k", one_more, {.time_to_live = bad});
+    ASSERT_FALSE(updated.has_value());
+    EXPECT_EQ(updated.error().code, Errc::invalid_argument);
+    const auto touched = store_->touch("there", {.time_to_live = bad});
+    ASSERT_FALSE(touched.has_value());
+    EXPECT_EQ(touched.error().code, Errc::invalid_argument);
+  }
   EXPECT_FALSE(store_->exists("k").value());
+  EXPECT_TRUE(store_->read("there").value().time_to_live.has_value()) << "it has the time that it had";
 }
 
 }  // namespace

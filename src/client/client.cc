@@ -28,7 +28,7 @@ Result<void> check_value(std::string_view value, const char* operation) {
 
 std::optional<std::chrono::milliseconds> time_left(const hash::ItemView& view, base::Nanos now) {
   if (view.expires_at_ns() == 0) return std::nullopt;
-  // Of what was there just now, though its time may be over by this: 0 would be for ever.
+  // Of what was there just now, though its time may be over by this: 0 is no time to live.
   const base::Nanos left = view.expires_at_ns() > now ? view.expires_at_ns() - now : 1;
   return std::chrono::milliseconds((left + base::millisecond_ns - 1) / base::millisecond_ns);
 }
@@ -104,38 +104,21 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
   if (reads_long(known) && !attachment_->refresh_due()) {
     const bool found = co_await (*table)->known().read_value(&known, into);
     known.was_asked = true;
-    if (!attachment_->may_act()) {
-      known = {.key = hashed};
-    } else if (found) {
+    if (found) {
       session_->count(Counter::get_hit);
       co_return Result<void>{};
     }
   }
-  for (;; known = {.key = hashed}) {
-    auto found = co_await (*table)->get(&known);
-    if (!found) {
-      count_outcome(found, Counter::get_hit, Counter::get_miss);
-      co_return std::unexpected(std::move(found.error()));
-    }
-    if (auto copied = hash::copy_out(found->view.value(), into, "get"); !copied) co_return copied;
-    if (attachment_->may_act()) [[likely]]
-      break;
-    if (auto more = during.look_again(timeout_ns_, "get", hashed.hash); !more) co_return more;
-  }
-  session_->count(Counter::get_hit);
-  co_return Result<void>{};
+  const auto found = co_await (*table)->get(&known);
+  count_outcome(found, Counter::get_hit, Counter::get_miss);
+  if (!found) co_return std::unexpected(found.error());
+  co_return hash::copy_out(found->view.value(), into, "get");
 }
 
-coro::Task<Result<hash::Found>> Client::look_up(hash::Key key, const DuringOperation* during,
-                                                const char* asks) {
-  for (;;) {
-    auto found = co_await shards_.get(key);
-    if (!found && std::string_view(found.error().operation) == "get") found.error().operation = asks;
-    if (attachment_->may_act()) [[likely]]
-      co_return found;
-    if (auto more = during->look_again(timeout_ns_, asks, key.hash); !more)
-      co_return std::unexpected(std::move(more.error()));
-  }
+coro::Task<Result<hash::Found>> Client::look_up(hash::Key key, const char* asks) {
+  auto found = co_await shards_.get(key);
+  if (!found && std::string_view(found.error().operation) == "get") found.error().operation = asks;
+  co_return found;
 }
 
 coro::Task<Result<Item>> Client::read(std::string_view key) {
@@ -151,7 +134,7 @@ coro::Task<Result<Client::Whole>> Client::read_whole(std::string_view key, const
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
   const DuringOperation during(*attachment_);
-  const auto found = co_await look_up(hashed, &during, operation);
+  const auto found = co_await look_up(hashed, operation);
   count_outcome(found, Counter::get_hit, Counter::get_miss);
   if (!found) co_return std::unexpected(found.error());
   Whole whole{.value = {},
@@ -166,7 +149,7 @@ coro::Task<Result<Client::Whole>> Client::read_whole(std::string_view key, const
 coro::Task<Result<hash::Found>> Client::find(std::string_view key) {
   if (auto valid = check_key(key, "view"); !valid) co_return std::unexpected(std::move(valid.error()));
   const DuringOperation during(*attachment_);
-  auto found = co_await look_up(key_of(key), &during, "view");
+  auto found = co_await look_up(key_of(key), "view");
   count_outcome(found, Counter::get_hit, Counter::get_miss);
   co_return found;
 }
@@ -175,16 +158,10 @@ coro::Task<Result<bool>> Client::exists(std::string_view key) {
   if (auto valid = check_key(key, "exists"); !valid) co_return std::unexpected(std::move(valid.error()));
   const hash::Key hashed = key_of(key);
   const DuringOperation during(*attachment_);
-  for (;;) {
-    auto exists = co_await shards_.exists(hashed);
-    if (!exists && std::string_view(exists.error().operation) == "get") exists.error().operation = "exists";
-    if (attachment_->may_act()) [[likely]] {
-      if (exists) session_->count(Counter::exists);
-      co_return exists;
-    }
-    if (auto more = during.look_again(timeout_ns_, "exists", hashed.hash); !more)
-      co_return std::unexpected(std::move(more.error()));
-  }
+  auto exists = co_await shards_.exists(hashed);
+  if (!exists && std::string_view(exists.error().operation) == "get") exists.error().operation = "exists";
+  if (exists) session_->count(Counter::exists);
+  co_return exists;
 }
 
 Result<hash::WriteRequest> Client::request_of(const Write& write, base::Nanos now) const {
@@ -195,8 +172,8 @@ Result<hash::WriteRequest> Client::request_of(const Write& write, base::Nanos no
   if (!time_to_live_fits(write.options)) {
     return fail(
         Errc::invalid_argument, write.operation,
-        fmt::format("a time to live is 1 to {} ms, or 0 for what lives until it is removed; not {} ms",
-                    time_to_live_max.count(), write.options.time_to_live.count()));
+        fmt::format("a time to live is 1 to {} ms, not {}; leave it out for what lives until it is removed",
+                    time_to_live_max.count(), write.options.time_to_live->count()));
   }
   return hash::WriteRequest{.key = key_of(write.key),
                             .value = write.value,
@@ -207,14 +184,14 @@ Result<hash::WriteRequest> Client::request_of(const Write& write, base::Nanos no
 
 // A time to live counts from now, and a remote session has to ask when that is.
 coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions options) {
-  if (options.time_to_live.count() == 0) co_return Result<void>{};
+  if (!options.time_to_live) co_return Result<void>{};
   if (auto now = co_await table->slots().read_time(); !now) co_return std::unexpected(std::move(now.error()));
   co_return Result<void>{};
 }
 
-coro::Task<Result<std::uint64_t>> Client::put(Write write) {
+coro::Task<Result<std::uint64_t>> Client::put(Write write, std::optional<base::Nanos> call_began) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
-  const base::Nanos began = endpoint.now();
+  const base::Nanos began = call_began.value_or(endpoint.now());
   const auto found_no_memory = [](const Result<std::uint64_t>& put) {
     return !put && put.error().code == Errc::no_space;
   };
@@ -320,7 +297,7 @@ coro::Task<Result<void>> Client::remove(std::string_view key, std::optional<std:
   co_return removed;
 }
 
-bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
+bool Client::copy_out(hash::ItemView& item, base::Nanos asked_at, std::string& into) {
   if (!here_->parse_here(item) || hash::has_expired(item.expires_at_ns(), asked_at)) return false;
   bool intact = false;
   try {
@@ -332,17 +309,18 @@ bool Client::give_out(hash::ItemView& item, base::Nanos asked_at, std::string& i
   } catch (const std::bad_alloc&) {
     return false;
   }
-  return intact && attachment_->may_act();
+  return intact;
 }
 
 bool Client::get_here(std::string_view key, std::string& into) {
   if (here_ == nullptr || !key_fits(key)) return false;
   const DuringOperation during(*attachment_);
+  const memory::Attachment::Look look(*attachment_);
   hash::Probe probe;
   probe.key = key_of(key);
   hash::Here& here = here_->here();
   if (!here.step1_find_slots(probe) || !here.step2_match_filter(probe, hash::item_bytes(key.size(), 0)) ||
-      !hash::Here::step3_compare_key(probe) || !give_out(probe.item, during.start(), into)) {
+      !hash::Here::step3_compare_key(probe) || !copy_out(probe.item, during.start(), into) || !look.holds()) {
     return false;
   }
   session_->count(Counter::get_hit);

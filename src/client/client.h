@@ -95,7 +95,9 @@ class Client {
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
   // If there is no memory, waits for that of items whose time is over, or that belong to nobody.
-  coro::Task<Result<std::uint64_t>> put(Write write);
+  // `call_began`: when the call began that it is of, if not just now; all puts of that wait no longer than
+  // one.
+  coro::Task<Result<std::uint64_t>> put(Write write, std::optional<base::Nanos> call_began = std::nullopt);
   // As Store::update; the version that is the key's after it, 0 if that has no item.
   coro::Task<Result<std::uint64_t>> update(std::string_view key, const Change* change, PutOptions options);
   // As Store::touch.
@@ -155,12 +157,12 @@ class Client {
   }
   // Errors: permission.
   [[nodiscard]] Result<void> may_change(const char* operation) const;
-  // The key's item, on which this client may act: what it gives out of it during the operation, or while a
-  // pin lasts that is as old, is what was there. Errors are of the operation that asks.
-  coro::Task<Result<hash::Found>> look_up(hash::Key key, const DuringOperation* during, const char* asks);
+  // The key's item, during an operation: what is given out of it while that lasts, or a pin that is as old,
+  // is what was there. Errors are of the operation that asks.
+  coro::Task<Result<hash::Found>> look_up(hash::Key key, const char* asks);
   // The value of an item whose key was found right, into memory that is used again. `asked_at`: before its
-  // slots were read.
-  bool give_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
+  // slots were read. It may be given to the caller if what was seen of the slots holds.
+  bool copy_out(hash::ItemView& item, base::Nanos asked_at, std::string& into);
   template <class Request>
   coro::Task<void> in_turns(std::span<Request> requests,
                             void (Client::*here)(std::span<Request>, std::span<bool>),
@@ -188,6 +190,7 @@ class Client {
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
+  coro::Task<Result<void>> put_again(Assignment* assignment, base::Nanos began);
   // Without a wait for memory. `waited_ns`: how long the call that it is of has waited before.
   coro::Task<Result<void>> try_put_one(Assignment* assignment);
   coro::Task<Result<std::uint64_t>> try_put(const Write* write, base::Nanos waited_ns);

@@ -44,16 +44,16 @@ struct Shape {
   const char* name;
   std::size_t key_bytes;
   std::size_t value_bytes;
-  std::chrono::milliseconds time_to_live;
+  std::optional<std::chrono::milliseconds> time_to_live{};
 };
 constexpr std::array shapes = {
-    Shape{"key of two words", 15, 64, 0ms},
-    Shape{"short key", 7, 24, 0ms},
-    Shape{"long key", 200, 64, 0ms},
-    Shape{"long value", 15, 2'000, 0ms},
-    Shape{"empty value", 15, 0, 0ms},
+    Shape{"key of two words", 15, 64},
+    Shape{"short key", 7, 24},
+    Shape{"long key", 200, 64},
+    Shape{"long value", 15, 2'000},
+    Shape{"empty value", 15, 0},
     Shape{"with a time to live", 15, 64, 1h},
-    Shape{"the longest plain value", 16, 512, 0ms},
+    Shape{"the longest plain value", 16, 512},
 };
 
 class Damage : public fake::DamagedStore {

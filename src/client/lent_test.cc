@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 #include <tuple>
-#include <unistd.h>
 #include <vector>
 
 #include <loch/async.h>
@@ -21,6 +20,7 @@
 #include "base/testing/comes_true.h"
 #include "fabric/fabric.h"
 #include "fabric/host.h"
+#include "lab/temp_folder.h"
 #include "net/testing/reserved_port.h"
 
 namespace loch {
@@ -40,16 +40,17 @@ class Lent : public testing::Test {
     EXPECT_TRUE(Store::destroy("shm://" + name_, here()).has_value());
   }
 
-  static Options here() {
+  [[nodiscard]] Options here() const {
     Options options;
+    options.directory = temp_.path();
     options.huge_pages = false;
     return options;
   }
   void start() {
-    auto host = fabric::Host::start(
-        {.listen = {port_.at()}, .open_store = [](const std::string& name) {
-           return fabric::attach("shm://" + name, {.directory = here().directory, .huge_pages = false});
-         }});
+    auto host = fabric::Host::start({.listen = {port_.at()}, .open_store = [this](const std::string& name) {
+                                       return fabric::attach(
+                                           "shm://" + name, {.directory = temp_.path(), .huge_pages = false});
+                                     }});
     ASSERT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(*host);
   }
@@ -65,7 +66,8 @@ class Lent : public testing::Test {
     return std::ranges::distance(std::filesystem::directory_iterator("/proc/self/fd"));
   }
 
-  const std::string name_ = fmt::format("test.lent.{}", ::getpid());
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string name_ = "store";
   const net::fake::ReservedPort port_;  // it comes back there after a restart
   Result<Store> near_ = Store::open("shm://" + name_, here());
   std::unique_ptr<fabric::Host> host_;
@@ -222,7 +224,7 @@ TEST_F(Lent, WhatIsNoPutIsToldAlsoWhenTheHostHasEndedTheSession) {
                                          {.key = "a", .value = "4"}};
   far->multi_put(assignments);
   for (const Assignment& one : assignments) {
-    const bool is_put = one.options.time_to_live == 0ms;
+    const bool is_put = !one.options.time_to_live;
     EXPECT_EQ(one.result.has_value(), is_put) << one.key << " " << one.value;
     if (!one.result)
       EXPECT_EQ(one.result.error().code, Errc::invalid_argument) << one.result.error().message();

@@ -14,7 +14,8 @@ namespace loch::client {
 namespace {
 
 // The node that is this host's, by the address that this client goes from if it says one.
-std::optional<std::uint32_t> node_here(const Options& options, const fabric::ClusterMap& cluster) {
+std::optional<std::uint32_t> node_here(const Options& options, const fabric::ClusterMap& cluster,
+                                       base::Nanos deadline) {
   std::vector<std::uint32_t> numbers;
   std::vector<net::HostPort> hosts;
   for (std::uint32_t node = 0; node < cluster.nodes.size(); ++node) {
@@ -25,7 +26,7 @@ std::optional<std::uint32_t> node_here(const Options& options, const fabric::Clu
   }
   std::optional<std::size_t> here;
   if (options.source_address.empty()) {
-    here = net::first_of_this_host(hosts, base::Clock().now() + net::look_up_max_ns);
+    here = net::first_of_this_host(hosts, deadline);
   } else if (const auto at = std::ranges::find(hosts, options.source_address, &net::HostPort::host);
              at != hosts.end()) {
     here = static_cast<std::size_t>(at - hosts.begin());
@@ -38,13 +39,16 @@ Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, c
   if (options.mode == Options::Mode::create) return create_store(url, options);
   if (options.read_only) return fabric::attach(url, access_of(options));
   fabric::Access access = access_of(options);
+  access.would_create = options.mode == Options::Mode::attach_or_create;
   // Whoever would make one that is open to all does not mind whose it is.
-  access.not_of_others = options.mode == Options::Mode::attach_or_create && options.file_mode != 0666U;
+  access.not_of_others = access.would_create && options.file_mode != 0666U;
+  const auto parsed = fabric::parse_url(url);
+  if (!parsed) return std::unexpected(parsed.error());
+  const bool may_create = access.would_create && parsed->hosts.empty();
   constexpr int rounds_max = 16;  // others may create and remove the store meanwhile
   for (int round = 0;; ++round) {
     auto attached = fabric::attach(url, access);
-    if (attached || attached.error().code != Errc::not_found || options.mode == Options::Mode::attach)
-      return attached;
+    if (attached || attached.error().code != Errc::not_found || !may_create) return attached;
     auto created = create_store(url, options);
     if (created || created.error().code != Errc::exists || round == rounds_max) return created;
   }
@@ -52,7 +56,8 @@ Result<std::shared_ptr<fabric::Fabric>> attach_or_create(std::string_view url, c
 
 }  // namespace
 
-Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster) {
+Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster,
+                                       base::Nanos deadline) {
   using Policy = memory::Placement::Policy;
   if (cluster == nullptr) return memory::Placement{};
   switch (options.placement) {
@@ -61,7 +66,7 @@ Result<memory::Placement> placement_of(const Options& options, const fabric::Clu
     case Placement::by_key:
       return memory::Placement{.policy = Policy::by_key};
     case Placement::local:
-      if (const auto here = node_here(options, *cluster))
+      if (const auto here = node_here(options, *cluster, deadline))
         return memory::Placement{.policy = Policy::local, .node = *here};
       return memory::Placement{.policy = Policy::by_key};
     case Placement::node:
@@ -169,10 +174,12 @@ Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const
 }
 
 Result<Opened> open_memory(std::string_view url, const Options& options) {
+  constexpr base::Nanos answer_max_ns = 5 * base::second_ns;  // as loch.h says of Store::open
+  const base::Nanos deadline = base::Clock().now() + answer_max_ns;
   auto fabric = attach_or_create(url, options);
   if (!fabric) return std::unexpected(std::move(fabric.error()));
   const fabric::ClusterMap* cluster = (*fabric)->cluster();
-  auto placement = placement_of(options, cluster);
+  auto placement = placement_of(options, cluster, deadline);
   auto memory = memory::StoreMemory::attach(std::move(*fabric), cluster != nullptr
                                                                     ? memory::RegionMap::of_cluster(*cluster)
                                                                     : memory::RegionMap::of_one_host());

@@ -33,9 +33,11 @@ Result<void> check_geometry(const Options& options, const memory::Geometry& geom
 // Errors: those of fabric::create.
 Result<std::shared_ptr<fabric::Fabric>> create_store(std::string_view url, const Options& options);
 
-// Where new items of a cluster's store are put; null: it is of no cluster. Errors: invalid_argument, if the
-// cluster has no node as the options name.
-Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster);
+// Where new items of a cluster's store are put; null: it is of no cluster. A node whose name is not looked up
+// by the deadline is not this host's. Errors: invalid_argument, if the cluster has no node as the options
+// name.
+Result<memory::Placement> placement_of(const Options& options, const fabric::ClusterMap* cluster,
+                                       base::Nanos deadline);
 
 struct Opened {
   std::shared_ptr<memory::StoreMemory> memory;

@@ -10,6 +10,8 @@
 
 #include <loch/loch.h>
 
+#include "lab/temp_folder.h"
+
 namespace loch {
 namespace {
 
@@ -17,24 +19,23 @@ using std::chrono::milliseconds;
 
 class OpenTest : public testing::Test {
  protected:
-  void SetUp() override {
+  OpenTest() {
     options_.huge_pages = false;
     options_.expiry = milliseconds(50);
-    url_ = fmt::format("shm://test.{}.{}", ::getpid(),
-                       testing::UnitTest::GetInstance()->current_test_info()->name());
   }
-  void TearDown() override { [[maybe_unused]] const auto destroyed = Store::destroy(url_); }
 
-  Errc error_of(const Options& options) const {
-    const auto opened = Store::open(url_, options);
+  [[nodiscard]] Errc error_of(const Options& options) const { return error_of(options, url_); }
+  static Errc error_of(const Options& options, const std::string& url) {
+    const auto opened = Store::open(url, options);
     EXPECT_FALSE(opened.has_value());
     if (opened) return Errc{};
     EXPECT_FALSE(opened.error().detail.empty());
     return opened.error().code;
   }
 
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string url_ = "shm://" + temp_.path() + "/store";
   Options options_;
-  std::string url_;
 };
 
 TEST_F(OpenTest, AbsurdOptionsAreErrors) {
@@ -57,7 +58,17 @@ TEST_F(OpenTest, AbsurdOptionsAreErrors) {
   EXPECT_EQ(with([](Options& o) { o.file_mode = 0777; }), Errc::invalid_argument);
   EXPECT_EQ(with([](Options& o) { o.file_mode = 0; }), Errc::invalid_argument);
   EXPECT_EQ(with([](Options& o) { o.group = "no such group"; }), Errc::invalid_argument);
-  EXPECT_EQ(with([](Options& o) { o.directory = "/no/such/folder"; }), Errc::not_found);
+  options_.directory = "/no/such/folder";
+  EXPECT_EQ(error_of(options_, "shm://store"), Errc::not_found);
+}
+
+// Receive: a name alone. Expect: the store is looked for in the usual folder.
+TEST_F(OpenTest, AStoreIsInMemoryUnlessTold) {
+  options_.mode = Options::Mode::attach;
+  const auto opened = Store::open(fmt::format("shm://absent.{}", ::getpid()), options_);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().code, Errc::not_found);
+  EXPECT_TRUE(opened.error().detail.ends_with(" in /dev/shm")) << opened.error().detail;
 }
 
 TEST_F(OpenTest, ErrorsNameTheirOperation) {
@@ -125,8 +136,8 @@ TEST_F(OpenTest, AnotherGeometryIsIncompatible) {
 }
 
 TEST_F(OpenTest, AnotherFolder) {
-  std::string folder = "/tmp/loch-store-test-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const auto another = lab::TempFolder::make("/tmp").value();
+  const std::string& folder = another.path();
   options_.directory = folder;
   {
     auto store = Store::open("shm://name", options_);
@@ -221,20 +232,20 @@ TEST_F(OpenTest, AFullStoreTakesTheMemoryOfWhatHasExpired) {
   std::size_t count = 0;
   Result<Version> put{};
   // If the first items expire before it is full, another one is filled with items that live twice as long.
-  PutOptions for_a_while{.time_to_live = milliseconds(2'000)};
-  for (;; for_a_while.time_to_live *= 2) {
-    ASSERT_LE(for_a_while.time_to_live, milliseconds(32'000)) << "it does not become full";
+  milliseconds a_while(2'000);
+  for (;; a_while *= 2) {
+    ASSERT_LE(a_while, milliseconds(32'000)) << "it does not become full";
     store.emplace(Store::open(url_, options_).value());
     put = Version{};
     for (count = 0; count < 1'000; ++count) {
-      put = store->put(fmt::format("old{}", count), value, for_a_while);
+      put = store->put(fmt::format("old{}", count), value, {.time_to_live = a_while});
       if (!put) break;
     }
     if (!put) break;
     ASSERT_TRUE(Store::destroy(url_).has_value());
   }
   ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
-  std::this_thread::sleep_for(for_a_while.time_to_live);
+  std::this_thread::sleep_for(a_while);
   for (std::size_t i = 0; i < count / 2; ++i) {
     put = store->put(fmt::format("new{}", i), value);
     ASSERT_TRUE(put.has_value()) << i << " of " << count << ": " << put.error().message();

@@ -37,28 +37,37 @@ LastPuts last_puts(std::span<const Lookup> group, std::uint64_t /*seed*/) {
   return LastPuts(std::span<const hash::Key>(KeysToPut{}).first(group.size()));
 }
 
+Write write_of(const Assignment& assignment) {
+  return {.key = assignment.key, .value = assignment.value, .options = assignment.options};
+}
+
+Result<void> just_the_error(Result<std::uint64_t> written) {
+  if (!written) return std::unexpected(std::move(written.error()));
+  return {};
+}
+
 }  // namespace
 
 coro::Task<Result<void>> Client::get_one(Lookup* lookup) { return get(lookup->key, &lookup->value); }
 
 coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
-  auto written =
-      co_await put({.key = assignment->key, .value = assignment->value, .options = assignment->options});
-  if (!written) co_return std::unexpected(std::move(written.error()));
-  co_return Result<void>{};
+  co_return just_the_error(co_await put(write_of(*assignment)));
+}
+
+coro::Task<Result<void>> Client::put_again(Assignment* assignment, base::Nanos began) {
+  co_return just_the_error(co_await put(write_of(*assignment), began));
 }
 
 coro::Task<Result<void>> Client::try_put_one(Assignment* assignment) {
-  const Write write{.key = assignment->key, .value = assignment->value, .options = assignment->options};
-  auto written = co_await try_put(&write, 0);
-  if (!written) co_return std::unexpected(std::move(written.error()));
-  co_return Result<void>{};
+  const Write write = write_of(*assignment);
+  co_return just_the_error(co_await try_put(&write, 0));
 }
 
 // Up to turns_max keys: each step for all of them before the next.
 void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
   if (here_ == nullptr) return;
   const DuringOperation during(*attachment_);
+  const memory::Attachment::Look look(*attachment_);
   hash::Here& here = here_->here();
   std::array<hash::Probe, turns_max> probes;
   for (std::size_t i = 0; i < lookups.size(); ++i) {
@@ -78,10 +87,10 @@ void Client::multi_get_here(std::span<Lookup> lookups, std::span<bool> done) {
     if (into.size() <= base::crc_in_line_bytes_max && item.is_plain(key, into.size())) {
       done[i] = item.copy_just_value_to(into.data());
     } else {
-      done[i] = hash::Here::step3_compare_key(probes[i]) && give_out(item, during.start(), into);
+      done[i] = hash::Here::step3_compare_key(probes[i]) && copy_out(item, during.start(), into);
     }
   }
-  if (attachment_->may_act()) {
+  if (look.holds()) {
     session_->count(Counter::get_hit, static_cast<std::uint64_t>(std::ranges::count(done, true)));
   } else {
     std::ranges::fill(done, false);
@@ -95,6 +104,7 @@ std::array<std::uint64_t, most> Client::put_all_here(std::span<const Assignment>
   std::array<std::uint64_t, most> versions{};
   if (here_ == nullptr || reads_only_) return versions;
   const DuringOperation during(*attachment_);
+  const memory::Attachment::Look look(*attachment_);
   const base::Nanos start = during.start();
   hash::Here& here = here_->here();
   std::array<hash::Probe, most> probes;
@@ -118,7 +128,7 @@ std::array<std::uint64_t, most> Client::put_all_here(std::span<const Assignment>
   }
   for (std::size_t i = 0; i < assignments.size(); ++i) {
     done[i] = done[i] && hash::Here::step3_compare_key(probes[i]) &&
-              here_->update_here(probes[i], places[i], assignments[i].value,
+              here_->update_here(look, probes[i], places[i], assignments[i].value,
                                  expiry_of(assignments[i].options, start), start, &versions[i]);
   }
   const base::Nanos unlinked = session_->now();
@@ -245,9 +255,10 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
   return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
 }
 
-// Those that find no memory are put once more, each by itself, until that is in vain: what is unlinked rests
-// for as long as the group is under way.
+// Those that find no memory are put once more, each by itself, until that is in vain or the time of the group
+// is over: what is unlinked rests for as long as the group is under way.
 coro::Task<void> Client::put_group(std::span<Assignment> group) {
+  const base::Nanos began = attachment_->endpoint().now();
   co_await try_put_group(group);
   const auto found_no_memory = [](const Assignment& one) {
     return !one.result && one.result.error().code == Errc::no_space;
@@ -260,8 +271,8 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
     if (!last.is_last(i)) {
       group[i].result = group[last.of(i)].result;
     } else if (!is_in_vain && found_no_memory(group[i])) {
-      group[i].result = co_await put_one(&group[i]);
-      is_in_vain = found_no_memory(group[i]);
+      group[i].result = co_await put_again(&group[i], began);
+      is_in_vain = found_no_memory(group[i]) || attachment_->endpoint().now() >= began + timeout_ns_;
     }
   }
 }
@@ -284,8 +295,7 @@ coro::Task<void> Client::try_put_group(std::span<Assignment> group) {
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!last.is_last(i)) continue;
     const Assignment& one = group[i];
-    const bool is_plain = may_be_together && !keys[i].bytes.empty() &&
-                          one.options.time_to_live.count() == 0 &&
+    const bool is_plain = may_be_together && !keys[i].bytes.empty() && !one.options.time_to_live &&
                           hash::item_bytes(one.key.size(), one.value.size()) <= short_bytes_max;
     const auto put = is_plain ? only->grouped_put({.key = keys[i], .value = one.value}) : std::nullopt;
     is_alone[i] = !put;

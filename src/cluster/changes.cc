@@ -61,6 +61,10 @@ std::size_t serving_besides(const ClusterMap& map, std::uint32_t node) {
   return serving;
 }
 
+bool is_home_of_any(const ClusterMap& map, std::uint32_t node) {
+  return std::ranges::any_of(map.shards, [node](const auto& shard) { return shard.home.node == node; });
+}
+
 // What is on the node is given up.
 void abandon(ClusterMap& map, std::uint32_t node) {
   map.nodes[node].state = NodeState::gone;
@@ -91,6 +95,16 @@ bool is_wildcard(const net::HostPort& at) {
   return ::inet_pton(AF_INET6, at.host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
 }
 
+bool may_be_at(const net::HostPort& listens, const net::HostPort& at) {
+  const auto is_number = [](const std::string& host) {
+    in6_addr number{};
+    return ::inet_pton(AF_INET, host.c_str(), &number) == 1 ||
+           ::inet_pton(AF_INET6, host.c_str(), &number) == 1;
+  };
+  const bool is_known = !is_wildcard(listens) && is_number(listens.host) && is_number(at.host);
+  return listens.port == at.port && (!is_known || listens.host == at.host);
+}
+
 std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at) {
   if (!is_wildcard(at)) return std::nullopt;
   return fmt::format(
@@ -106,11 +120,16 @@ Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const
   ++with.epoch;
   if (const auto known = with.find(name)) {
     ClusterMap::Node& node = with.nodes[*known];
-    if (node.state == NodeState::serves)
+    if (node.state == NodeState::serves && node.at == at)
+      return fail(Errc::exists, "cluster", fmt::format("node '{}' serves already, at {}", name, at.text()));
+    if (node.state == NodeState::serves && is_home_of_any(map, *known))
       return fail(Errc::exists, "cluster",
-                  fmt::format("node '{}' serves already, at {}", name, node.at.text()));
+                  fmt::format("node '{}' serves already, at {}, and has shards; to have it at {}, drain and "
+                              "remove it first, or remove it as lost if it has never been there",
+                              name, node.at.text(), at.text()));
     node.state = NodeState::serves;
     node.at = at;
+    if (const auto flaw = with.flaw()) return wrong(*flaw);
     return with;
   }
   auto free = free_regions(map);
@@ -192,7 +211,9 @@ Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bo
   const bool is_drained = map.nodes[*node].state == NodeState::drained && shards_on(map, *node) == 0;
   if (!is_drained && !lost && !base::planted(base::Planted::removed_undrained))
     return wrong(fmt::format(
-        "node '{}' has not given away what it has; drain it first, or say that it is lost", name));
+        "node '{}' has not given away what it has; drain it first, or, if its lochd is not to run any more, "
+        "or never has, say that it is lost (--lost)",
+        name));
   if (!is_drained && serving_besides(map, *node) == 0)
     return wrong(fmt::format("node '{}' is the last one that serves; add another one first", name));
   ClusterMap with = map;
@@ -216,8 +237,7 @@ fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before) {
 bool has_too_many(const ClusterMap& map, std::uint32_t from) {
   if (from >= map.nodes.size()) return false;
   const NodeState state = map.nodes[from].state;
-  if (state == NodeState::leaves)
-    return std::ranges::any_of(map.shards, [&](const auto& shard) { return shard.home.node == from; });
+  if (state == NodeState::leaves) return is_home_of_any(map, from);
   if (state != NodeState::serves) return false;
   const auto counts = shard_counts(map);
   const std::size_t serving = serving_besides(map, from) + 1;

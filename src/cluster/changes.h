@@ -18,12 +18,16 @@ inline constexpr std::uint32_t usual_regions = 2;
 
 // Whether it stands for all addresses of a host: it may listen there, and others do not find it by that.
 bool is_wildcard(const net::HostPort& at);
+// Whether others may find a host there that listens so: of names, and of one that listens everywhere, only
+// the port says that they do not.
+bool may_be_at(const net::HostPort& listens, const net::HostPort& at);
 // Why others could not connect to a node of that name there; nothing if they may.
 std::optional<std::string> flaw_of_address(std::string_view name, const net::HostPort& at);
 
 // A host comes: with a number that nobody had, or else one whose host is gone, together with that one's
-// regions. It has no shards yet. One that leaves or is drained stays instead. Errors: exists (it serves);
-// no_space (64 hosts, or all regions are taken); invalid_argument.
+// regions. It has no shards yet. One that leaves or is drained stays instead, and one that has no shards yet
+// may be elsewhere than was said. Errors: exists (it serves); no_space (64 hosts, or all regions are taken);
+// invalid_argument.
 Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const net::HostPort& at,
                              std::uint32_t regions = usual_regions);
 // The first map of a cluster, of hosts that have no shards yet to give away, with a hash seed that is drawn

@@ -50,6 +50,8 @@ TEST(Changes, AFirstMapThatCanNotBeIsAnError) {
   const NewNode a{.name = "a", .at = at(1)};
   EXPECT_THAT(error_of({}, 4), HasSubstr("1 to 64 nodes, not 0"));
   EXPECT_THAT(error_of({a, a}, 4), HasSubstr("two nodes are called 'a'"));
+  EXPECT_THAT(error_of({a, {.name = "b", .at = at(1)}}, 4),
+              HasSubstr("nodes 'a' and 'b' are both at 10.0.0.1:7457"));
   EXPECT_THAT(error_of({a}, 3), HasSubstr("1, 2, 4"));
   EXPECT_THAT(error_of({a}, 0), HasSubstr("1, 2, 4"));
   EXPECT_THAT(error_of({a}, 4'000'000'000), HasSubstr("1, 2, 4"));
@@ -84,6 +86,38 @@ TEST(Changes, ANewHostHasANumberThatNobodyHadAndNoShards) {
   EXPECT_EQ(with_node(*with, "a/b", at(9)).error().code, Errc::invalid_argument);
 }
 
+// Expect: an address is known to be another than where a host listens by its port, and of numbers alone by
+// the rest.
+TEST(Changes, WhetherAHostMayBeFoundAtAnAddress) {
+  const auto may_be = [](const char* listens, const char* at) {
+    return may_be_at(net::parse_host_port(listens, 7457).value(), net::parse_host_port(at, 7457).value());
+  };
+  for (const char* listens : {"10.0.0.1", "0.0.0.0", "[::]", "host"}) {
+    EXPECT_TRUE(may_be(listens, "10.0.0.1")) << listens;
+    EXPECT_FALSE(may_be(listens, "10.0.0.1:8")) << listens;
+    EXPECT_TRUE(may_be(listens, "host")) << listens;
+  }
+  EXPECT_FALSE(may_be("127.0.0.1", "10.0.0.1"));
+  EXPECT_FALSE(may_be("[::1]", "10.0.0.1"));
+}
+
+// Receive: a host that was added at a wrong address. Expect: it can be said again as long as it has no
+// shards; and no host comes to be where another one is.
+TEST(Changes, TheAddressOfAHostWithoutShardsIsCorrected) {
+  const ClusterMap map = with_moves_announced(with_node(map_of(2, 8), "new", at(9)).value(), 0);
+  const auto with = with_node(map, "new", at(8));
+  ASSERT_TRUE(with.has_value()) << with.error().message();
+  EXPECT_EQ(with->nodes[2].at, at(8));
+  EXPECT_EQ(with->shards, map.shards);
+  EXPECT_EQ(with->epoch, map.epoch + 1);
+  EXPECT_EQ(with_node(map, "new", at(1)).error().code, Errc::invalid_argument);
+  EXPECT_EQ(with_node(draining(map, "n0").value(), "n0", at(1)).error().code, Errc::invalid_argument);
+  const auto laden = with_node(map, "n1", at(8));
+  ASSERT_FALSE(laden.has_value());
+  EXPECT_EQ(laden.error().code, Errc::exists);
+  EXPECT_THAT(laden.error().message(), HasSubstr("and has shards; to have it at 10.0.0.8:7457"));
+}
+
 TEST(Changes, AHostThatLeavesMayStay) {
   const ClusterMap leaving = draining(map_of(2, 4), "n1").value();
   const ClusterMap stays = with_node(leaving, "n1", at(7)).value();
@@ -96,23 +130,23 @@ TEST(Changes, AHostThatLeavesMayStay) {
 TEST(Changes, AHostTakesTheNumberAndTheRegionsOfOneThatIsGoneOnlyIfItMust) {
   // 126 data regions are all taken.
   ClusterMap map = map_of(63, 32);
-  EXPECT_EQ(with_node(map, "new", at(9)).error().code, Errc::no_space);
+  EXPECT_EQ(with_node(map, "new", at(99)).error().code, Errc::no_space);
   map = without_node(map, "n5", true).value();
   EXPECT_THAT(map.nodes[5].data, ElementsAre(12, 13));
   EXPECT_EQ(map.nodes[5].state, NodeState::gone);
-  map = with_node(map, "new", at(9), 7).value();
+  map = with_node(map, "new", at(99), 7).value();
   EXPECT_EQ(map.find("new"), 5U);
   EXPECT_THAT(map.nodes[5].data, ElementsAre(12, 13));
   EXPECT_EQ(map.nodes[5].state, NodeState::serves);
 
   map = without_node(map_of(3, 4), "n1", true).value();
-  EXPECT_EQ(with_node(map, "new", at(9)).value().find("new"), 3U);
+  EXPECT_EQ(with_node(map, "new", at(99)).value().find("new"), 3U);
 
   // All numbers are taken, though there are regions.
   map = map_of(64, 32, 1);
-  EXPECT_THAT(with_node(map, "new", at(9)).error().message(), HasSubstr("64 nodes at most"));
+  EXPECT_THAT(with_node(map, "new", at(99)).error().message(), HasSubstr("64 nodes at most"));
   map = without_node(map, "n63", true).value();
-  EXPECT_EQ(with_node(map, "new", at(9)).value().find("new"), 63U);
+  EXPECT_EQ(with_node(map, "new", at(99)).value().find("new"), 63U);
 }
 
 TEST(Changes, AHostThatLeavesGivesAwayAllAndGoes) {
@@ -223,7 +257,8 @@ TEST(Changes, AnyChangesGiveMapsThatCanBe) {
     Result<ClusterMap> next = map;
     switch (below(6)) {
       case 0:
-        next = with_node(map, fmt::format("m{}", ++names), at(1), 1 + below(5));
+        next = with_node(map, fmt::format("m{}", names), at(100 + names), 1 + below(5));
+        ++names;
         break;
       case 1:
         next = draining(map, name);

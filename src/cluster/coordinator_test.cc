@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 #include <vector>
+
+#include "lab/temp_folder.h"
 
 namespace loch::cluster {
 namespace {
@@ -14,13 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 class FileCoordinatorTest : public testing::Test {
- public:
-  FileCoordinatorTest(const FileCoordinatorTest&) = delete;
-  FileCoordinatorTest& operator=(const FileCoordinatorTest&) = delete;
-  ~FileCoordinatorTest() override { ::unlink(path_.c_str()); }
-
  protected:
-  FileCoordinatorTest() = default;
   Result<fabric::ClusterMap> read(const std::string& text) {
     std::ofstream(path_) << text;
     auto coordinator = Coordinator::open("file:" + path_);
@@ -34,7 +29,8 @@ class FileCoordinatorTest : public testing::Test {
     return map ? "no error" : map.error().message();
   }
 
-  std::string path_ = testing::TempDir() + "/cluster." + std::to_string(::getpid()) + ".toml";
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path_ = temp_.path() + "/cluster.toml";
 };
 
 constexpr const char* three_nodes = R"(

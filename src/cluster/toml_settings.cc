@@ -74,6 +74,11 @@ const toml::node* TomlSettings::find(const char* name) {
   return table_.get(name);
 }
 
+void TomlSettings::complain_of(const char* name, const std::string& what) {
+  const toml::node* node = table_.get(name);
+  complain(node == nullptr ? table_ : *node, what);
+}
+
 void TomlSettings::complain(const toml::node& node, const std::string& what) {
   if (!error_) error_ = fmt::format("{}:{}: {}", path_, node.source().begin.line, what);
 }

@@ -35,7 +35,9 @@ class TomlSettings {
   void table(const char* name, const Read& read);
   void tables(const char* name, const Read& read);
 
+  // Of the table, or of what it says of `name`, which has been asked for.
   void complain(const std::string& what) { complain(table_, what); }
+  void complain_of(const char* name, const std::string& what);
 
  private:
   TomlSettings(const toml::table& table, std::string path) : table_(table), path_(std::move(path)) {}

@@ -25,8 +25,8 @@ Exit run_touch(Context& context, const TouchArguments& arguments) {
   if (!key) return context.complain(Exit::usage, key.error());
   auto store = context.open(arguments.store, Work::point);
   if (!store) return store.error();
-  const auto touched = store->touch(*key, {.time_to_live = arguments.ttl.value_or(milliseconds(0))});
-  if (!touched) return context.report(touched.error());
+  const auto touched = store->touch(*key, {.time_to_live = arguments.ttl});
+  if (!touched) return context.report_of_key(arguments.store, *key, touched.error());
   if (context.globals.json) {
     Json fields = Json::object();
     if (arguments.ttl) fields["ttl_ms"] = arguments.ttl->count();
@@ -81,7 +81,7 @@ Result<Counted> add(Store& store, std::string_view key, const IncrArguments& arg
     if (!counter.number) return std::nullopt;
     return std::to_string(*counter.number);
   };
-  const auto stored = store.update(key, sum_of, {.time_to_live = arguments.ttl.value_or(milliseconds(0))});
+  const auto stored = store.update(key, sum_of, {.time_to_live = arguments.ttl});
   if (!stored) return std::unexpected(stored.error());
   counter.version = *stored;
   return counter;

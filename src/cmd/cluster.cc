@@ -125,8 +125,8 @@ std::string presence(const Coordinator& coordinator, const ClusterMap::Node& nod
   if (!coordinator.may_change()) return "-";
   const auto found = std::ranges::find(present, node.name, &Present::name);
   if (found == present.end()) return "absent";
-  if (!cluster::is_wildcard(found->at)) return found->at == node.at ? "present" : "at " + found->at.text();
-  return found->at.port == node.at.port ? "present" : "at port " + found->at.port;
+  if (cluster::may_be_at(found->at, node.at)) return "present";
+  return cluster::is_wildcard(found->at) ? "at port " + found->at.port : "at " + found->at.text();
 }
 
 void print_status(Context& context, const Coordinator& coordinator, const ClusterMap& map,
@@ -254,11 +254,29 @@ Result<ClusterMap> add(Coordinator& coordinator, const std::vector<cluster::NewN
   return std::move(changed->map);
 }
 
+// Where a host listens that is there by its name, if others hardly find it where it is to be added.
+std::optional<net::HostPort> seen_elsewhere(const cluster::NewNode& host,
+                                            const std::vector<Present>& present) {
+  const auto found = std::ranges::find(present, host.name, &Present::name);
+  if (found == present.end() || cluster::may_be_at(found->at, host.at)) return std::nullopt;
+  return found->at;
+}
+
 Exit run_add(Context& context, const Arguments& arguments) {
   const auto hosts = hosts_of(arguments);
   if (!hosts) return context.complain(Exit::usage, hosts.error());
   const auto coordinator = open_to_change(context, arguments);
   if (!coordinator) return coordinator.error();
+  const auto present = (*coordinator)->present();
+  for (const cluster::NewNode& host : *hosts) {
+    const auto elsewhere = present ? seen_elsewhere(host, *present) : std::nullopt;
+    if (!elsewhere || context.globals.yes) continue;
+    return context.complain(
+        Exit::usage,
+        fmt::format("the lochd of '{}' listens at {}, not at {}; if others find it there nonetheless, say "
+                    "--yes",
+                    host.name, elsewhere->text(), host.at.text()));
+  }
   const auto added = add(**coordinator, *hosts, arguments);
   if (!added) {
     const Errc code = added.error().code;
@@ -270,7 +288,6 @@ Exit run_add(Context& context, const Arguments& arguments) {
     for (const cluster::NewNode& host : *hosts) names.push_back(host.name);
     context.print_json({{"epoch", added->epoch}, {"nodes", names}});
   }
-  const auto present = (*coordinator)->present();
   for (const cluster::NewNode& host : *hosts) {
     const auto node = added->find(host.name);
     if (arguments.regions && node && added->nodes[*node].data.size() != *arguments.regions)
@@ -288,6 +305,14 @@ Exit run_add(Context& context, const Arguments& arguments) {
 // The items follow when all shards have gone.
 std::string what_is_left(std::size_t shards) {
   return shards > 0 ? how_many(shards, "shard") + " left" : "no shards left, items move";
+}
+
+// A node drains itself.
+std::string what_it_waits_for(Coordinator& coordinator, const std::string& node) {
+  const auto present = coordinator.present();
+  if (!present || is_among(*present, node)) return "its lochd's log says what it waits for";
+  return fmt::format("its lochd is not there; if it is not to come back: loch cluster remove {} --lost",
+                     node);
 }
 
 // The epoch in which it was seen to be, or the exit code after saying why it is not.
@@ -320,10 +345,9 @@ std::expected<std::uint64_t, Exit> wait_until_drained(Context& context, Coordina
     if (interrupted()) return std::unexpected(Exit::failed);
     if (std::chrono::steady_clock::now() >= deadline)
       return std::unexpected(context.complain(
-          Exit::failed,
-          fmt::format(
-              "node '{}' is not drained after {}, and goes on{}; its lochd's log says what it waits for",
-              arguments.node, human_duration(at_most), left ? ": " + what_is_left(*left) : "")));
+          Exit::failed, fmt::format("node '{}' is not drained after {}, and goes on{}; {}", arguments.node,
+                                    human_duration(at_most), left ? ": " + what_is_left(*left) : "",
+                                    what_it_waits_for(coordinator, arguments.node))));
     const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(look_at_signals).count();
     coordinator.wait_for_change(version, static_cast<base::Nanos>(nanos));
   }
@@ -422,9 +446,10 @@ void add_cluster(CLI::App& app, Context& context) {
                                  "Show the nodes, and hosts that wait to become one", arguments, run_status);
   add_cluster_footer(
       status,
-      "LOCHD says whether a node's lochd is there. SHARDS are parts of the index, COMING and GOING those "
-      "on\n"
-      "their way; REGIONS are what it may keep items in, of 64 GiB each.\n"
+      "LOCHD says whether a node's lochd is there, and where it listens if that is not the node's ADDRESS:\n"
+      "loch cluster add NODE=ADDRESS corrects that as long as it has no shards. SHARDS are parts of the\n"
+      "index, COMING and GOING those on their way; where they do not move, the lochds' logs say why.\n"
+      "REGIONS are what it may keep items in, of 64 GiB each.\n"
       "Examples:\n"
       "  loch cluster status\n"
       "  loch --json cluster status | jq '.nodes[] | select(.present == false).name'");
@@ -440,8 +465,10 @@ void add_cluster(CLI::App& app, Context& context) {
              "Number of index shards: 1, 2, 4 ... 32 (default 32); only when the cluster is created");
   add_cluster_footer(
       add,
-      "Adding a node that is being drained cancels the drain. One that takes the place of a node that\n"
-      "has gone has the regions of that one, whatever --regions says.\n"
+      "Adding a node that is being drained cancels the drain; adding one again that has no shards yet\n"
+      "corrects its address. Where its lochd runs, ADDRESS is to be the first of its `listen`, unless --yes\n"
+      "says that others find it elsewhere. One that takes the place of a node that has gone has the\n"
+      "regions of that one, whatever --regions says.\n"
       "Examples:\n"
       "  loch cluster add a=10.0.0.1:7457 b=10.0.0.2:7457\n"
       "  loch cluster add d=10.0.0.4 --regions 4");

@@ -108,6 +108,10 @@ std::string_view last_part(std::string_view store_name) {
   return store_name.substr(store_name.rfind('/') + 1);
 }
 
+bool is_no_store(const Error& error) {
+  return error.code == Errc::not_found && error.detail.contains("there is no store");
+}
+
 std::string what_is_wrong(const Error& error) {
   if (error.detail.empty()) {  // what a condition of put makes of it speaks for itself
     switch (error.code) {
@@ -157,19 +161,24 @@ Options Context::options(Work work) const {
   return options;
 }
 
-// The environment is for all stores, so what stands there may be of no use to this one.
-std::optional<Exit> Context::check_options(const std::string& store_name) const {
-  const bool is_near = is_of_this_host(store_name);
+// The environment is for all stores, so what stands there may be of no use here.
+std::optional<Exit> Context::refuse_far_options(std::string_view why) const {
   for (const auto& [option, variable, member] : far_options) {
     const std::string& value = globals.*member;
-    if (value.empty()) continue;
     const char* inherited = std::getenv(variable);
-    if (is_near && (inherited == nullptr || value != inherited)) {
-      return complain(Exit::usage, fmt::format("{} is for stores of other hosts, and '{}' is on this one",
-                                               option, escaped(store_name)));
-    }
+    if (!value.empty() && (inherited == nullptr || value != inherited))
+      return complain(Exit::usage, fmt::format("{} is for stores of other hosts, and {}", option, why));
+  }
+  return std::nullopt;
+}
+
+std::optional<Exit> Context::check_options(const std::string& store_name) const {
+  if (is_of_this_host(store_name))
+    return refuse_far_options(fmt::format("'{}' is on this one", escaped(store_name)));
+  for (const auto& [option, variable, member] : far_options) {
+    const std::string& value = globals.*member;
     const bool is_file = member != &Globals::source_address && member != &Globals::placement;
-    if (!is_near && is_file && ::access(value.c_str(), R_OK) != 0) {
+    if (!value.empty() && is_file && ::access(value.c_str(), R_OK) != 0) {
       return complain(Exit::cannot_open,
                       fmt::format("{}: cannot open {}: {}", option, escaped(value), std::strerror(errno)));
     }
@@ -201,7 +210,7 @@ std::expected<Store, Exit> Context::open_or_create(
   if (!why_not) return open(store_name, work, Options::Mode::attach_or_create);
   Error& error = *why_not;
   if (error.code != Errc::not_found || !is_of_this_host(store_name)) {
-    if (error.code == Errc::not_found && error.detail.contains("there is no store")) {
+    if (is_no_store(error)) {
       error.detail += fmt::format("; on another host {} makes none: `loch create {}` there does", command,
                                   escaped(last_part(store_name)));
     }
@@ -234,10 +243,16 @@ Exit Context::complain(Exit exit, std::string_view text, std::optional<Errc> cod
 }
 
 Exit Context::report(const Error& error) const {
-  const Exit exit = exit_of(error.code);
-  if (exit == Exit::not_found && globals.quiet) return exit;
-  if (exit == Exit::not_found) return complain(exit, "no such key", error.code);
-  return complain(exit, what_is_wrong(error), error.code);
+  return complain(exit_of(error.code), what_is_wrong(error), error.code);
+}
+
+Exit Context::report_of_key(const std::string& store_name, std::string_view key, const Error& error) const {
+  // With a detail it is a file that is not there.
+  if (error.code != Errc::not_found || !error.detail.empty()) return report(error);
+  if (globals.quiet) return Exit::not_found;
+  return complain(Exit::not_found,
+                  fmt::format("no such key '{}' in store '{}'", escaped(key), escaped(store_name)),
+                  error.code);
 }
 
 void Context::note(std::string_view text) const {

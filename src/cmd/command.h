@@ -89,9 +89,11 @@ class Context {
   Exit complain(Exit exit, std::string_view text, std::optional<Errc> code = std::nullopt) const;
   // The same about a store that cannot be opened ...
   Exit complain_of_store(const std::string& store_name, const Error& error) const;
-  // ... or an Error of a call, with the exit code of its Errc. A key that is not there is no complaint under
-  // --quiet.
+  // ... or an Error of a call, with the exit code of its Errc ...
   [[nodiscard]] Exit report(const Error& error) const;
+  // ... or of one about a key. One that is not there is no complaint under --quiet.
+  [[nodiscard]] Exit report_of_key(const std::string& store_name, std::string_view key,
+                                   const Error& error) const;
   // A remark on standard error, under --json {"note":{...}}; not under --quiet.
   void note(std::string_view text) const;
 
@@ -99,15 +101,16 @@ class Context {
   // Exit::ok to go on; everything else has been explained. `question` is called if it is to be asked.
   [[nodiscard]] Exit confirm(const std::function<std::string()>& question) const;
 
+  // What has to be so before a store is opened or made, and is said in the words of the options; an Exit if
+  // it is not ...
+  [[nodiscard]] std::optional<Exit> check_options(const std::string& store_name) const;
+  // ... and where no other host is asked for anything, which `why` says.
+  [[nodiscard]] std::optional<Exit> refuse_far_options(std::string_view why) const;
+
   // Prints a JSON document and a newline.
   void print_json(const nlohmann::ordered_json& json);
   // The same of a key that was written: it, `fields`, and the version that it has now.
   void print_written(std::string_view key, const nlohmann::ordered_json& fields, Version version);
-
- private:
-  // What has to be so before a store is opened, and is said in the words of the options; an Exit if it is
-  // not.
-  [[nodiscard]] std::optional<Exit> check_options(const std::string& store_name) const;
 };
 
 // "shm://name" of what a person may write for a store.
@@ -115,6 +118,9 @@ std::string store_url(std::string_view store_name);
 bool is_of_this_host(std::string_view store_name);
 // What comes after its last '/': "sessions".
 std::string_view last_part(std::string_view store_name);
+
+// Whether there is no store of that name, and not only no file of one.
+bool is_no_store(const Error& error);
 
 // What an Error says to people, who know neither the calls of the library nor hashes of keys.
 std::string what_is_wrong(const Error& error);

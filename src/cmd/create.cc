@@ -19,6 +19,7 @@ struct CreateArguments {
 
 Exit run_create(Context& context, const CreateArguments& arguments) {
   if (context.globals.read_only) return context.complain(Exit::failed, "with --read-only no store is made");
+  if (const auto refused = context.check_options(arguments.store)) return *refused;
   Options options = context.options(Work::point);
   options.candidates = arguments.candidates;
   options.max_bytes = arguments.max_bytes;
@@ -73,8 +74,8 @@ void add_create(CLI::App& app, Context& context) {
         return std::unexpected(fmt::format("'{}' is neither processor nor device", escaped(text)));
       });
   add_footer(command,
-             "put and load make a missing store of this host by themselves, without these options. Fails (1) "
-             "if it exists.\n"
+             "put, load and incr make a missing store of this host by themselves, without these options.\n"
+             "Fails (1) if it exists.\n"
              "Examples:\n"
              "  loch create sessions --max-bytes 2G\n"
              "  loch create shared --mode 660 --group www-data\n"

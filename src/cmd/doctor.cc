@@ -67,6 +67,9 @@ std::string findings_text(const std::vector<Finding>& findings) {
 }
 
 Exit run_doctor(Context& context, const std::string& store) {
+  if (!store.empty() && is_of_this_host(store)) {
+    if (const auto refused = context.check_options(store)) return *refused;
+  }
   const std::vector<Finding> findings = examine(context.options(Work::point), store);
   bool healthy = true;
   for (const Finding& finding : findings) healthy = healthy && finding.status != Status::fail;

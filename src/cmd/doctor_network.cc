@@ -88,11 +88,14 @@ std::vector<Finding> probe_store(const Options& options, const std::string& stor
   }
   std::vector<Finding> findings;
   if (const auto info = store->info(); info && info->hosts_away > 0) {
+    // What is about the whole store says which are away, and why, before it begins.
+    const auto walked = store->for_each([](const Entry&) { return false; });
     findings.push_back(
         {.subject = "store",
          .status = Status::warn,
-         .found = fmt::format("{}: {} of its {} hosts cannot be reached", url, info->hosts_away, info->hosts),
-         .mend = "loch cluster status says which; is lochd running there, and what does its log say?"});
+         .found = fmt::format("{}: {} of its {} hosts cannot be reached{}", url, info->hosts_away,
+                              info->hosts, walked ? "" : ": " + walked.error().detail),
+         .mend = "is lochd running there, and what does its log say?"});
   } else {
     findings.push_back(time_store(*store, store_name));
   }

@@ -28,7 +28,7 @@ Exit run_get(Context& context, const GetArguments& arguments) {
   auto store = context.open(arguments.store, Work::point);
   if (!store) return store.error();
   const auto item = store->read(*key);
-  if (!item) return context.report(item.error());
+  if (!item) return context.report_of_key(arguments.store, *key, item.error());
   if (context.globals.json) {
     print_item(context, *key, *item);
   } else if (arguments.encoding.value_is_hex()) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cmd/output.h"
+#include "lab/temp_folder.h"
 
 namespace loch::cmd {
 namespace {
@@ -85,7 +86,8 @@ TEST(LineReader, SaysWhenReadingFails) {
 }
 
 TEST(InputFile, ReadsAllUpToItsLimit) {
-  const std::string path = testing::TempDir() + "/loch-input-test-" + std::to_string(::getpid());
+  const auto folder = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path = folder.path() + "/input";
   const int descriptor = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   ASSERT_GE(descriptor, 0);
   Output out(descriptor);
@@ -114,7 +116,8 @@ TEST(Output, KeepsTheFirstError) {
 }
 
 TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
-  const std::string path = testing::TempDir() + "/loch-whole-test-" + std::to_string(::getpid());
+  const auto folder = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path = folder.path() + "/whole";
   const auto content_of = [&]() -> std::string {
     auto file = InputFile::open(path);
     return file ? file->read_all(1000).value().value_or("too long") : "missing";
@@ -141,12 +144,12 @@ TEST(WholeFile, LeavesTheOldFileUntilItIsPublished) {
   EXPECT_EQ(content_of(), "first");
   write("second", true);
   EXPECT_EQ(content_of(), "second");
-  ::unlink(path.c_str());
 }
 
 // Values are as private as the store.
 TEST(WholeFile, ANewOneIsForItsOwnerAlone) {
-  const std::string path = testing::TempDir() + "/loch-new-test-" + std::to_string(::getpid());
+  const auto folder = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path = folder.path() + "/new";
   const mode_t mask = ::umask(0);
   auto file = WholeFile::create(path);
   ::umask(mask);
@@ -154,7 +157,15 @@ TEST(WholeFile, ANewOneIsForItsOwnerAlone) {
   struct stat status{};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
-  ::unlink(path.c_str());
+}
+
+// Expect: what the caller named, and not the name that it would have had meanwhile.
+TEST(WholeFile, SaysWhichOneCanNotBeMade) {
+  const auto folder = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path = folder.path() + "/missing/file";
+  const auto file = WholeFile::create(path);
+  ASSERT_FALSE(file);
+  EXPECT_NE(file.error().find(path + ": No such file or directory"), std::string::npos) << file.error();
 }
 
 TEST(WholeFile, WritesADeviceInPlace) {

@@ -29,9 +29,9 @@ Exit inspect_store(Context& context, Store& store) {
   return Exit::ok;
 }
 
-Exit inspect_key(Context& context, Store& store, const std::string& key) {
+Exit inspect_key(Context& context, Store& store, const std::string& store_name, const std::string& key) {
   const auto item = store.read(key);
-  if (!item) return context.report(item.error());
+  if (!item) return context.report_of_key(store_name, key, item.error());
   const std::string_view preview = std::string_view(item->value).substr(0, preview_bytes_max);
   if (context.globals.json) {
     Json json;
@@ -63,7 +63,7 @@ Exit run_inspect(Context& context, const InspectArguments& arguments) {
   }
   auto store = context.open(arguments.store, Work::point);
   if (!store) return store.error();
-  return key ? inspect_key(context, *store, *key) : inspect_store(context, *store);
+  return key ? inspect_key(context, *store, arguments.store, *key) : inspect_store(context, *store);
 }
 
 }  // namespace

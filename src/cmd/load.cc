@@ -6,6 +6,7 @@
 // I2 Every failure names the line that it is about. Of a batch at which the load ends, the first that failed
 //    speaks for the others.
 // I3 No store is made before a line of the file could be read, unless it has none.
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -83,6 +84,7 @@ class Loader {
   std::vector<Assignment> assignments_;
   std::uint64_t loaded_ = 0;
   std::uint64_t failed_ = 0;
+  std::size_t without_room_ = 0;  // lines that failed so, in a row, in whole batches
   bool input_failed_ = false;
 };
 
@@ -100,10 +102,21 @@ bool Loader::count_failure(std::uint64_t line_number, std::string_view text, std
   return arguments_.continue_on_error;
 }
 
-// Told to go on it does so, unless that is no fault of the line: every further batch would wait as long.
+// Told to go on it does so, unless that is no fault of the line: every further batch would fail, or wait, as
+// this one did.
 bool Loader::ends_load(const Error& error) const {
-  return !arguments_.continue_on_error || error.code == Errc::unavailable ||
-         (error.code == Errc::timed_out && !is_of_this_host(arguments_.store));
+  if (!arguments_.continue_on_error) return true;
+  switch (error.code) {
+    case Errc::unavailable:
+    case Errc::permission:
+      return true;
+    case Errc::timed_out:
+      return !is_of_this_host(arguments_.store);
+    case Errc::no_space:  // a shorter value may find room where a long one did not
+      return without_room_ >= batch_items_max;
+    default:
+      return false;
+  }
 }
 
 // Of the batch, `failures` lines failed in a way that ends the load, the first of them at `first`.
@@ -121,6 +134,10 @@ void Loader::complain_of_end(std::size_t first, std::size_t failures) {
 }
 
 bool Loader::count_results() {
+  const bool had_room = std::ranges::any_of(assignments_, [](const Assignment& each) {
+    return each.result || each.result.error().code != Errc::no_space;
+  });
+  without_room_ = had_room ? 0 : without_room_ + batch_.size();
   std::optional<std::size_t> first;
   std::size_t failures = 0;
   for (std::size_t i = 0; i < batch_.size(); ++i) {
@@ -143,9 +160,8 @@ bool Loader::store_batch() {
   assignments_.clear();
   for (const Line& line : batch_) {
     const auto ttl = line.record.time_to_live ? line.record.time_to_live : arguments_.ttl;
-    assignments_.push_back({.key = line.record.key,
-                            .value = line.record.value,
-                            .options = {.time_to_live = ttl.value_or(std::chrono::milliseconds(0))}});
+    assignments_.push_back(
+        {.key = line.record.key, .value = line.record.value, .options = {.time_to_live = ttl}});
   }
   store_->multi_put(assignments_);
   const bool go_on = count_results();
@@ -259,7 +275,7 @@ void add_load(CLI::App& app, Context& context) {
   add_format(command, arguments->format);
   add_duration(command, "--ttl", arguments->ttl, "Time to live for items without one, such as 30s, 5m, 2h");
   add_flag(command, "--continue-on-error", arguments->continue_on_error,
-           "Continue past lines that fail, unless the host is unreachable; still exits with 1");
+           "Continue past lines that fail, unless all that follow would, too; still exits with 1");
   add_no_create(command, arguments->no_create);
   add_footer(
       command,
@@ -270,6 +286,9 @@ void add_load(CLI::App& app, Context& context) {
       "Empty lines are skipped. Without --continue-on-error it stops at the first error; what was stored "
       "stays.\n"
       "Lines are stored 256 at a time, so later lines may be stored although an earlier one failed.\n"
+      "With it, it stops where no line could be stored any more: the host is unreachable, the store may "
+      "only\n"
+      "be read, or 256 lines in a row have found it full.\n"
       "Examples:\n"
       "  loch load sessions sessions.tsv\n"
       "  zstdcat sessions.jsonl.zst | loch load --format jsonl sessions\n"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
@@ -15,10 +16,10 @@
 #include <vector>
 
 #include <loch/truncation.h>
+#include <loch/version.h>
 
 #include "cmd/command.h"
 #include "cmd/terminal.h"
-#include "cmd/version.h"
 
 namespace loch::cmd {
 namespace {
@@ -89,16 +90,16 @@ void add_globals(CLI::App& app, Globals& globals) {
   add_path(app, "--tls-key", globals.tls_key, "The key of that certificate", "FILE", "LOCH_TLS_KEY");
   let_need(app, "--tls-certificate", "--tls-key");
   let_need(app, "--tls-key", "--tls-certificate");
-  add_duration(
-      app, "--timeout", globals.timeout,
-      "How long one call may take, 1ms to 1h (default: 5s for one key, 30s for a batch, 1h for a walk); "
-      "opening a store of another host may take 5s more",
-      timeout_max);
+  add_duration(app, "--timeout", globals.timeout,
+               "How long one call may take, and of a walk over all items each of its steps, 1ms to 1h "
+               "(default: 5s for one key, 30s for a batch, 1h for a walk); opening a store of another host "
+               "may take 5s more",
+               timeout_max);
   // Read as soon as it is there, so that what is wrong with the words after it is told as JSON too.
   app.add_flag("-j,--json", globals.json, "Print JSON, for programs")->trigger_on_parse();
   add_flag(app, "-y,--yes", globals.yes, "Do not ask before irreversible actions");
   add_flag(app, "-q,--quiet", globals.quiet, "No progress or notes; silent about a missing key");
-  app.set_version_flag("-V,--version", program_version(), "Print the version");
+  app.set_version_flag("-V,--version", "loch " + library_version(), "Print the version");
 }
 
 void add_commands(CLI::App& app, Context& context) {
@@ -118,12 +119,23 @@ void add_commands(CLI::App& app, Context& context) {
 std::string complaint_about_command(const CLI::App& app, const std::string& word) {
   const auto* const known =
       std::ranges::find(synonyms, word, &std::pair<std::string_view, std::string_view>::first);
-  if (known != synonyms.end())
+  if (known != synonyms.end() && app.get_parent() == nullptr)
     return fmt::format("unknown command '{}'; did you mean {}?", word, known->second);
   std::string names;
   for (const CLI::App* command : app.get_subcommands({}))
     names += (names.empty() ? "" : ", ") + command->get_name();
   return fmt::format("unknown command '{}'; there are: {}", escaped(word), names);
+}
+
+// " (set by LOCH_READ_ONLY)" where the text names an option whose value is the environment's.
+std::string inherited_in(const CLI::App& app, std::string_view text) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string variable = option->get_envname();
+    const char* const value = variable.empty() ? nullptr : std::getenv(variable.c_str());
+    const bool is_inherited = value != nullptr && option->results() == CLI::results_t{value};
+    if (is_inherited && text.contains(option->get_name())) return fmt::format(" (set by {})", variable);
+  }
+  return "";
 }
 
 // What CLI11 says, with a hint where it says too little.
@@ -136,12 +148,15 @@ std::string complaint_about(const CLI::App& app, const CLI::ParseError& error) {
       return fmt::format("unknown option '{}'{}", escaped(extra), hint);
     }
     if (commands.empty()) return complaint_about_command(app, extra);
+    const CLI::App& chosen = *commands.front();
+    if (chosen.get_subcommands().empty() && !chosen.get_subcommands({}).empty())
+      return complaint_about_command(chosen, extra);
     if (commands.front()->get_name() == "rm") {
       return fmt::format("rm destroys a whole store; a key: loch remove {} {}",
                          escaped(commands.front()->get_option("STORE")->as<std::string>()), escaped(extra));
     }
   }
-  return error.what();
+  return error.what() + inherited_in(app, error.what());
 }
 
 // The words that name the command: "put", "cluster add"; empty if there was none.

@@ -39,7 +39,8 @@ Json report_json(const Report& report, bool sound) {
               {"slots_used", report.slots_used},
               {"slots_pending", report.slots_pending},
               {"slots_corrupt", report.slots_corrupt},
-              {"findings", report.findings}};
+              {"findings", report.findings},
+              {"findings_left_out", report.findings_left_out}};
 }
 
 std::string report_text(const Report& report) {
@@ -53,6 +54,8 @@ std::string report_text(const Report& report) {
   table.add({"slots corrupt", human_count(report.slots_corrupt)});
   std::string text = table.text();
   for (const std::string& finding : report.findings) text += "! " + escaped(finding) + "\n";
+  if (report.findings_left_out != 0)
+    text += fmt::format("! and {} more\n", human_count(report.findings_left_out));
   return text;
 }
 

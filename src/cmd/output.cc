@@ -132,12 +132,14 @@ Parsed<WholeFile> WholeFile::create(const std::string& path) {
   constexpr std::string_view ending = ".part";
   std::string temporary = fmt::format("{}.XXXXXX{}", target, ending);
   const int descriptor = ::mkostemps(temporary.data(), static_cast<int>(ending.size()), O_CLOEXEC);
-  if (descriptor < 0)
-    return std::unexpected(fmt::format("cannot create {}: {}", temporary, std::strerror(errno)));
+  if (descriptor < 0) {
+    return std::unexpected(
+        fmt::format("cannot create a file in the folder of {}: {}", path, std::strerror(errno)));
+  }
   WholeFile file(descriptor, std::move(temporary), target);
   // Whoever may read the one that it replaces may read it too, and nobody else.
   if (exists && ::fchmod(descriptor, status.st_mode & 0777) != 0)
-    return std::unexpected(fmt::format("cannot give {} its mode: {}", target, std::strerror(errno)));
+    return std::unexpected(fmt::format("cannot give {} its mode: {}", path, std::strerror(errno)));
   return file;
 }
 

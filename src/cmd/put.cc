@@ -54,7 +54,7 @@ std::expected<std::string, Exit> value_of(Context& context, const PutArguments& 
 
 Result<Version> store_value(Store& store, const PutArguments& arguments, std::string_view key,
                             std::string_view value) {
-  const PutOptions options{.time_to_live = arguments.ttl.value_or(std::chrono::milliseconds(0))};
+  const PutOptions options{.time_to_live = arguments.ttl};
   if (arguments.if_version) return store.replace(key, value, *arguments.if_version, options);
   return arguments.if_absent ? store.insert(key, value, options) : store.put(key, value, options);
 }
@@ -69,7 +69,7 @@ Exit run_put(Context& context, const PutArguments& arguments) {
                    : context.open_or_create(arguments.store, Work::point);
   if (!store) return store.error();
   const auto stored = store_value(*store, arguments, *key, *value);
-  if (!stored) return context.report(stored.error());
+  if (!stored) return context.report_of_key(arguments.store, *key, stored.error());
   if (context.globals.json) context.print_written(*key, {{"value_bytes", value->size()}}, *stored);
   return Exit::ok;
 }

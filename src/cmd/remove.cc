@@ -1,4 +1,5 @@
 // loch remove: removes one key, all that begin alike, or all.
+#include <algorithm>
 #include <vector>
 
 #include "cmd/command.h"
@@ -29,7 +30,7 @@ Exit remove_one(Context& context, const RemoveArguments& arguments) {
   if (!store) return store.error();
   const auto removed =
       arguments.if_version ? store->remove(*key, *arguments.if_version) : store->remove(*key);
-  if (!removed) return context.report(removed.error());
+  if (!removed) return context.report_of_key(arguments.store, *key, removed.error());
   if (context.globals.json) context.print_json(Json{{"removed", 1}});
   return Exit::ok;
 }
@@ -51,14 +52,14 @@ Result<Found> some_keys(Store& store, const Selection& selection) {
 }
 
 // Removes what is selected until a walk comes to its end. Others may go on inserting; `walks_max` bounds the
-// race. How many items there were, and what the last walk left out.
+// race. How many items there were, and what a walk left out.
 Result<Walked> remove_selected(Store& store, const Selection& selection, std::uint64_t walks_max,
                                Progress& progress) {
   Walked removed;
   for (std::uint64_t walk = 0; walk < walks_max && !interrupted(); ++walk) {
     const auto found = some_keys(store, selection);
     if (!found) return std::unexpected(found.error());
-    removed.damaged = found->walked.damaged;
+    removed.damaged = std::max(removed.damaged, found->walked.damaged);  // each may meet the same
     for (const std::string& key : found->keys) {
       if (interrupted()) return removed;
       const auto result = store.remove(key);

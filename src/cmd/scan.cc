@@ -65,7 +65,7 @@ std::expected<Written, Exit> write_items(Context& context, Store& store, const S
   if (arguments.file != "-") {
     auto created = WholeFile::create(arguments.file);
     if (!created && interrupted()) return std::unexpected(Exit::failed);  // it waited for a pipe's reader
-    if (!created) return std::unexpected(context.complain(Exit::failed, created.error()));
+    if (!created) return std::unexpected(context.complain(Exit::cannot_open, created.error()));
     file.emplace(std::move(*created));
   }
   Output file_out(file ? file->descriptor() : -1);
@@ -184,7 +184,8 @@ void add_count(CLI::App& app, Context& context) {
   arguments->selection.add_to(command);
   add_footer(
       command,
-      "Exact while nobody writes. With --prefix damaged items, of any key, are left out, and it fails.\n"
+      "Exact while nobody writes. Damaged items, with --prefix of any key, are left out, and it fails; but\n"
+      "without --prefix it does not look at the values.\n"
       "Examples:\n"
       "  loch count sessions\n"
       "  loch count --prefix user: sessions");

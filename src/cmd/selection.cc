@@ -6,6 +6,15 @@
 #include "cmd/units.h"
 
 namespace loch::cmd {
+namespace {
+
+// How often this program has come by damage.
+std::uint64_t damage_met(const Store& store) {
+  const Stats stats = store.stats();
+  return stats[Counter::corrupt_items] + stats[Counter::corrupt_slots];
+}
+
+}  // namespace
 
 Exit report_damage(const Context& context, const Walked& walked) {
   if (walked.damaged == 0) return Exit::ok;
@@ -33,27 +42,24 @@ std::string Selection::described(std::uint64_t items, const std::string& store_n
 }
 
 Result<Walked> Selection::for_each(Store& store, const std::function<bool(const Entry&)>& visit) const {
-  const auto damaged = [&store] {
-    const Stats stats = store.stats();
-    return stats[Counter::corrupt_items] + stats[Counter::corrupt_slots];
-  };
   Walked walked;
-  const std::uint64_t damaged_before = damaged();
+  const std::uint64_t met_before = damage_met(store);
   const auto result = store.for_each([&](const Entry& entry) {
     if (prefix_ && !entry.key.starts_with(*prefix_)) return !interrupted();
     walked.items += 1;
     return visit(entry) && !interrupted();
   });
   if (!result) return std::unexpected(result.error());
-  walked.damaged = damaged() - damaged_before;
+  walked.damaged = damage_met(store) - met_before;
   return walked;
 }
 
 Result<Walked> Selection::count(Store& store) const {
   if (!is_all()) return for_each(store, [](const Entry&) { return true; });
+  const std::uint64_t met_before = damage_met(store);
   const auto items = store.count();
   if (!items) return std::unexpected(items.error());
-  return Walked{.items = *items};
+  return Walked{.items = *items, .damaged = damage_met(store) - met_before};
 }
 
 }  // namespace loch::cmd

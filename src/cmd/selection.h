@@ -31,7 +31,7 @@ class Selection {
 
   // Visits the selected items until `visit` returns false, or an interrupt.
   Result<Walked> for_each(Store& store, const std::function<bool(const Entry&)>& visit) const;
-  // How many there are; of all, the index alone says it.
+  // How many there are; of all, the index and the items' headers say it, and damaged values are not seen.
   Result<Walked> count(Store& store) const;
 
  private:

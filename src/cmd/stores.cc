@@ -52,6 +52,7 @@ Json long_json(const Context& context, const std::vector<std::string>& names) {
 }
 
 Exit run_ls(Context& context, const bool& with_details) {
+  if (const auto refused = context.refuse_far_options("ls lists those of this one")) return *refused;
   const auto names = Store::list(context.options(Work::point));
   if (!names) {
     return context.complain(
@@ -72,8 +73,7 @@ Exit run_ls(Context& context, const bool& with_details) {
   return Exit::ok;
 }
 
-std::string rm_question(const Context& context, const std::string& store_name) {
-  const auto info = info_of(context, store_name);
+std::string rm_question(const std::string& store_name, const Result<Info>& info) {
   if (!info) return fmt::format("Destroy store '{}' and all its items?", escaped(store_name));
   return fmt::format("Destroy store '{}' in {} ({}, other clients: {}) and all its items?",
                      escaped(info->name), info->directory,
@@ -81,17 +81,7 @@ std::string rm_question(const Context& context, const std::string& store_name) {
                      other_clients(*info));
 }
 
-Exit run_rm(Context& context, const std::string& store_name) {
-  if (context.globals.read_only)
-    return context.complain(Exit::failed, "with --read-only nothing is destroyed");
-  const Exit answer = context.confirm([&] { return rm_question(context, store_name); });
-  if (answer != Exit::ok) return answer;
-  const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));
-  if (destroyed) {
-    if (context.globals.json) context.print_json(Json{{"name", last_part(store_name)}, {"destroyed", true}});
-    return Exit::ok;
-  }
-  const Error& error = destroyed.error();
+Exit complain_of_destroying(const Context& context, const std::string& store_name, const Error& error) {
   if (error.code == Errc::not_found)
     return context.complain(Exit::not_found, fmt::format("no such store '{}'", escaped(store_name)),
                             error.code);
@@ -105,6 +95,24 @@ Exit run_rm(Context& context, const std::string& store_name) {
       is_forbidden ? Exit::cannot_open : exit_of(error.code),
       fmt::format("cannot destroy store '{}': {}{}", escaped(store_name), what_is_wrong(error), hint),
       error.code);
+}
+
+Exit run_rm(Context& context, const std::string& store_name) {
+  if (context.globals.read_only)
+    return context.complain(Exit::failed, "with --read-only nothing is destroyed");
+  if (const auto refused = context.check_options(store_name)) return *refused;
+  // One of another host is never destroyed, so there is nothing to ask.
+  if (!context.globals.yes && is_of_this_host(store_name)) {
+    const auto info = info_of(context, store_name);
+    if (!info && (is_no_store(info.error()) || info.error().code == Errc::invalid_argument))
+      return complain_of_destroying(context, store_name, info.error());
+    const Exit answer = context.confirm([&] { return rm_question(store_name, info); });
+    if (answer != Exit::ok) return answer;
+  }
+  const auto destroyed = Store::destroy(store_url(store_name), context.options(Work::point));
+  if (!destroyed) return complain_of_destroying(context, store_name, destroyed.error());
+  if (context.globals.json) context.print_json(Json{{"name", last_part(store_name)}, {"destroyed", true}});
+  return Exit::ok;
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ void Progress::update(std::uint64_t done, std::uint64_t items) {
     }
   }
   rest +=
-      fmt::format("  {} items, {}", human_count(items), human_rate(static_cast<double>(items) / elapsed_s));
+      fmt::format("  {}, {}", how_many(items, "item"), human_rate(static_cast<double>(items) / elapsed_s));
   // What wrapped would not be erased.
   const std::size_t columns = columns_max();
   if (line.size() + bar.size() + rest.size() <= columns) line += bar;

@@ -68,7 +68,7 @@ Parsed<std::uint64_t> parse_bytes(std::string_view text) {
     }
   }
   if (!unit.empty() && unit != "B") {
-    return std::unexpected(fmt::format("'{}' has no unit of K, M, G or T", escaped(text)));
+    return std::unexpected(fmt::format("'{}' has no unit of K, M, G, T or P", escaped(text)));
   }
   const double bytes = parts->number * scale;
   if (bytes > 9e18) return std::unexpected(fmt::format("'{}' is too large", text));

@@ -15,7 +15,7 @@ namespace loch::cmd {
 // 1 ms and more.
 Parsed<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-// "4096", "64K", "512M", "2G", "1T"; powers of 1024; "MiB" and "MB" mean the same as "M".
+// "4096", "64K", "512M", "2G", "1T", "1P"; powers of 1024; "MiB" and "MB" mean the same as "M".
 Parsed<std::uint64_t> parse_bytes(std::string_view text);
 
 // A file mode as chmod takes it in octal: "600", "0660".

@@ -33,6 +33,7 @@ TEST(Bytes, AreReadWithTheirUnits) {
                                                         {"512MiB", 512 << 20},
                                                         {"512MB", 512 << 20},
                                                         {"2G", std::uint64_t{2} << 30},
+                                                        {"1P", std::uint64_t{1} << 50},
                                                         {"1.5K", 1536},
                                                         {"7B", 7}};
   for (const auto& [text, expected] : good) EXPECT_EQ(parse_bytes(text).value(), expected) << text;
@@ -41,6 +42,7 @@ TEST(Bytes, AreReadWithTheirUnits) {
 TEST(Bytes, RefuseWhatIsNone) {
   for (const char* bad : {"", "M", "-1", "1X", "1MiBs", "1 M", "99999999999T"})
     EXPECT_FALSE(parse_bytes(bad)) << bad;
+  EXPECT_EQ(parse_bytes("1X").error(), "'1X' has no unit of K, M, G, T or P");
 }
 
 TEST(Modes, AreOctal) {

@@ -81,7 +81,7 @@ class SimWorld final : public World {
 class ClusterWorld final : public World {
  public:
   explicit ClusterWorld(const Plan& plan)
-      : files_{ShmWorld(plan, ".a"), ShmWorld({.regions = {}, .fill = [](auto /*regions*/) {}}, ".b")} {
+      : files_{ShmWorld(plan), ShmWorld({.regions = {}, .fill = [](auto /*regions*/) {}})} {
     for (std::uint32_t node = 0; node < hosts_.size(); ++node) start(node);
   }
   std::shared_ptr<Fabric> attach() override { return fabric::attach(url(), {}).value(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <fmt/format.h>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -40,11 +41,17 @@ std::optional<std::string> ClusterMap::flaw() const {
   if (!std::has_single_bit(shards.size()) || shards.size() > shard_count_max)
     return fmt::format("an index has 1, 2, 4 ... {} shards, not {}", shard_count_max, shards.size());
   std::set<std::string> names;
+  std::map<std::string, std::string> names_at;  // by address
   std::set<RegionId> regions;
   for (const Node& node : nodes) {
     if (auto flaw = flaw_of(node)) return flaw;
     if (!node.name.empty() && !names.insert(node.name).second)
       return fmt::format("two nodes are called '{}'", node.name);
+    if (node.state != NodeState::gone) {
+      const auto [first, is_first] = names_at.try_emplace(node.at.text(), node.name);
+      if (!is_first)
+        return fmt::format("nodes '{}' and '{}' are both at {}", first->second, node.name, first->first);
+    }
     for (const RegionId region : node.data) {
       if (!regions.insert(region).second) return fmt::format("region {} is on two nodes", region);
     }

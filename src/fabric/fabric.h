@@ -216,6 +216,8 @@ struct Access {
   // One that is there: not if another user made it, but root or one whose group for it this user is in. What
   // is put there is that user's as well.
   bool not_of_others = false;
+  // Whoever attaches would create a store that is not there. Of one on another host, an error says where.
+  bool would_create = false;
 
   // To a store on another host.
   bool read_only = false;  // also if this client's key would let it change the store

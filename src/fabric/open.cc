@@ -22,6 +22,8 @@ bool is_name_character(char c) {
          c == '-';
 }
 
+constexpr std::string_view create_there = "create it there: loch create {}";
+
 // A URL whose store is in files of this host.
 Result<Url> parse_here(std::string_view url, const char* operation, std::string_view instead) {
   Result<Url> parsed = parse_url(url);
@@ -86,6 +88,9 @@ Result<std::shared_ptr<Fabric>> attach_remote(const Url& url, const Access& acce
             : fmt::format("none of the {} hosts will do; of the first that answers: {}", url.hosts.size(),
                           why->detail);
   }
+  // Of a host, it is the store that was not found; a cluster's own hosts make its stores.
+  if (why->code == Errc::not_found && access.would_create && url.hosts.size() == 1)
+    why->detail += "; " + fmt::format(create_there, url.name);
   return std::unexpected(std::move(*why));
 }
 
@@ -156,7 +161,7 @@ Result<std::shared_ptr<Fabric>> attach(std::string_view url, const Access& acces
 }
 
 Result<std::shared_ptr<Fabric>> create(std::string_view url, const Access& access, const Plan& plan) {
-  const Result<Url> parsed = parse_here(url, "create", "create it there: loch create {}");
+  const Result<Url> parsed = parse_here(url, "create", create_there);
   if (!parsed) return std::unexpected(parsed.error());
   return shm::create(parsed->name, with_directory(access, *parsed), plan);
 }

@@ -19,11 +19,11 @@ coro::Task<Result<void>> Attempts::again() {
   const base::Nanos now = slots_.endpoint().now();
   if (now >= deadline_) {
     slots_.home().count(Counter::timeouts);
-    co_return fail(
-        Errc::timed_out, operation_,
-        fmt::format("gave up after {} tries in {} ms{}", retries_, slots_.timeout_ns() / base::millisecond_ns,
-                    what_ == Of::change ? "; it may or may not have happened" : ""),
-        key_hash_);
+    co_return fail(Errc::timed_out, operation_,
+                   fmt::format("gave up after {} tr{} in {} ms{}", retries_, retries_ == 1 ? "y" : "ies",
+                               slots_.timeout_ns() / base::millisecond_ns,
+                               what_ == Of::change ? "; it may or may not have happened" : ""),
+                   key_hash_);
   }
   // Spin while the other is likely to be done in a moment, then let it run.
   constexpr unsigned spins_until = 10;

@@ -20,7 +20,10 @@ using memory::LeaseWord;
 constexpr std::size_t findings_max = 100;
 
 void add_finding(Report* report, std::string text) {
-  if (report->findings.size() < findings_max) report->findings.push_back(std::move(text));
+  if (report->findings.size() < findings_max)
+    report->findings.push_back(std::move(text));
+  else
+    ++report->findings_left_out;
 }
 
 coro::Task<Result<ItemState>> look_at_state(fabric::Endpoint* endpoint, ItemRef item) {
@@ -139,7 +142,7 @@ coro::Task<Result<void>> Shards::check_node(const memory::Attachment::Node* node
         continue;
       }
       if (state.kind == ItemKind::retired) continue;
-      auto orphan = co_await is_orphan(&session, block, lease, i, state);
+      auto orphan = co_await is_orphan(&session, block, lease, i, state, Damaged::may_be_orphans);
       if (!orphan) co_return std::unexpected(std::move(orphan.error()));
       if (!*orphan) continue;
       ++report->items_unaccounted;

@@ -94,6 +94,23 @@ TEST(Cluster, AWalkVisitsTheItemsOfAllNodes) {
   for (const auto& [key, value] : *walked) EXPECT_EQ(keys.erase(key), 1U) << key;
 }
 
+// Receive: calls about the whole store, of which one node is left out. Expect: they say which.
+TEST(Cluster, WhoNeedsAllNodesIsToldWhichOneIsMissing) {
+  const auto store = make_store();
+  lose_second(*store);
+  Client client(*store, {});
+  const std::string name = client.attachment().memory().name_of_node(1);
+  const auto expect_named = [&name](const auto& answer) {
+    ASSERT_FALSE(answer.has_value());
+    EXPECT_EQ(answer.error().code, Errc::unavailable);
+    EXPECT_NE(answer.error().detail.find(name), std::string::npos) << answer.error().message();
+  };
+  expect_named(client.walk());
+  expect_named(client.count());
+  expect_named(client.check());
+  expect_named(client.collect());
+}
+
 // Receive: new items are to be put on a node that is left out. Expect: on none, if it was named; where the
 // key's index is, if it is the client's own.
 TEST(Cluster, WhatIsToBePutOnANodeThatIsLeftOut) {

@@ -2,6 +2,7 @@
 // other.
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "fabric/testing/posting_fabric.h"
@@ -59,6 +61,80 @@ TEST(Damage, ADamagedItemCanBeRemoved) {
   *store->at(item.address() + sizeof(memory::ItemHeader) + 3) ^= std::byte{1};
   EXPECT_TRUE(client.remove("k").has_value());
   EXPECT_EQ(client.get("k").error().code, Errc::not_found);
+}
+
+memory::ItemKind kind_of(const MemoryStore& store, memory::ItemRef item) {
+  return memory::ItemState::decode(fabric::load_word(store.at(item.address()))).kind;
+}
+
+// Receive: an item that does not say any more whose it is, so that the key can be put beside it, and removed,
+// but not over it. Expect: it is not used again while a slot names it; a collection clears the slot and gets
+// the memory back, and all is sound.
+TEST(Damage, AnItemThatIsNoKeysAnyMoreIsCleared) {
+  constexpr std::size_t hash = offsetof(memory::ItemHeader, key_hash);
+  constexpr std::size_t key = sizeof(memory::ItemHeader);
+  const std::vector<std::vector<std::size_t>> damages = {
+      {offsetof(memory::ItemHeader, key_bytes)}, {key}, {key, hash}};
+  for (const std::vector<std::size_t>& damaged : damages) {
+    SCOPED_TRACE(testing::PrintToString(damaged));
+    const auto store = make_store();
+    Client client(*store);
+    ASSERT_TRUE(client.put("k", "value").has_value());
+    const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+    for (const std::size_t at : damaged) *store->at(item.address() + at) ^= std::byte{0x41};
+    ASSERT_TRUE(client.put("k", "new").has_value());
+    EXPECT_EQ(client.get("k").value(), "new");
+    ASSERT_TRUE(client.remove("k").has_value());
+    store->advance(2 * base::second_ns);
+    for (int i = 0; i < 4; ++i)
+      ASSERT_TRUE(client.run(client.shards().make_room(store->now() + base::second_ns)).has_value());
+    EXPECT_EQ(kind_of(*store, item), memory::ItemKind::in_use);
+    EXPECT_EQ(client.get("k").error().code, Errc::corrupt);
+    EXPECT_EQ(client.check()->items_corrupt, 1U);
+    const auto collected = client.collect();
+    ASSERT_TRUE(collected.has_value()) << collected.error().message();
+    EXPECT_EQ(collected->slots_repaired, 1U);
+    EXPECT_EQ(collected->items_reclaimed, 1U);
+    EXPECT_EQ(client.get("k").error().code, Errc::not_found);
+    EXPECT_TRUE(client.check()->findings.empty());
+  }
+}
+
+// Receive: an item whose header gives another hash than its key has. Expect: a collection does not look for
+// it by that, and take it for nobody's; the key is put over it.
+TEST(Damage, AnItemWithADamagedHashIsItsKeysStill) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  *store->at(item.address() + offsetof(memory::ItemHeader, key_hash)) ^= std::byte{0xff};
+  store->advance(2 * base::second_ns);
+  const auto collected = client.collect();
+  ASSERT_TRUE(collected.has_value()) << collected.error().message();
+  EXPECT_EQ(collected->slots_repaired, 0U);
+  EXPECT_EQ(collected->items_reclaimed, 0U);
+  EXPECT_EQ(kind_of(*store, item), memory::ItemKind::in_use);
+  EXPECT_EQ(client.get("k").error().code, Errc::corrupt);
+  ASSERT_TRUE(client.put("k", "new").has_value());
+  EXPECT_EQ(kind_of(*store, item), memory::ItemKind::retired);
+  EXPECT_EQ(client.get("k").value(), "new");
+  EXPECT_TRUE(client.check()->findings.empty());
+}
+
+// Receive: an item whose state says that nobody has ever had its memory. Expect: it is not taken from its
+// key.
+TEST(Damage, AnItemWithADamagedStateIsItsKeysStill) {
+  const auto store = make_store();
+  Client client(*store);
+  ASSERT_TRUE(client.put("k", "value").has_value());
+  const memory::ItemRef item = slot(*store, locations(client, "k").slot[0]).item();
+  fabric::store_word(store->at(item.address()), 0);
+  store->advance(2 * base::second_ns);
+  const auto collected = client.collect();
+  ASSERT_TRUE(collected.has_value()) << collected.error().message();
+  EXPECT_EQ(collected->items_reclaimed, 0U);
+  EXPECT_EQ(kind_of(*store, item), memory::ItemKind::fresh);
+  EXPECT_EQ(client.get("k").value(), "value");
 }
 
 // Receive: a slot whose word makes no sense. Expect: its keys say corrupt, the others are as before, check
@@ -388,6 +464,25 @@ TEST(Damage, CollectingLeavesAloneWhatIsBeingWritten) {
   writer.session().end_operation(start);
   collect();
   EXPECT_EQ(memory::ItemState::decode(fabric::load_word(store->at(item))).kind, memory::ItemKind::retired);
+}
+
+// Receive: more damage than a report has room for. Expect: it says how much it leaves out.
+TEST(Damage, ACheckSaysHowManyFindingsItLeavesOut) {
+  const auto store = make_store();
+  Client client(*store);
+  constexpr std::uint64_t items = 150;
+  for (std::uint64_t i = 0; i < items; ++i) {
+    ASSERT_TRUE(client.put(fmt::format("key{}", i), "value").has_value());
+  }
+  for (SlotNumber i = 0; i < directory_of(*store).slots(); ++i) {
+    if (slot(*store, i).names_item())
+      *store->at(slot(*store, i).item().address() + sizeof(memory::ItemHeader)) ^= std::byte{1};
+  }
+  const auto report = client.check();
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->items_corrupt, items);
+  EXPECT_EQ(report->findings.size(), 100U);
+  EXPECT_EQ(report->findings_left_out, items - 100);
 }
 
 // Receive: an item that is replaced, and rests for long, when a check has seen that it is linked and before

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fabric/testing/posting_fabric.h"
+#include "hash/pending_insert.h"
 #include "hash/testing/test_table.h"
 
 namespace loch::hash {
@@ -143,6 +144,20 @@ TEST_F(Deadline, APutThatIsWithdrawnTooOften) {
   EXPECT_NE(put.error().detail.find("it did not happen"), std::string::npos) << put.error().detail;
   EXPECT_EQ(hindered.client().counted(Counter::pending_withdrawn), tag_max + 1U);
   EXPECT_EQ(other_.get("key").error().code, Errc::not_found);
+}
+
+// Receive: a step that the host says did not happen, of a put whose item stands as pending. Expect: the put
+// says of itself only that it may yet happen.
+TEST(PendingInsert, OfWhichAStepDidNotHappenMayYetHappen) {
+  const Error step{.code = Errc::moved, .operation = "fabric", .detail = "there: why; it did not happen"};
+  const Error none_pending = PendingInsert::error_of(step, {});
+  EXPECT_EQ(none_pending.code, Errc::moved);
+  EXPECT_EQ(none_pending.detail, step.detail);
+  NewItem pending;
+  pending.is_pending = true;
+  const Error error = PendingInsert::error_of(step, pending);
+  EXPECT_EQ(error.code, Errc::unavailable);
+  EXPECT_EQ(error.detail, "there: why; the key's put had begun before, and may or may not happen");
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ coro::Task<Result<Found>> Reader::get_far(Known* what) {
   }
 
   Collect seen;
-  if (auto read = co_await slots_.collect_once(key.hash, &seen, Slots::DirectoryToo::no); !read)
+  if (auto read = co_await slots_.collect_once(key.hash, &seen, "get", Slots::DirectoryToo::no); !read)
     co_return std::unexpected(std::move(read.error()));
   if (has_home_share_ && !is_home_first) learn_home_share(key, seen);
   co_return co_await get_by_snapshot(key, seen);

@@ -162,7 +162,7 @@ coro::Task<Result<void>> Growth::split_slots_together(SlotNumber first, SlotNumb
   std::uint64_t directory_then = 0;
   batch = {fabric::Operation::read(slots_.place().directory(), &directory_then, sizeof directory_then)};
   std::vector<std::size_t> births;
-  for (std::size_t i = 0; i < count && attachment_.may_act(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     if (!high[i].is_unwritten()) continue;
     const SlotWord born = SlotWord::empty(home_.next_nonce(), d.level + 1U);
     batch.push_back(

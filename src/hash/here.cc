@@ -36,7 +36,8 @@ memory::Allocator::Place Table::prepare_item_here(std::uint64_t length_bytes, ba
   return place;
 }
 
-bool Table::update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
+bool Table::update_here(const memory::Attachment::Look& look, const Probe& probe,
+                        const memory::Allocator::Place& place, std::string_view value,
                         base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version) {
   const WriteRequest request{.key = probe.key, .value = value, .expires_at_ns = expires_at_ns};
   const memory::ItemHeader header =
@@ -44,8 +45,7 @@ bool Table::update_here(const Probe& probe, const memory::Allocator::Place& plac
   *version = write_item(place.at, place.ref, header, request.key.bytes, request.value);
   LOCH_FAULT_POINT("put_here.item_written");
   // A damaged word may name what is no node's.
-  if (!shard_.attachment.may_act() || shard_.attachment.find_node_of(probe.word.item()) == nullptr)
-    return false;
+  if (!look.holds() || shard_.attachment.find_node_of(probe.word.item()) == nullptr) return false;
   const SlotWord linked =
       SlotWord::link(SlotType::committed, place.ref, probe.key.filter(), 0, probe.word.level());
   LOCH_FAULT_POINT("put_here.before_update");

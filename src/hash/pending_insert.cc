@@ -1,5 +1,6 @@
 #include "hash/pending_insert.h"
 
+#include <string_view>
 #include <utility>
 
 #include "base/fault.h"
@@ -119,6 +120,9 @@ Error PendingInsert::error_of(Error error, const NewItem& item) {
   const bool says_undone = error.code == Errc::moved || error.code == Errc::corrupt;
   if (!says_undone || !may_be_committed) return error;
   error.code = Errc::unavailable;
+  // It says so of the last step alone.
+  constexpr std::string_view undone = "; it did not happen";
+  if (error.detail.ends_with(undone)) error.detail.resize(error.detail.size() - undone.size());
   error.detail += "; the key's put had begun before, and may or may not happen";
   return error;
 }

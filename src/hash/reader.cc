@@ -11,7 +11,8 @@ namespace loch::hash {
 coro::Task<Result<Found>> Reader::get_near(Key key) {
   // Step 1: read the slots; a committed one whose item has the key answers.
   Collect seen;
-  if (auto read = co_await slots_.collect_once(key.hash, &seen, Slots::DirectoryToo::no); !read) [[unlikely]]
+  if (auto read = co_await slots_.collect_once(key.hash, &seen, "get", Slots::DirectoryToo::no); !read)
+      [[unlikely]]
     co_return std::unexpected(std::move(read.error()));
   for (unsigned j = 0; j < seen.at.count; ++j) {
     const SlotWord word = seen.word[j];
@@ -46,7 +47,7 @@ coro::Task<Result<bool>> Reader::exists(Key key) {
     }
   }
   Collect seen;
-  if (auto read = co_await slots_.collect_once(key.hash, &seen, Slots::DirectoryToo::no); !read)
+  if (auto read = co_await slots_.collect_once(key.hash, &seen, "get", Slots::DirectoryToo::no); !read)
     co_return std::unexpected(std::move(read.error()));
   const auto found = co_await get_by_snapshot(key, seen, Part::head);
   if (!found && found.error().code != Errc::not_found) co_return std::unexpected(found.error());
@@ -69,8 +70,6 @@ coro::Task<Result<Found>> Reader::get_by_snapshot(Key key, Collect seen, Part pa
       if (!now) co_return std::unexpected(now.error());
       if (attempts.retries() > Slots::outdated_retries_max || *now == seen.at.directory)
         co_return co_await slots_.damaged_slot(key.hash);
-    } else if (is_as_before && !attachment_.may_act()) {
-      // What was read before the session may act again says nothing together with what is read after that.
     } else if (is_as_before || base::planted(base::Planted::miss_by_one_collect)) {
       // Step 2: a miss is answered by a snapshot alone; a key that is being moved is found through its paired
       // words.
@@ -85,7 +84,7 @@ coro::Task<Result<Found>> Reader::get_by_snapshot(Key key, Collect seen, Part pa
     }
     before = counts ? std::optional(seen) : std::nullopt;
     home_.count(Counter::second_collects);
-    const auto read = co_await slots_.collect_once(key.hash, &seen);
+    const auto read = co_await slots_.collect_once(key.hash, &seen, "get");
     if (!read) co_return std::unexpected(read.error());
     if (*read) continue;
     before.reset();
@@ -135,7 +134,7 @@ Result<Found> Reader::miss(Key key, Doubt doubt) {
   if (!doubt.damaged) return fail(Errc::not_found, "get", {}, key.hash);
   home_.count(Counter::corrupt_items);
   return fail(Errc::corrupt, "get",
-              "an item that may be this key's is damaged; put or remove the key, or run `loch check`",
+              "an item that may be this key's is damaged; put the key again, or remove it and run `loch gc`",
               key.hash);
 }
 

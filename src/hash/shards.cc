@@ -45,11 +45,18 @@ std::unexpected<Error> Shards::unreached(std::uint64_t key_hash) const {
 }
 
 Result<void> Shards::all_reached(const char* operation) const {
-  const std::size_t living = attachment_.region_map().living();
-  if (attachment_.nodes().size() == living) return {};
+  const auto& nodes = attachment_.region_map().nodes;
+  std::string unreached;
+  std::size_t count = 0;
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].is_gone || attachment_.node(node) != nullptr) continue;
+    ++count;
+    unreached += (unreached.empty() ? "" : "; ") + attachment_.describe_unreached(node);
+  }
+  if (count == 0) return {};
   return fail(Errc::unavailable, operation,
-              fmt::format("only {} of the {} nodes of the store can be reached now",
-                          attachment_.nodes().size(), living));
+              fmt::format("{} of the {} nodes of the store can not be used: {}", count,
+                          attachment_.region_map().living(), unreached));
 }
 
 std::size_t Shards::at_once(memory::LeaseWord lease) const {

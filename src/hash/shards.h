@@ -61,7 +61,8 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<Result<Collected>> collect_garbage();
   // For who found no memory: a part of collect_garbage, and another one each time, until then. When what that
   // unlinked will have rested, so that it is worth another try; or, where that is a moment, what this client
-  // has unlinked before. Nothing if there was none.
+  // has unlinked before. Nothing if there was none. If there is none in all parts, it does not look again for
+  // an expiry, or until a time to live ends that it saw.
   coro::Task<Result<std::optional<base::Nanos>>> make_room(base::Nanos until);
   // For who found no memory, too: whether the next put sweeps blocks that this one had no time for.
   [[nodiscard]] bool sweeps_on() const {
@@ -105,12 +106,15 @@ class Shards final : public memory::ReuseGuard {
                      std::optional<std::uint64_t> length = {});
   coro::Task<Result<void>> read_together(std::span<Candidate> candidates);
   coro::Task<void> get_alone(Getting* one);
-  // A walk: when it began on each node, by its clock, and which blocks of the node it walks; and all of these
-  // in the order of their numbers, each with its node, since the regions of the nodes may alternate.
+  // A walk: when it began on each node, by its clock, and which blocks of the node it walks; all of these in
+  // the order of their numbers, each with its node, since the regions of the nodes may alternate; and what it
+  // has come to.
   struct Walk {
     std::vector<base::Nanos> starts;
     std::vector<memory::BlockList> blocks;
     std::vector<std::pair<memory::BlockNumber, std::size_t>> order;
+    memory::ItemSet settled;  // visited, or counted as damaged
+    bool is_damaged = false;  // some are
   };
   coro::Task<Result<Walk>> begin_walk();
   coro::Task<Result<base::Nanos>> begin_walk(memory::Session* session);
@@ -122,20 +126,33 @@ class Shards final : public memory::ReuseGuard {
     Result<Found> current{};
   };
   [[nodiscard]] bool is_visited_now(const Walk& walk, const Walked& x) const;
-  coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks,
-                                   const memory::Attachment::Operation* during);
+  coro::Task<Result<void>> look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks);
+  // One that a slot names.
+  struct Linked {
+    SlotNumber slot = 0;
+    SlotWord word;
+    Walked item;
+  };
+  coro::Task<Result<bool>> visit_by_slots(Slots* slots, Walk* walk, const Visit* visit);
+  coro::Task<Result<bool>> visit_linked(Slots* slots, Linked* linked, Walk* walk, const Visit* visit);
   coro::Task<void> find_item(Walked* walked);
   coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);
   coro::Task<Result<void>> look_for_room(base::Nanos until, Collected* collected);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
+  // What is to become of those that no slot seems to name, and that are so damaged that one may. None has
+  // committed them once the slots have been repaired.
+  enum class Damaged : std::uint8_t { are_left, may_be_orphans };
   // In one block; how many items it has.
   coro::Task<Result<std::uint64_t>> reclaim_orphans_in(const memory::Attachment::Node* node,
-                                                       memory::BlockNumber block, Collected* collected);
+                                                       memory::BlockNumber block, Damaged damaged,
+                                                       Collected* collected);
   coro::Task<Result<void>> check_node(const memory::Attachment::Node* node, const memory::ItemSet* linked,
                                       Report* report);
   coro::Task<Result<bool>> is_orphan(memory::Session* session, memory::BlockNumber block,
-                                     memory::LeaseWord lease, std::uint32_t index, memory::ItemState state);
+                                     memory::LeaseWord lease, std::uint32_t index, memory::ItemState state,
+                                     Damaged damaged);
+  coro::Task<Result<bool>> is_unnamed(memory::ItemRef item, std::uint64_t key_hash);
   coro::Task<Result<bool>> reclaim(memory::Session* session, memory::BlockNumber block, memory::ItemRef item,
                                    memory::ItemState state);
   // What a block's items say, and its lease; no items if that changed meanwhile, for what was read may be
@@ -158,15 +175,26 @@ class Shards final : public memory::ReuseGuard {
   std::vector<std::unique_ptr<Table>> tables_;  // null: its home can not be reached
   Table* some_ = nullptr;
 
+  static constexpr base::Nanos no_end = base::Nanos{1} << 62;
   // How far make_room has come.
   struct Room {
     std::size_t table = 0;
     SlotNumber slot = 0;
     std::size_t node = 0;
     std::size_t block = 0;  // of the node's list
-    base::Nanos rests_until = 0;
+    // All slots, and all blocks, each time from the first to the last.
+    struct Round {
+      bool has_found = false;    // this one, so far
+      bool was_in_vain = false;  // the last one
+      void end() { was_in_vain = !std::exchange(has_found, false); }
+    };
+    Round slots;
+    Round blocks;
+    base::Nanos next_end = no_end;  // of a time to live that it came to
   };
   Room room_;
+  base::Nanos found_rests_until_ = 0;    // what make_room found
+  base::Nanos looks_for_room_from_ = 0;  // before, it would be in vain
 };
 
 }  // namespace loch::hash

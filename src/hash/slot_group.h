@@ -38,11 +38,13 @@ class SlotGroup final {
       : slots_(slots), items_(items), words_(most_if_remote) {}
 
   [[nodiscard]] bool has(SlotNumber slot) const { return slot >= first_ && slot - first_ < count_; }
+  [[nodiscard]] std::size_t size() const { return count_; }
   [[nodiscard]] SlotWord word(SlotNumber slot) const { return {words_[slot - first_]}; }
   // The next group, from `first` on, not beyond `end`. Keeps the session fresh, too.
   coro::Task<Result<void>> read(SlotNumber first, SlotNumber end);
   coro::Task<Result<void>> read_with_headers(SlotNumber first, SlotNumber end);
-  // Of the item that the slot was seen to name: what was read with the group, or is read now.
+  // Of the item that the slot was seen to name: what was read with the group, or is read now. Without its
+  // state. Errors: as Items::fetch_intact_head.
   coro::Task<Result<memory::ItemHeader>> header_of(SlotNumber slot) const;
 
  private:

@@ -91,11 +91,15 @@ coro::Task<Result<SlotWord>> SlotRepair::mend_slot(SlotNumber slot, SlotWord wor
 // Unlinks the item that a slot was seen to have committed, if its time to live is over, and the slot names it
 // by right: of a damaged word the item may be another slot's, and is not to be retired.
 coro::Task<Result<void>> SlotRepair::drop_if_expired(SlotNumber slot, const SlotGroup* group,
-                                                     Collected* collected) {
+                                                     Collected* collected, base::Nanos* least_left) {
   const SlotWord word = group->word(slot);
   const base::Nanos now = home_.now() + slots_.time_ahead_ns();
   const auto header = co_await group->header_of(slot);
-  if (!header || !has_expired(header->expires_at_ns, now)) co_return Result<void>{};
+  if (!header || header->expires_at_ns == 0) co_return Result<void>{};
+  if (!has_expired(header->expires_at_ns, now)) {
+    if (least_left != nullptr) *least_left = std::min(*least_left, header->expires_at_ns - now);
+    co_return Result<void>{};
+  }
   // What the header was read of with the group may be another item by now; and a word may point at anything
   // that looks like one, but for its sum, which is bound to the place.
   const auto head = co_await items_.fetch_intact_head(word.item());
@@ -108,6 +112,28 @@ coro::Task<Result<void>> SlotRepair::drop_if_expired(SlotNumber slot, const Slot
   if (!*gone) co_return Result<void>{};
   co_await attachment_.allocator_of(word.item()).retire(word.item(), word.tag() != 0);
   ++collected->items_expired;
+  co_return Result<void>{};
+}
+
+// Clears a slot that was seen to have committed an item which is so damaged that no key can be told to be
+// its: else the keys that it may be of say corrupt for ever, since none of them is put over it, or removed.
+// What is linked was written before, and stays as it is while this operation runs, so one look is enough. Its
+// memory is not retired by this: of a damaged word it may be another's.
+coro::Task<Result<void>> SlotRepair::clear_if_lost(SlotNumber slot, const SlotGroup* group,
+                                                   Collected* collected) {
+  const SlotWord word = group->word(slot);
+  const auto header = co_await group->header_of(slot);
+  if (header || header.error().code != Errc::corrupt) co_return Result<void>{};
+  const auto head = co_await items_.fetch_head(word.item());
+  if (!head && head.error().code != Errc::corrupt) co_return Result<void>{};
+  if (head) {
+    const Key key = Key::of(head->view.key(), home_.geometry().hash_seed);
+    const Locations at = Locations::of(key.hash, slots_.directory(), slots_.candidates());
+    if (word.filter() == key.filter() && at.index_of(slot) >= 0) co_return Result<void>{};
+  }
+  const auto cleared = co_await slots_.swap(slot, word, SlotWord::empty(home_.next_nonce(), word.level()));
+  if (!cleared) co_return std::unexpected(cleared.error());
+  if (*cleared) ++collected->slots_repaired;
   co_return Result<void>{};
 }
 
@@ -135,6 +161,8 @@ coro::Task<Result<bool>> SlotRepair::repair_slots(Collected* collected) {
     if (word.is(SlotType::committed)) {
       if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)
         co_return std::unexpected(std::move(dropped.error()));
+      if (auto cleared = co_await clear_if_lost(slot, &group, collected); !cleared)
+        co_return std::unexpected(std::move(cleared.error()));
       continue;
     }
     const auto done = co_await repair_slot(slot, word, collected);
@@ -146,7 +174,8 @@ coro::Task<Result<bool>> SlotRepair::repair_slots(Collected* collected) {
 
 coro::Task<Result<std::optional<SlotNumber>>> SlotRepair::drop_expired(SlotNumber first, SlotNumber count,
                                                                        base::Nanos until,
-                                                                       Collected* collected) {
+                                                                       Collected* collected,
+                                                                       base::Nanos* least_left) {
   const Stay stay(attachment_);
   const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());
@@ -162,7 +191,7 @@ coro::Task<Result<std::optional<SlotNumber>>> SlotRepair::drop_expired(SlotNumbe
         co_return std::unexpected(std::move(read.error()));
     }
     if (!group.word(slot).is(SlotType::committed)) continue;
-    if (auto dropped = co_await drop_if_expired(slot, &group, collected); !dropped)
+    if (auto dropped = co_await drop_if_expired(slot, &group, collected, least_left); !dropped)
       co_return std::unexpected(std::move(dropped.error()));
   }
   co_return end < slots ? std::optional(end) : std::nullopt;

@@ -34,14 +34,18 @@ class SlotRepair final {
   // All of it. False if moves may have been left half done.
   coro::Task<Result<bool>> repair_slots(Collected* collected);
   // Unlinks what has expired in `count` slots from `first` on, as far as there are any, or until then; not
-  // while the index grows. With which slot to go on, if there are more.
+  // while the index grows. With which slot to go on, if there are more. Of the others `least_left` becomes
+  // the least time that one has left, if that is less.
   coro::Task<Result<std::optional<SlotNumber>>> drop_expired(SlotNumber first, SlotNumber count,
-                                                             base::Nanos until, Collected* collected);
+                                                             base::Nanos until, Collected* collected,
+                                                             base::Nanos* least_left);
 
  private:
   coro::Task<Result<std::optional<SlotWord>>> mended_word(SlotNumber slot, SlotWord word, Directory d);
   coro::Task<Result<SlotWord>> mend_slot(SlotNumber slot, SlotWord word, Collected* collected);
-  coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected);
+  coro::Task<Result<void>> drop_if_expired(SlotNumber slot, const SlotGroup* group, Collected* collected,
+                                           base::Nanos* least_left = nullptr);
+  coro::Task<Result<void>> clear_if_lost(SlotNumber slot, const SlotGroup* group, Collected* collected);
 
   memory::Attachment& attachment_;
   fabric::Endpoint& endpoint_;

@@ -64,25 +64,29 @@ std::unexpected<Error> Slots::not_open(std::uint64_t key_hash) const {
 }
 
 coro::Task<Result<std::uint64_t>> Slots::read(SlotNumber slot) {
-  co_return co_await endpoint_.read_word(place_.slot(slot));
+  for (memory::Attachment::Look look(attachment_);;) {
+    auto word = co_await endpoint_.read_word(place_.slot(slot));
+    if (!word || look.holds()) [[likely]]
+      co_return word;
+    if (auto more = look.again(timeout_ns_, "index"); !more)
+      co_return std::unexpected(std::move(more.error()));
+  }
 }
 
 coro::Task<Result<bool>> Slots::swap(SlotNumber slot, SlotWord expected, SlotWord desired, SlotWord* before) {
-  if (!attachment_.may_act()) {
-    // The item that `expected` names may have been reused: it counts as changed.
-    home_.count(Counter::conflicts);
-    if (before == nullptr) co_return false;
-    auto word = co_await read(slot);
-    if (!word) co_return std::unexpected(std::move(word.error()));
-    *before = {*word};
-    co_return false;
-  }
+  const memory::Attachment::Look look(attachment_);
   LOCH_FAULT_POINT("swap.before_cas");
   auto seen = co_await endpoint_.compare_swap(place_.slot(slot), expected.raw, desired.raw);
   if (!seen) co_return std::unexpected(std::move(seen.error()));
-  if (before != nullptr) *before = {*seen};
-  if (*seen != expected.raw) home_.count(Counter::conflicts);
-  co_return *seen == expected.raw;
+  const bool won = *seen == expected.raw;
+  if (!won) home_.count(Counter::conflicts);
+  if (before == nullptr) co_return won;
+  if (!won && !look.holds()) {
+    seen = co_await read(slot);
+    if (!seen) co_return std::unexpected(std::move(seen.error()));
+  }
+  *before = {*seen};
+  co_return won;
 }
 
 void Slots::fetch_header(SlotNumber slot) const {
@@ -94,16 +98,21 @@ void Slots::fetch_header(SlotNumber slot) const {
   if (item != nullptr) __builtin_prefetch(item);
 }
 
-coro::Task<Result<bool>> Slots::collect_once(std::uint64_t key_hash, Collect* into,
+coro::Task<Result<bool>> Slots::collect_once(std::uint64_t key_hash, Collect* into, const char* operation,
                                              DirectoryToo directory_too) {
-  const Reading reading = begin_collect(key_hash, into, directory_too);
-  auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
-  if (!read) [[unlikely]] {
-    if (read.error().code == Errc::corrupt)
-      co_return co_await find_out_why_absent(into, std::move(read.error()));
-    co_return std::unexpected(std::move(read.error()));
+  for (memory::Attachment::Look look(attachment_);;) {
+    const Reading reading = begin_collect(key_hash, into, directory_too);
+    auto read = co_await endpoint_.read_words(reading.addresses(), &into->word[0].raw);
+    if (!read) [[unlikely]] {
+      if (read.error().code == Errc::corrupt)
+        co_return co_await find_out_why_absent(into, std::move(read.error()));
+      co_return std::unexpected(std::move(read.error()));
+    }
+    if (look.holds()) [[likely]]
+      co_return end_collect(reading, *into);
+    if (auto more = look.again(timeout_ns_, operation, key_hash); !more)
+      co_return std::unexpected(std::move(more.error()));
   }
-  co_return end_collect(reading, *into);
 }
 
 // A remote session's refresh reads the directory with the rest of the control region. Levels are used again
@@ -161,7 +170,7 @@ coro::Task<Result<bool>> Slots::find_out_why_absent(Collect* seen, Error error) 
 // The words of a key's slots, by a directory that they agree with.
 coro::Task<Result<void>> Slots::collect(std::uint64_t key_hash, Collect* into) {
   for (unsigned retry = 0;; ++retry) {
-    const auto read = co_await collect_once(key_hash, into);
+    const auto read = co_await collect_once(key_hash, into, "collect");
     if (!read) co_return std::unexpected(read.error());
     if (!*read && retry < outdated_retries_max) continue;
     if (!is_outdated(*into) && !is_damaged(*into)) co_return Result<void>{};

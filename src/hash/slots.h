@@ -63,8 +63,7 @@ class Slots final {
 
   // ---- one slot
   coro::Task<Result<std::uint64_t>> read(SlotNumber slot);
-  // False if the word is not `expected`; or if this session was stopped for so long that what it knows of
-  // `expected` may be void (Session::may_act), so that it has to look again: the word may be there still.
+  // False if the word is not `expected`, which this operation has read, or written.
   coro::Task<Result<bool>> swap(SlotNumber slot, SlotWord expected, SlotWord desired,
                                 SlotWord* before = nullptr);
   // Of one that is mapped: asks for the memory of the header of the item that is committed there.
@@ -72,16 +71,17 @@ class Slots final {
 
   // ---- the words of a key's slots
   // They are read once, where the directory says they are. False if a remote session learns of a newer
-  // directory at that: then what was read says nothing of what is not there.
+  // directory at that: then what was read says nothing of what is not there. Errors: timed_out, of
+  // `operation`, too.
   //
   // A remote session that only looks for the key need not read the directory, too: a committed word whose
   // item has the key is right wherever it stands. If there is none, the next collect reads it, and tells of
   // both. Of a cluster it is read all the same: slots of a shard that is elsewhere say nothing (Handover).
   enum class DirectoryToo : std::uint8_t { no, yes };
-  coro::Task<Result<bool>> collect_once(std::uint64_t key_hash, Collect* into,
+  coro::Task<Result<bool>> collect_once(std::uint64_t key_hash, Collect* into, const char* operation,
                                         DirectoryToo directory_too = DirectoryToo::yes);
-  // The two halves of it, around the reading of these words into `into->word`. `only`: the one slot of the
-  // key's that is wanted.
+  // The two halves of it, around the reading of these words into `into->word`; for a remote session, whose
+  // words need no memory::Attachment::Look. `only`: the one slot of the key's that is wanted.
   struct Reading {
     std::array<fabric::Address, locations_max + 1> at;
     unsigned count = 0;

@@ -102,8 +102,8 @@ coro::Task<Result<bool>> Snapshots::is_snapshot(Key key, KeyCollect* first) {
   second.headers_wanted = first->headers_wanted;
   if (auto read = co_await slots_.collect(key.hash, &second); !read)
     co_return std::unexpected(std::move(read.error()));
-  // Words that look alike are the same only if none of their items can have been reused between the collects.
-  if (second.same_words(*first) && attachment_.may_act()) co_return true;
+  // Words that look alike are the same: none of their items can have been reused between the collects.
+  if (second.same_words(*first)) co_return true;
   if (auto done = co_await identify(key, &second); !done) co_return std::unexpected(std::move(done.error()));
   *first = second;
   co_return base::planted(base::Planted::stale_helper) && has_unfinished(second);

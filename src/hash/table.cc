@@ -55,7 +55,12 @@ coro::Task<Result<std::uint64_t>> Table::count() {
     if (!word.is(SlotType::committed) && !word.is(SlotType::placed)) continue;
     auto header = co_await group.header_of(slot);
     if (!header && header.error().code != Errc::corrupt) co_return std::unexpected(std::move(header.error()));
-    if (!header) continue;
+    if (!header) {
+      const auto there = co_await slots.read(slot);
+      if (!there) co_return std::unexpected(there.error());
+      if (word.is(SlotType::committed) && *there == word.raw) slots.home().count(Counter::corrupt_items);
+      continue;
+    }
     if (has_expired(header->expires_at_ns, *now)) continue;
     if (word.is(SlotType::placed)) {
       Collect seen;

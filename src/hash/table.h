@@ -76,11 +76,12 @@ class Table final {
   // Before here's steps: memory for an item, on its way into the cache while they run; null if there is none
   // at hand. `now` was read during this operation.
   memory::Allocator::Place prepare_item_here(std::uint64_t length_bytes, base::Nanos now);
-  // After here's steps: step 2 of PUT; `version` is the item's. If it fails, the item is not linked, and is
-  // to be discarded; else the one that was there, probe.word, is to be retired at a time that is read after
-  // this.
-  bool update_here(const Probe& probe, const memory::Allocator::Place& place, std::string_view value,
-                   base::Nanos expires_at_ns, base::Nanos now, std::uint64_t* version);
+  // After here's steps, round which the caller looks: step 2 of PUT; `version` is the item's. If it fails,
+  // the item is not linked, and is to be discarded; else the one that was there, probe.word, is to be retired
+  // at a time that is read after this.
+  bool update_here(const memory::Attachment::Look& look, const Probe& probe,
+                   const memory::Allocator::Place& place, std::string_view value, base::Nanos expires_at_ns,
+                   base::Nanos now, std::uint64_t* version);
   void discard_here(const memory::Allocator::Place& place) const {
     shard_.attachment.nodes().front().allocator->discard_here(place);
   }
@@ -90,7 +91,8 @@ class Table final {
     shard_.attachment.nodes().front().allocator->fetch_rested(like.size_class, ahead);
   }
 
-  // Items that are committed, while nobody writes.
+  // Items that are committed, while nobody writes. Those whose header or key is damaged are left out, and
+  // count as damaged (Counter::corrupt_items).
   coro::Task<Result<std::uint64_t>> count();
 
   // What is better known before the first operation; the directory among it.

@@ -14,19 +14,35 @@
 // of an unchanged key was written before `start`, and no item is visited twice, so that key is visited
 // exactly once.
 //
+// What is damaged a block may hide, or lie about. So at the end the slots are gone through for items that the
+// walk did not come to: those that are damaged count as such, and whatever else was written before `start` is
+// visited.
+//
 // Items are on several nodes, each with its own clock: `pinned`, `began` and `start` are of the node that an
 // item is on.
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "coro/scope.h"
+#include "hash/heap.h"
 #include "hash/shards.h"
+#include "hash/slot_group.h"
 
 namespace loch::hash {
 
 using memory::BlockNumber;
 using memory::ItemKind;
 using memory::ItemRef;
+
+namespace {
+
+bool is_absent_or_damaged(const Error& error) {
+  return error.code == Errc::not_found || error.code == Errc::corrupt;
+}
+
+}  // namespace
 
 // The time from which on what is written to a node counts as written during the walk: all that was linked
 // before this call was written before it.
@@ -85,10 +101,9 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
   if (auto reached = all_reached("walk"); !reached) co_return reached;
   if (auto fresh = co_await some().slots().keep_fresh(); !fresh) co_return fresh;
   const memory::Attachment::Pin pin(attachment_);
-  const auto walk = co_await begin_walk();
-  if (!walk) co_return std::unexpected(walk.error());
+  auto walk = co_await begin_walk();
+  if (!walk) co_return std::unexpected(std::move(walk.error()));
 
-  memory::ItemSet visited;
   std::vector<memory::Allocator::ItemWords> items;
   std::vector<Walked> walked;
   std::vector<coro::Task<void>> tasks;
@@ -110,44 +125,109 @@ coro::Task<Result<void>> Shards::for_each(const Visit* visit) {
     for (std::size_t first = 0; first < walked.size(); first += together) {
       const auto some_of_them = std::span(walked).subspan(first, std::min(together, walked.size() - first));
       const memory::Attachment::Operation during(attachment_);
-      if (auto looked = co_await look_up(some_of_them, &tasks, &during); !looked) co_return looked;
+      if (auto looked = co_await look_up(some_of_them, &tasks); !looked) co_return looked;
       for (const Walked& x : some_of_them) {
-        if (!x.found || !x.current || !is_visited_now(*walk, x)) continue;
+        if (!x.found) continue;
+        if (!x.current && x.current.error().code == Errc::corrupt) {
+          walk->settled.insert(x.ref);
+          walk->is_damaged = true;
+        }
+        if (!x.current || !is_visited_now(*walk, x)) continue;
         const ItemView& y = x.current->view;
-        if (visited.insert(y.ref()) && !(*visit)(y)) co_return Result<void>{};
+        if (walk->settled.insert(y.ref()) && !(*visit)(y)) co_return Result<void>{};
       }
     }
+  }
+  for (const auto& table : tables_) {
+    const auto goes_on = co_await visit_by_slots(&table->slots(), &*walk, visit);
+    if (!goes_on) co_return std::unexpected(goes_on.error());
+    if (!*goes_on) break;
   }
   co_return Result<void>{};
 }
 
+// The committed items of one shard that are not settled. False if `visit` says so.
+coro::Task<Result<bool>> Shards::visit_by_slots(Slots* slots, Walk* walk, const Visit* visit) {
+  const Stay stay(attachment_);
+  auto d = co_await slots->read_directory();
+  SlotGroup group(*slots, items_);
+  std::vector<Linked> linked;
+  std::vector<coro::Task<void>> tasks;
+  for (SlotNumber first = 0; d && first < d->slots(); first += group.size()) {
+    if (auto read = co_await group.read(first, d->slots()); !read) {
+      // Where the index was cut off, the items that the blocks tell of count already.
+      if (read.error().code == Errc::corrupt && walk->is_damaged) co_return true;
+      co_return std::unexpected(std::move(read.error()));
+    }
+    linked.clear();
+    for (SlotNumber slot = first; group.has(slot); ++slot) {
+      const SlotWord word = group.word(slot);
+      if (word.is(SlotType::committed) && !walk->settled.contains(word.item()))
+        linked.push_back({.slot = slot, .word = word, .item = {.ref = word.item()}});
+    }
+    tasks.clear();
+    for (Linked& each : linked) tasks.push_back(find_item(&each.item));
+    co_await coro::run_together(&attachment_.endpoint().queue(), std::span(tasks));
+    for (Linked& each : linked) {
+      const auto goes_on = co_await visit_linked(slots, &each, walk, visit);
+      if (!goes_on || !*goes_on) co_return goes_on;
+    }
+    // A growth may have begun, or ended. A shard of a cluster may be about to leave, and waits for this.
+    if (!attachment_.is_of_cluster()) d = co_await slots->read_directory();
+  }
+  if (!d) co_return std::unexpected(d.error());
+  co_return true;
+}
+
+coro::Task<Result<bool>> Shards::visit_linked(Slots* slots, Linked* linked, Walk* walk, const Visit* visit) {
+  Walked& x = linked->item;
+  if (items_.is_unknown(x.ref)) {
+    // Of a host that joined since the walk began, unless this client's map is the newest.
+    const Error error = (co_await slots->damaged_slot(0)).error();
+    if (error.code != Errc::moved && error.code != Errc::corrupt) co_return std::unexpected(error);
+    co_return true;
+  }
+  if (!x.found && x.found.error().code != Errc::corrupt)
+    co_return std::unexpected(std::move(x.found.error()));
+  if (!x.found) {
+    const auto now = co_await slots->read(linked->slot);
+    if (!now) co_return std::unexpected(now.error());
+    if (*now == linked->word.raw) slots->home().count(Counter::corrupt_items);
+    co_return true;
+  }
+  const auto n = static_cast<std::size_t>(&attachment_.node_of(x.ref) - attachment_.nodes().data());
+  if (x.found->view.written_at_ns() >= walk->starts[n]) co_return true;
+  co_await find_current(&x);
+  if (!x.current && !is_absent_or_damaged(x.current.error()))
+    co_return std::unexpected(std::move(x.current.error()));
+  if (!x.current || x.current->view.ref() != x.ref || !walk->settled.insert(x.ref)) co_return true;
+  // Where a block hides an item, its memory may be used again while it is visited.
+  const std::uint64_t length = x.current->view.length_bytes();
+  const auto copy = bytes_of_heap(length);
+  if (copy == nullptr) co_return no_heap("walk", length);
+  std::memcpy(copy.get(), x.current->view.bytes(), length);
+  ItemView view;
+  if (view.parse(copy.get(), length, x.ref) && view.is_intact()) co_return (*visit)(view);
+  slots->home().count(Counter::corrupt_items);
+  co_return true;
+}
+
 // What is not there, or damaged, is so in `walked`. Errors: any other.
-coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks,
-                                         const memory::Attachment::Operation* during) {
+coro::Task<Result<void>> Shards::look_up(std::span<Walked> walked, std::vector<coro::Task<void>>* tasks) {
   coro::RunQueue& queue = attachment_.endpoint().queue();
   tasks->clear();
   for (Walked& each : walked) tasks->push_back(find_item(&each));
   co_await coro::run_together(&queue, std::span(*tasks));
-  for (;;) {
-    tasks->clear();
-    for (Walked& each : walked) {
-      if (each.found) tasks->push_back(find_current(&each));
-    }
-    co_await coro::run_together(&queue, std::span(*tasks));
-    if (attachment_.may_act()) break;
-    if (auto more = during->look_again(some().slots().timeout_ns(), "walk"); !more) co_return more;
+  tasks->clear();
+  for (Walked& each : walked) {
+    if (each.found) tasks->push_back(find_current(&each));
   }
+  co_await coro::run_together(&queue, std::span(*tasks));
   for (Walked& each : walked) {
     // Damaged, which matters if a slot names it; or not written yet.
     if (!each.found && each.found.error().code != Errc::corrupt)
       co_return std::unexpected(std::move(each.found.error()));
-    if (!each.found) {
-      const auto named = co_await is_named(each.ref);
-      if (named && *named) attachment_.session_of(each.ref).count(Counter::corrupt_items);
-    }
-    if (!each.found || each.current) continue;
-    const Errc code = each.current.error().code;
-    if (code != Errc::not_found && code != Errc::corrupt)
+    if (each.found && !each.current && !is_absent_or_damaged(each.current.error()))
       co_return std::unexpected(std::move(each.current.error()));
   }
   co_return Result<void>{};
@@ -161,6 +241,8 @@ coro::Task<void> Shards::find_item(Walked* walked) {
 coro::Task<void> Shards::find_current(Walked* walked) {
   const ItemView& item = walked->found->view;
   walked->current = co_await get(Key{.bytes = item.key(), .hash = item.key_hash()});
+  if (!walked->current && std::string_view(walked->current.error().operation) == "get")
+    walked->current.error().operation = "walk";
 }
 
 }  // namespace loch::hash

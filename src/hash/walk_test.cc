@@ -1,8 +1,11 @@
 // for_each, count, check and collect; times to live.
+#include <cstddef>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "base/random.h"
 #include "fabric/testing/posting_fabric.h"
@@ -104,6 +107,14 @@ TEST(Walk, AnItemThatIsLinkedLateIsVisited) {
         return true;
       };
       fake::Stepper walker(*store);
+      // Of the slots that it goes through at the end, only a few name items.
+      std::vector<SlotNumber> of_keys;
+      for (const char* key : {"first", "other", "before", "key", "after"}) {
+        const Locations at_key = locations(helper, key);
+        for (const SlotNumber slot : std::span(at_key.slot).first(at_key.count))
+          of_keys.insert(of_keys.end(), {slot, slot / row_slots * row_slots});
+      }
+      walker.look_at(of_keys);
       bool linked = false;
       const auto done = walker.run(walker.client().shards().for_each(&visit), at, [&] {
         linked = true;
@@ -182,6 +193,70 @@ TEST(Walk, ADamagedValueIsLeftOutAndCountsOnce) {
   EXPECT_EQ(client.counted(Counter::corrupt_items), 2U);
 }
 
+// Receive: a data region of zeros, as where its file was truncated, or of random bytes; no block tells of an
+// item there any more. Expect: all that the slots name is left out, and counts as damaged; for who counts,
+// too.
+TEST(Walk, WhatNoBlockTellsOfAnyMoreCountsAsDamaged) {
+  for (const bool is_random : {false, true}) {
+    SCOPED_TRACE(is_random);
+    const auto store = make_store();
+    Client client(*store);
+    constexpr std::uint64_t items = 200;
+    for (std::uint64_t i = 0; i < items; ++i)
+      ASSERT_TRUE(client.put(fmt::format("key{}", i), "value").has_value());
+    base::Random random(1);
+    for (std::uint64_t at = 0; at < store->length_bytes(memory::first_data_region); at += 8)
+      fabric::store_word(store->at({memory::first_data_region, at}), is_random ? random.next() : 0);
+    const auto walked = client.walk();
+    ASSERT_TRUE(walked.has_value()) << walked.error().message();
+    EXPECT_TRUE(walked->empty());
+    EXPECT_EQ(client.counted(Counter::corrupt_items), items);
+    EXPECT_EQ(client.count().value(), 0U);
+    EXPECT_EQ(client.counted(Counter::corrupt_items), 2 * items);
+  }
+}
+
+// Receive: an intact item whose state says that it is nobody's. Expect: it is visited, as a get finds it;
+// once.
+TEST(Walk, AnIntactItemIsVisitedWhateverItsStateSays) {
+  for (const std::uint64_t state :
+       {std::uint64_t{0}, memory::ItemState{.kind = memory::ItemKind::retired, .value = 1}.encode()}) {
+    SCOPED_TRACE(state);
+    const auto store = make_store();
+    Client client(*store);
+    for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(client.put(key, key).has_value());
+    const memory::ItemRef item = fake::slot(*store, locations(client, "b").slot[0]).item();
+    fabric::store_word(store->at(item.address()), state);
+    const auto walked = client.walk();
+    ASSERT_TRUE(walked.has_value()) << walked.error().message();
+    const std::multiset<std::pair<std::string, std::string>> visited(walked->begin(), walked->end());
+    EXPECT_EQ(visited,
+              (std::multiset<std::pair<std::string, std::string>>{{"a", "a"}, {"b", "b"}, {"c", "c"}}));
+    EXPECT_EQ(client.counted(Counter::corrupt_items), 0U);
+    EXPECT_EQ(client.count().value(), 3U);
+  }
+}
+
+// Receive: an item whose header is damaged, in its hash and in its length. Expect: it counts as damaged,
+// once.
+TEST(Walk, ADamagedHeaderCountsOnce) {
+  for (const std::size_t at :
+       {offsetof(memory::ItemHeader, key_hash) + 7, offsetof(memory::ItemHeader, key_bytes) + 1}) {
+    SCOPED_TRACE(at);
+    const auto store = make_store();
+    Client client(*store);
+    for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(client.put(key, key).has_value());
+    const memory::ItemRef item = fake::slot(*store, locations(client, "b").slot[0]).item();
+    *store->at(item.address() + at) ^= std::byte{0x40};
+    const auto walked = client.walk();
+    ASSERT_TRUE(walked.has_value()) << walked.error().message();
+    EXPECT_EQ(walked->size(), 2U);
+    EXPECT_EQ(client.counted(Counter::corrupt_items), 1U);
+    EXPECT_EQ(client.count().value(), 2U);
+    EXPECT_EQ(client.counted(Counter::corrupt_items), 2U);
+  }
+}
+
 // ---- times to live
 
 TEST(TimeToLive, AnItemIsThereUntilItsTime) {
@@ -239,6 +314,41 @@ TEST(TimeToLive, WhoNeedsMemoryLooksForItUntilItsTimeIsOver) {
   EXPECT_EQ(room_until(store->now()), std::nullopt);
   EXPECT_TRUE(room_until(store->now() + base::second_ns).has_value());
   EXPECT_EQ(client.count().value(), 0U);
+}
+
+// Receive: puts that find no memory, and nothing in any part of the store that could be had. Expect: they
+// look no more, until a time to live ends that they have seen, or for an expiry.
+TEST(TimeToLive, WhoFoundNoMemoryAnywhereDoesNotLookAtOnceAgain) {
+  const auto store = make_store();
+  Client client(*store);
+  constexpr base::Nanos time_to_live = 300 * base::millisecond_ns;
+  ASSERT_TRUE(client.put("ends", "v", store->now() + time_to_live).has_value());
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(client.put(fmt::format("k{}", i), "v").has_value());
+  int looks = 0;
+  Client needs = fake::watched_client(*store, [&looks] { ++looks; });
+  const auto looks_at_slots = [&] {
+    looks = 0;
+    EXPECT_TRUE(needs.run(needs.shards().make_room(store->now() + base::second_ns)).has_value());
+    return looks != 0;
+  };
+  const auto look_at_all = [&] {
+    int times = 0;
+    while (looks_at_slots() && times < 10) ++times;
+    EXPECT_GE(times, 1);
+    EXPECT_LT(times, 10);
+  };
+  look_at_all();
+  store->advance(time_to_live - 1);
+  EXPECT_FALSE(looks_at_slots());
+  store->advance(1);
+  EXPECT_TRUE(looks_at_slots());
+  EXPECT_TRUE(fake::slot(*store, locations(client, "ends").slot[0]).is(SlotType::empty));
+  store->advance(2 * base::second_ns);  // what it found has rested
+  look_at_all();
+  store->advance(base::second_ns - 1);
+  EXPECT_FALSE(looks_at_slots());
+  store->advance(1);
+  EXPECT_TRUE(looks_at_slots());
 }
 
 // Receive: a damaged slot that names an item of another slot, which has expired. Expect: it is dropped once,

@@ -91,11 +91,8 @@ coro::Task<Result<PutOutcome>> Writer::put_step(const WriteRequest* request, Key
 coro::Task<Result<PutOutcome>> Writer::put_step2_update(const WriteRequest* request, KeyCollect* seen,
                                                         NewItem* item) {
   const auto j = static_cast<unsigned>(committed_location(*seen));
-  if (auto holds = check_condition(*request, *seen, j); !holds) {
-    // Of what the slot named, or of what has taken its memory since.
-    if (!attachment_.may_act()) co_return PutOutcome::again;
+  if (auto holds = check_condition(*request, *seen, j); !holds)
     co_return std::unexpected(std::move(holds.error()));
-  }
   const SlotWord old = seen->word[j];
   LOCH_FAULT_POINT("put.before_update");
   ItemWriter::prepare(item, SlotType::committed, request->key.filter(), seen->at.slot[j], old);
@@ -196,11 +193,8 @@ coro::Task<Result<void>> Writer::remove(Key key, std::optional<std::uint64_t> ve
     if (auto read = co_await snapshots_.collect(key, &seen); !read) co_return read;
     if (const int committed = committed_location(seen); committed >= 0) {
       const auto j = static_cast<unsigned>(committed);
-      if (const auto holds = check_condition(request, seen, j); !holds) {
-        if (attachment_.may_act()) co_return fail(holds.error().code, "remove", {}, key.hash);
-        if (auto more = co_await attempts.again(); !more) co_return more;
-        continue;
-      }
+      if (const auto holds = check_condition(request, seen, j); !holds)
+        co_return fail(holds.error().code, "remove", {}, key.hash);
       const SlotWord old = seen.word[j];
       const bool was_expired = has_expired(seen.header[j].expires_at_ns, seen.asked_at_ns);
       LOCH_FAULT_POINT("remove.before_unlink");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <tuple>
 #include <utility>
 
 #include "base/planted.h"
@@ -135,9 +136,11 @@ void Attachment::Operation::end_others() {
   for (std::size_t i = 1; i < nodes.size(); ++i) nodes[i].session->end_operation(others_[i - 1]);
 }
 
-Result<void> Attachment::Operation::look_again(base::Nanos timeout_ns, const char* operation,
-                                               std::uint64_t key_hash) const {
-  const base::Nanos tried_for = attachment_.nodes_.front().session->now() - first_;
+Result<void> Attachment::Look::again(base::Nanos timeout_ns, const char* operation, std::uint64_t key_hash) {
+  lapses_ = attachment_.lapses();
+  const base::Nanos now = attachment_.nodes_.front().session->now();
+  const base::Nanos tried_for = now - since_.value_or(now);
+  since_ = now - tried_for;
   if (tried_for < timeout_ns) return {};
   return fail(Errc::timed_out, operation,
               fmt::format("held up again and again for {} ms, or the store's time runs away from the clock "
@@ -156,10 +159,16 @@ Attachment::Pin::~Pin() {
   attachment_.pins_.fetch_sub(1, std::memory_order_release);  // the last that is done to it
 }
 
-bool Attachment::all_may_act() {
-  bool all = true;
-  for (const Node& node : nodes_) all = node.session->may_act() && all;
-  return all;
+// Of each it rises, so that the sum is as it was if none has.
+std::uint64_t Attachment::lapses_of_all() const {
+  std::uint64_t sum = 0;
+  for (const Node& node : nodes_) sum += node.session->lapses();
+  return sum;
+}
+
+bool Attachment::has_any_lapsed_since(std::uint64_t before) {
+  for (const Node& node : nodes_) std::ignore = node.session->has_lapsed_since(before);
+  return lapses_of_all() != before;
 }
 
 coro::Task<void> Attachment::refresh_each(std::vector<Result<void>>* outcomes) {

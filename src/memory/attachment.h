@@ -90,10 +90,6 @@ class Attachment {
     Operation& operator=(const Operation&) = delete;
     // Of the first node.
     [[nodiscard]] base::Nanos start() const { return first_; }
-    // For who may not act on what it has seen (may_act), and is to look again. Errors: timed_out, if it has
-    // tried for so long.
-    [[nodiscard]] Result<void> look_again(base::Nanos timeout_ns, const char* operation,
-                                          std::uint64_t key_hash = 0) const;
 
    private:
     void begin_others();
@@ -102,6 +98,21 @@ class Attachment {
     Attachment& attachment_;
     base::Nanos first_;
     std::unique_ptr<base::Nanos[]> others_;
+  };
+  // Words that name items are read within one: from when they are asked for, until they are there.
+  class Look {
+   public:
+    explicit Look(Attachment& attachment) : attachment_(attachment), lapses_(attachment.lapses()) {}
+    // Whether they may be acted on (Session::has_lapsed_since). If not, they are to be read again.
+    [[nodiscard]] bool holds() const { return !attachment_.has_lapsed_since(lapses_); }
+    // Before they are. Errors: timed_out, if that has gone on for so long.
+    [[nodiscard]] Result<void> again(base::Nanos timeout_ns, const char* operation,
+                                     std::uint64_t key_hash = 0);
+
+   private:
+    Attachment& attachment_;
+    std::uint64_t lapses_;
+    std::optional<base::Nanos> since_{};  // it goes on
   };
   // A view or an iteration likewise.
   class Pin {
@@ -121,11 +132,6 @@ class Attachment {
   [[nodiscard]] bool has_pins() const { return pins_.load(std::memory_order_acquire) != 0; }
 
   // What these say of one session they say of all; docs there.
-  [[nodiscard]] bool may_act() {
-    if (nodes_.size() == 1) [[likely]]
-      return nodes_.front().session->may_act();
-    return all_may_act();
-  }
   [[nodiscard]] bool refresh_due() const {
     for (const Node& node : nodes_) {
       if (node.session->refresh_due()) return true;
@@ -166,7 +172,18 @@ class Attachment {
                                      const std::vector<std::vector<std::uint64_t>>& words) const;
   coro::Task<Result<void>> introduce(std::uint32_t by, std::uint32_t of, std::uint64_t is,
                                      std::uint64_t known);
-  [[nodiscard]] bool all_may_act();
+  [[nodiscard]] std::uint64_t lapses() const {
+    if (nodes_.size() == 1) [[likely]]
+      return nodes_.front().session->lapses();
+    return lapses_of_all();
+  }
+  [[nodiscard]] bool has_lapsed_since(std::uint64_t before) {
+    if (nodes_.size() == 1) [[likely]]
+      return nodes_.front().session->has_lapsed_since(before);
+    return has_any_lapsed_since(before);
+  }
+  [[nodiscard]] std::uint64_t lapses_of_all() const;
+  [[nodiscard]] bool has_any_lapsed_since(std::uint64_t before);
   static bool takes_items(const Node& node);
   coro::Task<Result<ItemRef>> allocate_on(std::size_t index, std::uint64_t bytes);
   // Index in nodes_. Errors: unavailable, if it is attached to none that may have the item.

@@ -187,5 +187,13 @@ TEST(BarrierModel, WhoActsOnIsOverlookedWithoutABarrierAndSeenWithOne) {
                             reads_what_was_used_again));
 }
 
+// If it is said after the slot was read, as by another operation of the session, no barrier helps.
+TEST(BarrierModel, ItIsSaidBeforeTheSlotIsRead) {
+  Program excused = late_reader();
+  std::swap(excused[0], excused[1]);
+  EXPECT_TRUE(
+      can_go_wrong(linked_item(), {excused, reuser({barrier()}, act_until)}, reads_what_was_used_again));
+}
+
 }  // namespace
 }  // namespace loch::memory

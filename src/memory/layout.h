@@ -12,6 +12,7 @@
 //             3072     how often a block was freed or left
 //             3136     moves of sessions that are gone: unfinished, settled
 //             3200     latest time
+//             3208     newest tick of a barrier that is over
 //             3264     end of the client numbers
 //             3328     of a cluster: the nodes' incarnations
 //             3840     of a cluster: epoch of the map

@@ -157,24 +157,50 @@ TEST(Reuse, AnItemWrittenTooLateForTheStuckOperationIsFree) {
   EXPECT_EQ(a.allocate(100).value(), item);
 }
 
-// Receive: a session whose operation was stopped; then others write. Expect: it may not act on what it sees
-// until it has looked again, and from then on what it sees is held.
+// Receive: a session whose operation was stopped; then others write. Expect: what it reads then does not
+// count until it has looked again, and from then on what it sees is held.
 TEST(Reuse, WhoeverWasStoppedLooksAgainBeforeItActs) {
   const auto store = make_memory(geometry);
   Process a(*store);
   Process stuck(*store);
   const base::Nanos began = stuck.session->begin_operation();
-  EXPECT_TRUE(stuck.session->may_act());
+  const std::uint64_t lapses = stuck.session->lapses();
+  EXPECT_FALSE(stuck.session->has_lapsed_since(lapses));
   store->advance(Session::act_window_ns + base::second_ns);
-  EXPECT_TRUE(stuck.session->may_act()) << "nobody wrote or looked meanwhile";
+  EXPECT_FALSE(stuck.session->has_lapsed_since(lapses)) << "nobody wrote or looked meanwhile";
   const ItemRef item = make_item(*store, a, 100);
   a.session->next_write_time();
-  EXPECT_FALSE(stuck.session->may_act());
-  EXPECT_TRUE(stuck.session->may_act()) << "it has said that it acts on";
+  EXPECT_TRUE(stuck.session->has_lapsed_since(lapses));
+  EXPECT_FALSE(stuck.session->has_lapsed_since(stuck.session->lapses())) << "it has said that it acts on";
+  EXPECT_TRUE(stuck.session->has_lapsed_since(lapses)) << "what was read before counts as little as ever";
   retire(a, item);
   store->advance(2 * expiry_ns);
   EXPECT_EQ(tries_until(a, item, 100, 20), 0);
   stuck.session->end_operation(began);
+}
+
+// Receive: the same, and while the operation reads, another one of the session begins, or a view. Expect: the
+// first one looks again all the same.
+TEST(Reuse, WhoeverWasStoppedIsNotExcusedByAnotherOperation) {
+  for (const bool by_view : {false, true}) {
+    SCOPED_TRACE(by_view);
+    const auto store = make_memory(geometry);
+    Process a(*store);
+    Process stuck(*store);
+    Session& session = *stuck.session;
+    const base::Nanos began = session.begin_operation();
+    const std::uint64_t lapses = session.lapses();
+    store->advance(Session::act_window_ns + base::second_ns);
+    a.session->next_write_time();
+    const base::Nanos another = by_view ? session.pin() : session.begin_operation();
+    EXPECT_FALSE(session.has_lapsed_since(session.lapses()));
+    EXPECT_TRUE(session.has_lapsed_since(lapses));
+    if (by_view)
+      session.unpin(another);
+    else
+      session.end_operation(another);
+    session.end_operation(began);
+  }
 }
 
 // Receive: a latest time that is ahead of a session's clock, by some seconds and by all there is. Expect: it
@@ -191,8 +217,8 @@ TEST(Reuse, ALatestTimeAheadOfTheClockHoldsNobodyUp) {
     fabric::store_word(store->at({control_region, latest_offset}), ahead);
     Session& reader = *other.session;
     const base::Nanos began = reader.begin_operation();
-    EXPECT_FALSE(reader.may_act());
-    EXPECT_TRUE(reader.may_act());
+    EXPECT_TRUE(reader.has_lapsed_since(reader.lapses()));
+    EXPECT_FALSE(reader.has_lapsed_since(reader.lapses()));
     store->advance(base::millisecond_ns);
     retire(a, item);
     store->advance(2 * expiry_ns);

@@ -238,7 +238,9 @@ coro::Task<Result<void>> Session::reserve_nonces() {
 // the clock here: the later the limit, the more the others keep.
 void Session::extend_act_until() {
   const base::Nanos time = now();
-  act_until_ns_ = later(std::max(time, latest()), act_window_ns);
+  const base::Nanos newest = std::max(time, latest());
+  if (newest > act_until_ns_) ++lapses_;
+  act_until_ns_ = later(newest, act_window_ns);
   glance_until_ns_ = time + act_window_ns;
   extend_after_ns_ = time + act_window_ns / 2;
   // Needs no fence either, by R1.

@@ -115,13 +115,15 @@ class Session {
       count_in(*entry, Counter::get_hit, 1);
     return succeeds;
   }
-  // Between seeing a word and acting on it, be it by a compare-swap or by giving out what it names. If false,
-  // the word may name an item that R2 does not keep: it is to be read again, after which the session may act.
-  [[nodiscard]] bool may_act() {
-    if (latest() <= act_until_ns_) [[likely]]
-      return true;
-    extend_act_until();
-    return false;
+  // How often the time until which this session may act was over when it was moved on.
+  [[nodiscard]] std::uint64_t lapses() const { return lapses_; }
+  // To be asked when words have been read, by who asked for lapses() before that. If true, they may name
+  // items that R2 does not keep, and are to be read again. If false, what they name is kept for as long as an
+  // operation or a view runs that had begun then, also if it is stopped before it acts on them.
+  [[nodiscard]] bool has_lapsed_since(std::uint64_t before) {
+    if (latest() > act_until_ns_) [[unlikely]]
+      extend_act_until();
+    return lapses_ != before;
   }
   // A view or an iteration begins, and ends.
   base::Nanos pin();
@@ -307,6 +309,7 @@ class Session {
   std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;
   base::Nanos act_until_ns_ = 0;
+  std::uint64_t lapses_ = 0;
   // Of a glance, by the clock alone: if the latest time is ahead of that (it was damaged, or somebody has
   // another clock), a glance would count from a time that is yet to come, and hold back nothing.
   base::Nanos glance_until_ns_ = 0;

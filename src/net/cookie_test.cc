@@ -11,23 +11,15 @@
 #include <unistd.h>
 #include <vector>
 
+#include "lab/temp_folder.h"
+
 namespace loch::net {
 namespace {
 
 using testing::HasSubstr;
 
 class CookieTest : public testing::Test {
- public:
-  CookieTest(const CookieTest&) = delete;
-  CookieTest& operator=(const CookieTest&) = delete;
-  ~CookieTest() override { std::filesystem::remove_all(directory_); }
-
  protected:
-  CookieTest() {
-    std::string pattern = testing::TempDir() + "loch-cookie.XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    path_ = cookie_path(directory_, self_);
-  }
   [[nodiscard]] std::string text() const {
     std::string text;
     std::getline(std::ifstream(path_), text, '\0');
@@ -46,8 +38,9 @@ class CookieTest : public testing::Test {
   }
 
   const uid_t self_ = ::geteuid();
-  std::string directory_;
-  std::string path_;
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string directory_ = temp_.path();
+  const std::string path_ = cookie_path(directory_, self_);
 };
 
 TEST_F(CookieTest, IsMadeOnceAndIsForItsUserAlone) {

@@ -7,22 +7,19 @@
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <sched.h>
 #include <set>
 #include <span>
-#include <stdlib.h>
 #include <stop_token>
 #include <string>
-#include <string_view>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include "base/file_descriptor.h"
+#include "net/testing/name_server.h"
 
 namespace loch::net {
 namespace {
@@ -30,32 +27,6 @@ namespace {
 constexpr base::Nanos soon_ns = 300 * base::millisecond_ns;
 
 base::Nanos in(base::Nanos time) { return base::Clock().now() + time; }
-
-// The socket of the one name server of this process, which has a network and mounts of its own from now on;
-// not open where it may not.
-base::FileDescriptor become_name_server() {
-  std::string servers = "/tmp/loch-resolv.XXXXXX";
-  const base::FileDescriptor file(::mkstemp(servers.data()));
-  const std::string_view line = "nameserver 127.0.0.1\n";
-  const bool is_written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const bool is_apart = is_written &&
-                        ::unshare(CLONE_NEWNS | CLONE_NEWNET | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0 &&
-                        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                        ::mount(servers.c_str(), "/etc/resolv.conf", nullptr, MS_BIND, nullptr) == 0;
-  ::unlink(servers.c_str());
-  base::FileDescriptor server(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq loopback{};
-  std::strcpy(loopback.ifr_name, "lo");
-  loopback.ifr_flags = IFF_UP;
-  const sockaddr_in at{.sin_family = AF_INET,
-                       .sin_port = htons(53),
-                       .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
-                       .sin_zero = {}};
-  if (!is_apart || ::ioctl(server.get(), SIOCSIFFLAGS, &loopback) != 0 ||
-      ::bind(server.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
-    return {};
-  return server;
-}
 
 using Address = std::array<char, 4>;
 
@@ -124,7 +95,7 @@ enum class Outcome : std::uint8_t { as_expected, something_else, may_not };
 Outcome in_child(const std::function<bool(int server)>& is_as_expected) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const base::FileDescriptor server = become_name_server();
+    const base::FileDescriptor server = fake::become_name_server();
     if (!server.is_open()) ::_exit(static_cast<int>(Outcome::may_not));
     const bool is = is_as_expected(server.get());
     ::_exit(static_cast<int>(is ? Outcome::as_expected : Outcome::something_else));

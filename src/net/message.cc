@@ -28,6 +28,24 @@ std::string printable(std::string_view text) {
   return plain;
 }
 
+Result<Message> parse(std::string_view text) {
+  using Event = Message::parse_event_t;
+  bool is_too_deep = false;
+  const auto look = [&is_too_deep](int depth, Event event, const Message& /*parsed*/) {
+    const bool begins = event == Event::object_start || event == Event::array_start;
+    const bool is_kept = !begins || depth < Messages::depth_max;
+    is_too_deep = is_too_deep || !is_kept;
+    return is_kept;
+  };
+  Message message = Message::parse(text, look, false);
+  if (is_too_deep) {
+    return fail(Errc::corrupt, "message",
+                fmt::format("what was sent is nested more than {} deep", Messages::depth_max));
+  }
+  if (!message.is_object()) return fail(Errc::corrupt, "message", "what was sent is no JSON object");
+  return message;
+}
+
 std::unexpected<Error> timed_out(const char* step) {
   return fail(Errc::timed_out, step, "the other end did not answer in time");
 }
@@ -43,9 +61,8 @@ Result<std::optional<Message>> Messages::next() {
         return fail(Errc::corrupt, "message",
                     fmt::format("a message of {} bytes; the other end speaks something else", length));
       if (in_.size() == length_bytes + length) {
-        Message message = Message::parse(in_.data() + length_bytes, in_.data() + in_.size(), nullptr, false);
+        auto message = parse(std::string_view(in_).substr(length_bytes));
         in_.clear();
-        if (!message.is_object()) return fail(Errc::corrupt, "message", "what was sent is no JSON object");
         return message;
       }
     }

@@ -1,8 +1,8 @@
 // Messages over a Stream: four bytes of length, least first, and a JSON object of that many bytes. For
 // what is said rarely: who is there, what he may do, how long a region is to be.
 //
-// A message is input: one that is too long, no JSON, or no object is an error, and the connection is of no
-// more use. One thread.
+// A message is input: one that is too long or too deep, no JSON, or no object is an error, and the connection
+// is of no more use. One thread.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,8 @@ class Messages {
  public:
   // The longest is a host's answer with the map of its cluster (fabric/map_message.h).
   static constexpr std::size_t bytes_max = 32'768;
+  // Objects and lists in each other. To copy a message takes a stack as deep as it is; that map is 5 deep.
+  static constexpr int depth_max = 16;
 
   explicit Messages(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
 

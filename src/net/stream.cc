@@ -296,7 +296,9 @@ Result<TlsContext> TlsContext::server(const TlsFiles& files) {
 
 Result<TlsContext> TlsContext::client(const TlsFiles& files) {
   if (files.authority.empty()) {
-    return fail(Errc::invalid_argument, "TLS", "a client needs the authority that it trusts");
+    return fail(Errc::invalid_argument, "TLS",
+                "a client needs the authority that it trusts: --tls-authority, LOCH_TLS_AUTHORITY, or a "
+                "program's Options::tls_authority");
   }
   return make(files, false);
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
+#include "lab/temp_folder.h"
 #include "net/socket.h"
 #include "net/testing/certificates.h"
 
@@ -45,7 +45,8 @@ class TlsTest : public testing::Test {
     return stream.read({&part, 1});
   }
 
-  const fake::Certificates certificates_{testing::TempDir() + "/stream." + std::to_string(::getpid())};
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const fake::Certificates certificates_{temp_.path()};
   std::unique_ptr<Stream> host_;
   std::unique_ptr<Stream> client_;
 };
@@ -90,6 +91,14 @@ TEST_F(TlsTest, ACertificateNeedsItsKey) {
   const auto made = TlsContext::client(files);
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().detail, HasSubstr("there is no certificate (tls.certificate"));
+}
+
+TEST_F(TlsTest, AClientNeedsAnAuthority) {
+  const auto made = TlsContext::client(
+      {.certificate = certificates_.file("client.pem"), .key = certificates_.file("client.key")});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.error().code, Errc::invalid_argument);
+  EXPECT_THAT(made.error().detail, HasSubstr("--tls-authority"));
 }
 
 // Receive: a certificate's key that others may read, or change. Expect: it is refused at either end, by name.

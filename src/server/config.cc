@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/changes.h"
 #include "cluster/coordinator.h"
 #include "cluster/toml_settings.h"
 #include "net/stream.h"
@@ -34,7 +35,7 @@ void read_mode(TomlSettings& settings, Config::Store& store) {
   const auto* const known =
       std::ranges::find(modes, mode, &std::pair<std::string_view, std::uint32_t>::first);
   if (known == modes.end())
-    return settings.complain(fmt::format(R"('mode' is "600", "660" or "666", not '{}')", mode));
+    return settings.complain_of("mode", fmt::format(R"('mode' is "600", "660" or "666", not '{}')", mode));
   store.mode = known->second;
 }
 
@@ -52,12 +53,21 @@ void read_store(TomlSettings& settings, Config& config) {
   if (const auto parsed = parse_atomics(atomics)) {
     store.atomics = *parsed;
   } else {
-    settings.complain(fmt::format(R"('atomics' is "processor" or "device", not '{}')", atomics));
+    settings.complain_of("atomics",
+                         fmt::format(R"('atomics' is "processor" or "device", not '{}')", atomics));
   }
   read_mode(settings, store);
   settings.text("group", store.group);
   settings.flag("cluster", store.of_cluster);
   config.stores.push_back(std::move(store));
+}
+
+void read_log(TomlSettings& settings, Config& config) {
+  constexpr std::array levels{"trace", "debug", "info", "warning", "error", "critical", "off"};
+  settings.text("level", config.log_level);
+  if (std::ranges::find(levels, config.log_level) == levels.end())
+    settings.complain_of("level", fmt::format("there is no log level '{}'; there are: {}", config.log_level,
+                                              fmt::join(levels, ", ")));
 }
 
 void read_all(TomlSettings& settings, Config& config) {
@@ -79,7 +89,7 @@ void read_all(TomlSettings& settings, Config& config) {
     tls.text("key", config.tls.key);
     tls.text("authority", config.tls.authority);
   });
-  settings.table("log", [&](TomlSettings& log) { log.text("level", config.log_level); });
+  settings.table("log", [&](TomlSettings& log) { read_log(log, config); });
   settings.table("metrics", [&](TomlSettings& metrics) {
     metrics.address("listen", default_metrics_port, [&](const auto& address) { config.metrics = address; });
   });
@@ -122,13 +132,23 @@ std::vector<Config::Store> stores_of_cluster(const Config& config) {
   return stores;
 }
 
-// Whether a fixed list of hosts is to be gone by from which everybody can tell the stores' hash seeds.
-bool has_known_hash_seed(const Config& config) {
-  if (!config.cluster || !config.key_file.empty()) return false;
+// The fixed list of hosts that is to be gone by, if there is one and it can be read.
+std::optional<fabric::ClusterMap> fixed_list(const Config& config) {
+  if (!config.cluster) return std::nullopt;
   const auto coordinator = cluster::Coordinator::open(config.cluster->coordinator);
-  if (!coordinator || (*coordinator)->may_change()) return false;
-  const auto map = (*coordinator)->read_map();
-  return map && map->map.hash_seed == 0;
+  if (!coordinator || (*coordinator)->may_change()) return std::nullopt;
+  auto map = (*coordinator)->read_map();
+  if (!map) return std::nullopt;
+  return std::move(map->map);
+}
+
+// Where a list says that this host is, if it listens elsewhere.
+std::optional<net::HostPort> unserved_address(const Config& config, const fabric::ClusterMap& list) {
+  const auto node = list.find(config.cluster->node);
+  if (!node) return std::nullopt;
+  const net::HostPort& at = list.nodes[*node].at;
+  const auto serves = [&at](const net::HostPort& listens) { return cluster::may_be_at(listens, at); };
+  return std::ranges::any_of(config.listen, serves) ? std::nullopt : std::optional(at);
 }
 
 bool has_password(const Config::Cluster& cluster) {
@@ -156,10 +176,6 @@ Result<void> check_config(const Config& config, const std::string& path) {
   const auto wrong = [&path](std::string what) {
     return fail(Errc::invalid_argument, "configuration", path.empty() ? std::move(what) : path + ": " + what);
   };
-  constexpr std::array levels{"trace", "debug", "info", "warning", "error", "critical", "off"};
-  if (std::ranges::find(levels, config.log_level) == levels.end())
-    return wrong(
-        fmt::format("there is no log level '{}'; there are: {}", config.log_level, fmt::join(levels, ", ")));
   if (const auto whole = net::TlsContext::check(config.tls); !whole) return wrong(whole.error().detail);
   if (!config.tls.authority.empty() && config.tls.certificate.empty())
     return wrong("an authority says which clients to trust; it needs a certificate of this host, too");
@@ -227,12 +243,25 @@ std::vector<std::string> warnings_of(const Config& config, const std::string& pa
                     "[\"0.0.0.0:{}\"], unless all of them are on this host",
                     config.listen.front().host, fabric::default_port));
   }
+  for (const Config::Store& store : config.stores) {
+    if (store.atomics != Atomics::device || config.verbs) continue;
+    warnings.push_back(fmt::format(
+        "store '{}' has atomics = \"device\", and is opened as verbs:// alone: nobody can; set verbs = true",
+        store.name));
+  }
   if (config.verbs && !config.tls.certificate.empty()) {
     warnings.emplace_back(
         "verbs and tls.certificate are both set: RDMA is not encrypted, so keys and values of clients by "
         "verbs:// go over that network in plain; let nobody else on it, or set verbs = false");
   }
-  if (has_known_hash_seed(config)) {
+  const auto list = fixed_list(config);
+  if (const auto at = list ? unserved_address(config, *list) : std::nullopt) {
+    warnings.push_back(
+        fmt::format("{} says that '{}' is at {}, and `listen` has no such address: others hardly find it "
+                    "there",
+                    config.cluster->coordinator, config.cluster->node, at->text()));
+  }
+  if (list && list->hash_seed == 0 && config.key_file.empty()) {
     warnings.push_back(fmt::format(
         "{} has no hash_seed, and there is no key_file to derive one from: everybody can tell which keys "
         "crowd the same slots; set hash_seed there, before the nodes and the same on all hosts, to a number "

@@ -4,21 +4,15 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "lab/temp_folder.h"
 #include "net/testing/certificates.h"
 
 namespace loch::server {
 namespace {
 
 class ConfigTest : public testing::Test {
- public:
-  ConfigTest(const ConfigTest&) = delete;
-  ConfigTest& operator=(const ConfigTest&) = delete;
-  ~ConfigTest() override { ::unlink(path_.c_str()); }
-
  protected:
-  ConfigTest() = default;
   Result<Config> read(const std::string& text) {
     std::ofstream(path_) << text;
     auto config = read_config(path_);
@@ -31,7 +25,8 @@ class ConfigTest : public testing::Test {
     return config ? "no error" : config.error().message();
   }
 
-  std::string path_ = testing::TempDir() + "/lochd." + std::to_string(::getpid()) + ".toml";
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string path_ = temp_.path() + "/lochd.toml";
 };
 
 TEST_F(ConfigTest, AnEmptyFileIsTheDefaultWhichListensOnThisHostAlone) {
@@ -147,14 +142,16 @@ TEST_F(ConfigTest, WhatIsWrongIsNamedWithItsLine) {
       {"silence_s = \"10s\"", "'silence_s' is a whole number"},
       {"huge_pages = 1", "'huge_pages' is true or false"},
       {"\n\nlisen = [\"127.0.0.1\"]", ":3: there is no setting 'lisen'"},
-      {"[log]\nlevel = \"loud\"", "no log level 'loud'"},
+      {"[log]\nlevel = \"loud\"", ":2: there is no log level 'loud'"},
       {"[log]\ncolour = \"blue\"", ":2: there is no setting 'colour'"},
       {"tls = 5", "'tls' is a table"},
       {"[tls]\ncertificate = \"c.pem\"", "both or neither"},
       {"[store]\nname = \"a\"", "'store' is a list of tables"},
       {"[[store]]\ncandidates = 3", "a store needs a 'name'"},
       {"[[store]]\nname = \"a\"\ncandidates = 9", ":3: 'candidates' is a whole number, 2 to 4"},
-      {"[[store]]\nname = \"a\"\nmode = \"777\"", "'mode' is \"600\", \"660\" or \"666\", not '777'"},
+      {"[[store]]\nname = \"a\"\nmode = \"777\"", ":3: 'mode' is \"600\", \"660\" or \"666\", not '777'"},
+      {"[[store]]\nname = \"a\"\natomics = \"none\"",
+       ":3: 'atomics' is \"processor\" or \"device\", not 'none'"},
       {"[[store]]\nname = \"a\"\ngroup = \"no-such-group\"", "store 'a': there is no group 'no-such-group'"},
       {"key_file = \"k\"\n[cluster]\nnode = \"a\"\ncoordinator = \"file:f\"\n[[store]]\nname = \"a\"\n"
        "cluster = true\nmode = \"660\"",
@@ -215,6 +212,33 @@ TEST_F(ConfigTest, WarnsThatRdmaIsNotEncrypted) {
   EXPECT_EQ(warnings_of(read("verbs = true\n" + tls).value()).size(), 1U);
 }
 
+// Receive: a fixed list that has this host somewhere else than where it listens. Expect: a warning of it.
+TEST_F(ConfigTest, WarnsOfAListThatHasThisHostElsewhere) {
+  const std::string list = path_ + ".list";
+  std::ofstream(list) << "hash_seed = 8152763\n[[node]]\nname = \"a\"\naddress = \"10.0.0.1:7458\"\n";
+  const auto warnings = [&](const std::string& listen) {
+    return warnings_of(read("listen = [" + listen + "]\nopen_to_all = true\n[cluster]\nnode = \"a\"\n" +
+                            "coordinator = \"file:" + list + "\"")
+                           .value());
+  };
+  for (const char* listen : {"\"0.0.0.0\"", "\"10.0.0.1\"", "\"10.0.0.2:7458\"", "\"host\""}) {
+    const auto warned = warnings(listen);
+    ASSERT_EQ(warned.size(), 1U) << listen;
+    EXPECT_NE(warned[0].find("'a' is at 10.0.0.1:7458"), std::string::npos) << warned[0];
+  }
+  for (const char* listen : {"\"[::]:7458\"", "\"127.0.0.1\", \"10.0.0.1:7458\"", "\"host:7458\""})
+    EXPECT_TRUE(warnings(listen).empty()) << listen;
+}
+
+// Expect: a store that nobody can open is warned of.
+TEST_F(ConfigTest, WarnsOfDeviceAtomicsWithoutVerbs) {
+  const std::string store = "[[store]]\nname = \"far\"\natomics = \"device\"";
+  const auto warned = warnings_of(read(store).value());
+  ASSERT_EQ(warned.size(), 1U);
+  EXPECT_NE(warned[0].find("store 'far' has atomics"), std::string::npos) << warned[0];
+  EXPECT_TRUE(warnings_of(read("verbs = true\n" + store).value()).empty());
+}
+
 // Expect: a fixed list from which everybody can tell the seeds is warned of.
 TEST_F(ConfigTest, WarnsOfAHashSeedThatEverybodyKnows) {
   const std::string list = path_ + ".list";
@@ -229,7 +253,6 @@ TEST_F(ConfigTest, WarnsOfAHashSeedThatEverybodyKnows) {
   EXPECT_NE(warned[0].find("set hash_seed there"), std::string::npos) << warned[0];
   EXPECT_TRUE(warnings("hash_seed = 8152763\n" + nodes, "open_to_all = true\n").empty());
   EXPECT_TRUE(warnings(nodes, "key_file = \"k\"\n").empty());
-  ::unlink(list.c_str());
 }
 
 TEST_F(ConfigTest, WarnsOfAPasswordThatOthersMayRead) {
@@ -250,8 +273,7 @@ TEST_F(ConfigTest, WarnsOfAPasswordThatOthersMayRead) {
 }
 
 TEST_F(ConfigTest, WarnsOfACertificateThatHasExpired) {
-  const std::string folder = testing::TempDir() + "/lochd.certificates." + std::to_string(::getpid());
-  const net::fake::Certificates certificates(folder);
+  const net::fake::Certificates certificates(temp_.path());
   const auto warnings = [&](const std::string& name) {
     return warnings_of(read("[tls]\ncertificate = \"" + certificates.file(name + ".pem") + "\"\nkey = \"" +
                             certificates.file(name + ".key") + "\"")

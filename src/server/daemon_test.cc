@@ -1,11 +1,9 @@
 #include "server/daemon.h"
 
-#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <string>
-#include <unistd.h>
 
 #include "base/testing/no_threads.h"
 #include "lab/temp_folder.h"
@@ -19,11 +17,10 @@ using testing::HasSubstr;
 // Receive: a process that has all the threads that it may have. Expect: lochd says so, and can be started
 // when there are more.
 TEST(Daemon, SaysThatItHasNoThreads) {
-  std::string folder = "/dev/shm/loch-daemon.XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const lab::TempFolder folder = lab::TempFolder::make("/dev/shm").value();
   Config config = default_config();
   config.listen = {{.host = "127.0.0.1", .port = "0"}};
-  config.directory = folder;
+  config.directory = folder.path();
   config.open_to_all = true;
   {
     const base::fake::NoThreads none;
@@ -34,7 +31,6 @@ TEST(Daemon, SaysThatItHasNoThreads) {
   }
   const auto started = Daemon::start(config, {});
   EXPECT_TRUE(started.has_value()) << started.error().message();
-  ::rmdir(folder.c_str());
 }
 
 // Receive: a store of the configuration that a reboot has left. Expect: lochd starts, and says why nobody can

@@ -235,7 +235,7 @@ TEST_F(LendingAccessTest, WhoeverKnowsTheKeyForReadingReadsAndChangesNothing) {
   const std::string large(200'000, 'L');
   ASSERT_TRUE(writer.put("large", large).has_value());
   EXPECT_EQ(reader.get("large").value(), large);
-  EXPECT_EQ(reader.view("large").value().value(), large);
+  EXPECT_EQ(reader.view("large")->value(), large);
   EXPECT_TRUE(reader.exists("a").value());
   EXPECT_EQ(reader.get("b").error().code, Errc::not_found);
   std::vector<Lookup> lookups(2);

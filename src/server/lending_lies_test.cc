@@ -101,13 +101,15 @@ TEST(LyingHost, OfAClusterReachesNobodyWithAMapThatCanNotBe) {
   const net::Listener other = net::listen({.host = "127.0.0.1", .port = "0"}).value();
   const net::HostPort other_at{.host = "127.0.0.1", .port = std::to_string(other.port)};
   const auto map = [&] {
-    return ClusterMap::spread({{.name = "a", .at = other_at}, {.name = "b", .at = other_at}}, 2).value();
+    return ClusterMap::spread(
+               {{.name = "a", .at = other_at}, {.name = "b", .at = {.host = "127.0.0.1", .port = "1"}}}, 2)
+        .value();
   };
   struct Lie {
     ClusterMap map;
     const char* why;
   };
-  std::vector<Lie> lies(5, Lie{.map = map(), .why = nullptr});
+  std::vector<Lie> lies(6, Lie{.map = map(), .why = nullptr});
   lies[0].map.nodes[1].data.front() = fabric::first_data_region;
   lies[0].why = "region 2 is on two nodes";
   lies[1].map.shards[1].home.node = 2;
@@ -118,6 +120,8 @@ TEST(LyingHost, OfAClusterReachesNobodyWithAMapThatCanNotBe) {
   lies[3].why = "two nodes are called 'a'";
   lies[4].map.shards.clear();
   lies[4].why = "shards, not 0";
+  lies[5].map.nodes[1].at = other_at;
+  lies[5].why = "nodes 'a' and 'b' are both at ";
   for (const Lie& lie : lies) {
     const LyingHost host(LyingHost::Lies{.cluster = fabric::cluster::to_message(lie.map)});
     const Error error = error_of_opening(host);

@@ -19,7 +19,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using base::fake::comes_true;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 using LendingTest = fake::Lending;
 
@@ -170,6 +172,23 @@ TEST_F(LendingTest, WhatIsNotThereIsAnError) {
   const auto error = Store::open(url(), attach).error();
   EXPECT_EQ(error.code, Errc::unavailable);
   EXPECT_THAT(error.message(), HasSubstr("127.0.0.1"));
+}
+
+// Receive: in the mode that creates what is not there, a store that the host has not, and a key file that is
+// missing here. Expect: an error that names the one or the other; and to create the store there, if it is
+// that.
+TEST_F(LendingTest, WhoWouldCreateAStoreIsToldWhatIsMissing) {
+  near();
+  start();
+  const Error store = error_of(Store::open(url("none")));
+  EXPECT_EQ(store.code, Errc::not_found);
+  EXPECT_THAT(store.message(),
+              AllOf(HasSubstr("there is no store 'none'"), HasSubstr("create it there: loch create none")));
+  Options options;
+  options.key_file = folder_ + "/absent";
+  const Error key = error_of(Store::open(url(), options));
+  EXPECT_EQ(key.code, Errc::not_found);
+  EXPECT_THAT(key.message(), AllOf(HasSubstr(options.key_file), Not(HasSubstr("loch create"))));
 }
 
 // ---- who goes

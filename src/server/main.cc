@@ -15,6 +15,7 @@
 #include <systemd/sd-daemon.h>
 
 #include <loch/truncation.h>
+#include <loch/version.h>
 
 #include "fabric/host.h"
 #include "net/credentials.h"
@@ -213,7 +214,7 @@ int main(int argc, char** argv) {
   const loch::server::Config defaults = loch::server::default_config();
   const std::string listen = defaults.listen.front().text();
   CLI::App app("Serves this host's stores to clients on others, over TCP and RDMA.", "lochd");
-  app.set_version_flag("-V,--version", "lochd " LOCH_VERSION);
+  app.set_version_flag("-V,--version", "lochd " + loch::library_version());
   app.add_option(
          "-c,--config", arguments.config_path,
          "The configuration (default: " + std::string(loch::server::usual_config) + ", if it is there)")

@@ -32,6 +32,23 @@ std::uint64_t hash_seed_of(const std::string& store, const ClusterMap& map, cons
   return seed;
 }
 
+// Of what this host has of a store.
+RegionMap one_node(std::uint32_t node) {
+  return {.nodes = {{.control = fabric::control_region_of(node), .data = {}}}, .shards = {}};
+}
+
+// Which node's part it is; `node`'s, if it is that.
+std::optional<std::uint32_t> node_of_part(fabric::Endpoint& here, std::uint32_t node) {
+  const auto is_its = [&](std::uint32_t each) {
+    return here.length_bytes(fabric::control_region_of(each)).has_value();
+  };
+  if (is_its(node)) return node;
+  for (std::uint32_t each = 0; each < fabric::node_count_max; ++each) {
+    if (is_its(each)) return each;
+  }
+  return std::nullopt;
+}
+
 // The shards that are at home on a node.
 std::vector<RegionMap::Shard> shards_of(const RegionMap& map, std::uint32_t node) {
   std::vector<RegionMap::Shard> shards;
@@ -155,25 +172,59 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
   };
   const std::string url = "shm://" + store.name;
   auto created = fabric::create(url, options_.here, plan);
-  if (!created && created.error().code == Errc::exists && is_of_earlier_boot(store, mine.control)) {
-    log(fabric::Host::Level::warning,
-        fmt::format(
-            "{}: what is here was left by an earlier boot of the machine, and means nothing now; makes "
-            "this host's part anew",
-            store.name));
-    if (auto gone = fabric::destroy(url, options_.here); !gone) return gone;
-    created = fabric::create(url, options_.here, plan);
+  if (!created && created.error().code == Errc::exists) {
+    const auto cleared = clear_void_part(store, map, node);
+    if (!cleared) return std::unexpected(cleared.error());
+    if (*cleared) created = fabric::create(url, options_.here, plan);
   }
   if (created) return {};
   if (created.error().code != Errc::exists) return std::unexpected(created.error());
-  const RegionMap here{.nodes = {{.control = mine.control, .data = {}}}, .shards = {}};
-  if (now().map.version == 0) warn_of_differences(store, options_.here, here, options_.log);
+  if (now().map.version == 0) warn_of_differences(store, options_.here, one_node(node), options_.log);
   return {};
 }
 
-bool Member::is_of_earlier_boot(const Config::Store& store, fabric::RegionId control) const {
-  const auto here = fabric::attach("shm://" + store.name, options_.here);
-  return here && StoreMemory::is_of_earlier_boot(*here, control);
+Result<bool> Member::clear_void_part(const Config::Store& store, const ClusterMap& map,
+                                     std::uint32_t node) const {
+  const std::string url = "shm://" + store.name;
+  const auto here = fabric::attach(url, options_.here);
+  if (!here) return false;  // tend_part says why
+  fabric::Endpoint endpoint(*here, (*here)->connect());
+  const auto of = node_of_part(endpoint, node);
+  if (!of) return false;
+  const fabric::RegionId control = fabric::control_region_of(*of);
+  const bool is_of_earlier_boot = StoreMemory::is_of_earlier_boot(*here, control);
+  if (!is_of_earlier_boot) {
+    const auto removed = *of == node ? Result<bool>(false) : was_removed(store, map, *here, *of);
+    if (!removed || !*removed) return removed;
+  }
+  log(fabric::Host::Level::warning,
+      fmt::format("{}: what is here was left by {}, and means nothing now; makes this host's part anew",
+                  store.name,
+                  is_of_earlier_boot ? "an earlier boot of the machine"
+                                     : "a node that was removed from the cluster"));
+  std::byte* superblock = endpoint.mapped({control, 0}, sizeof(memory::Superblock));
+  if (auto gone = fabric::destroy(url, options_.here); !gone) return std::unexpected(std::move(gone.error()));
+  // A client that has opened the store by an older map begins no session with what has gone.
+  if (superblock != nullptr) std::memset(superblock, 0, sizeof(memory::Superblock));
+  return true;
+}
+
+// Whoever removes a node gives up what it has, and its number is nobody's then: a part with this number is
+// from before. Only a map of the same cluster says so, which its hash seed shows, and of a later epoch than
+// the part has gone by.
+Result<bool> Member::was_removed(const Config::Store& store, const ClusterMap& map,
+                                 const std::shared_ptr<fabric::Fabric>& here, std::uint32_t node) const {
+  const auto memory = StoreMemory::attach(here, one_node(node));
+  if (!memory || (*memory)->geometry().hash_seed != hash_seed_of(store.name, map, options_.key)) return false;
+  fabric::Endpoint endpoint(here, here->connect());
+  const std::byte* epoch =
+      endpoint.mapped({fabric::control_region_of(node), memory::map_epoch_offset}, sizeof(std::uint64_t));
+  if (epoch == nullptr) return false;
+  if (fabric::load_word(epoch) > map.epoch)
+    return fail(Errc::unavailable, "cluster",
+                "the coordinator tells of a map that is older than this host's");
+  return fabric::load_word(epoch) < map.epoch && node < map.nodes.size() &&
+         map.nodes[node].state == ClusterMap::NodeState::gone;
 }
 
 Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {
@@ -181,7 +232,7 @@ Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map
   if (!here) return std::unexpected(here.error());
   auto tended = hash::tend_part(*here, map, node);
   if (!tended && tended.error().code == Errc::incompatible)
-    tended.error().detail += fmt::format(": loch rm {}", store.name);
+    tended.error().detail += fmt::format(": loch --directory {} rm {}", options_.here.directory, store.name);
   return tended;
 }
 

@@ -52,8 +52,9 @@ class Member {
   // Any thread.
   [[nodiscard]] State now() const;
 
-  // Goes by this map from now on: makes what it says is here, and has clients learn of it. Errors: those of
-  // the parts; then it goes by the one before. One thread.
+  // Goes by this map from now on: makes what it says is here, and has clients learn of it. Nobody has a
+  // session here of another node than the map says this host is. Errors: those of the parts; then it goes by
+  // the one before. One thread.
   Result<void> adopt(const cluster::Versioned& map);
 
   // Has shards that were about to leave stay for now. The thread that moves them.
@@ -78,10 +79,16 @@ class Member {
   [[nodiscard]] bool is_of_cluster(const std::string& store) const;
   // What the map says of this host now, if that is not what it said before.
   void log_change(const State& before) const;
-  // Makes this host's part of a store, unless it is there. One of an earlier boot, in a directory that
-  // outlives it, has lost its memory as others do: it is made anew.
+  // Makes this host's part of a store, unless it is there.
   Result<void> make_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
-  [[nodiscard]] bool is_of_earlier_boot(const Config::Store& store, fabric::RegionId control) const;
+  // Removes a part that means nothing any more, and says whether there was one: of an earlier boot, in a
+  // directory that outlives it, which has lost its memory as others do; or of a node that the cluster has
+  // removed since. Errors: unavailable (a later map has been gone by here); as fabric::destroy.
+  [[nodiscard]] Result<bool> clear_void_part(const Config::Store& store, const fabric::ClusterMap& map,
+                                             std::uint32_t node) const;
+  [[nodiscard]] Result<bool> was_removed(const Config::Store& store, const fabric::ClusterMap& map,
+                                         const std::shared_ptr<fabric::Fabric>& here,
+                                         std::uint32_t node) const;
   // Has it say and be what the map says.
   Result<void> tend_part(const Config::Store& store, const fabric::ClusterMap& map, std::uint32_t node) const;
 

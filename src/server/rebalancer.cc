@@ -103,8 +103,24 @@ Result<void> Rebalancer::follow_map() {
   read_version_ = is_none ? 0 : map->version;
   note_older_map(read_version_);
   if (is_none) return {};
-  if (map->version <= member_.now().map.version) return {};
+  const Member::State before = member_.now();
+  if (map->version <= before.map.version) return {};
+  // As another node, the host has nothing of what those use who have sessions here.
+  const auto node = map->map.find(member_.options().cluster.node);
+  if (node && node != before.node) {
+    if (auto paused = pause_all(); !paused) return paused;
+  }
   return member_.adopt(*map);
+}
+
+Result<void> Rebalancer::pause_all() {
+  const std::vector<std::string> stores = member_.stores();
+  while (paused_.size() < stores.size()) {
+    auto paused = host_.pause(stores[paused_.size()]);
+    if (!paused) return std::unexpected(std::move(paused.error()));
+    paused_.push_back(std::move(*paused));
+  }
+  return {};
 }
 
 // A server that is behind catches up in a while. One that does not has lost what it knew.
@@ -133,16 +149,11 @@ void Rebalancer::note_older_map(std::uint64_t version) {
 
 // Nobody is to find here what the cluster does without, once clients have had the time to learn of it.
 void Rebalancer::note_absence() {
-  const std::vector<std::string> stores = member_.stores();
-  if (paused_.size() == stores.size() || member_.now().map.version == 0) return;
+  if (paused_.size() == member_.stores().size() || member_.now().map.version == 0) return;
   const base::Nanos now = base::Clock().now();
   if (absent_since_ns_ == 0) absent_since_ns_ = now;
   if (now - absent_since_ns_ < farewell_ns) return;
-  while (paused_.size() < stores.size()) {
-    auto paused = host_.pause(stores[paused_.size()]);
-    if (!paused) return;  // with the next look
-    paused_.push_back(std::move(*paused));
-  }
+  if (!pause_all()) return;  // with the next look
   member_.log(Level::info, fmt::format("'{}' is not in the cluster; its stores are not served",
                                        member_.options().cluster.node));
 }

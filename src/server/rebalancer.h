@@ -65,6 +65,8 @@ class Rebalancer {
   // One look at the map, and what is to be done for it. Errors: why something is not done yet.
   Result<void> look();
   Result<void> follow_map();
+  // Ends all sessions of the stores, and lets none begin, until this host goes by a map that has it.
+  Result<void> pause_all();
   void note_absence();
   // `version`: of the map that the coordinator tells of; 0: it has none.
   void note_older_map(std::uint64_t version);
@@ -99,7 +101,7 @@ class Rebalancer {
   const std::uint64_t bytes_together_;
   base::Nanos looked_ns_ = 0;                  // at the map, while something took long
   base::Nanos absent_since_ns_ = 0;            // from the map; 0: it is there
-  std::vector<fabric::Host::Pause> paused_;    // the first stores, therefore
+  std::vector<fabric::Host::Pause> paused_;    // the first stores
   std::optional<base::Nanos> older_since_ns_;  // the coordinator tells of an older map than this host's
   bool told_of_older_ = false;                 // and it was logged
   std::string told_;                           // the last error that was logged

@@ -346,6 +346,26 @@ TEST_F(RebalancerTest, AHostThatIsLostIsDoneWithout) {
   EXPECT_EQ(look(store, Errc::not_found).first.size(), std::size_t{count});
 }
 
+// Receive: a host that runs is removed, once drained and once as lost, and added again. Expect: it makes its
+// part anew, and has its share of the shards; and a client that has the store open goes on.
+TEST_F(RebalancerTest, AHostThatWasRemovedComesBack) {
+  begin(3);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  auto store = open(0).value();
+  for (const bool lost : {false, true}) {
+    SCOPED_TRACE(lost);
+    if (!lost) {
+      change([](const ClusterMap& map) { return cluster::draining(map, "c"); });
+      ASSERT_TRUE(comes_true([&] { return state_of("c") == ClusterMap::NodeState::drained; }));
+    }
+    change([&](const ClusterMap& map) { return cluster::without_node(map, "c", lost); });
+    change([&](const ClusterMap& map) { return cluster::with_node(map, "c", nodes_[2]->address()); });
+    EXPECT_TRUE(comes_true([&] { return shards_of("c") >= 2; }));
+    EXPECT_TRUE(comes_true([&] { return store.put("key", "value").has_value() && is_whole(); }));
+  }
+  EXPECT_EQ(store.get("key").value_or(""), "value");
+}
+
 // Receive: a host that joins while another one is down. Expect: no shard moves, for what it holds may name
 // what the other one has lost, until that one is back.
 TEST_F(RebalancerTest, ShardsStayWhileAHostIsDown) {

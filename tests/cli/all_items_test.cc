@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "memory/layout.h"
 #include "tests/cli/run.h"
 
 namespace loch::cli {
@@ -29,6 +31,18 @@ class AllItems : public CliTest {
     std::string text;
     for (int i = 0; i < count; ++i) text += fmt::format("key{}\tvalue {}\n", i, i);
     return text;
+  }
+
+  // Damages a store of few items: so many bytes from where `needle` is in their memory.
+  void overwrite(const std::string& store, std::string_view needle, std::streamoff from_there,
+                 std::string_view bytes) const {
+    const std::string region = folder() + "/loch." + store + "/region.2";
+    const auto at = read_file(region).find(needle);
+    ASSERT_NE(at, std::string::npos);
+    std::fstream file(region, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at) + from_there);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    ASSERT_TRUE(file.good());
   }
 };
 
@@ -155,13 +169,7 @@ TEST_F(AllItems, DumpAndLoadGiveBackEveryByte) {
 // Receive: an item one byte of which has changed. Expect: all others, and that it is said.
 TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
   ok({"load", "s"}, {.input = "a\t1\nb\tneedle in memory\nc\t3\n"});
-  const std::string region = folder() + "/loch.s/region.2";
-  const std::string memory = read_file(region);
-  const auto at = memory.find("needle in memory");
-  ASSERT_NE(at, std::string::npos);
-  std::fstream(region, std::ios::in | std::ios::out | std::ios::binary)
-      .seekp(static_cast<std::streamoff>(at))
-      .put('N');
+  overwrite("s", "needle in memory", 0, "N");
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"count", "--prefix", "a", "s"},
                                                     {"scan-all", "s"},
                                                     {"dump", "s"},
@@ -180,6 +188,26 @@ TEST_F(AllItems, DamagedItemsAreNotLeftOutInSilence) {
   EXPECT_FALSE(report["findings"].empty());
   ok({"remove", "s", "b"});
   EXPECT_EQ(sorted_lines(ok({"dump", "s"})).size(), 2U);
+}
+
+// Receive: an item whose header says another hash. Expect: the same, also of what looks at no value.
+TEST_F(AllItems, ItemsWithDamagedHeadersAreNotLeftOutInSilence) {
+  ok({"load", "s"}, {.input = "a\t1\nneedle in memory\t2\nc\t3\n"});
+  const auto hash = static_cast<std::streamoff>(offsetof(memory::ItemHeader, key_hash));
+  overwrite("s", "needle in memory", hash - std::streamoff{sizeof(memory::ItemHeader)}, std::string(8, '\0'));
+  const std::pair<Arguments, std::string> cases[] = {
+      {{"count", "s"}, "2\n"},
+      {{"--json", "count", "s"}, "{\"count\":2}\n"},
+      {{"count", "--prefix", "a", "s"}, "1\n"},
+      {{"scan-all", "--keys", "s"}, "a\nc\n"},
+      {{"dump", "s"}, "a\t1\nc\t3\n"},
+      {{"--yes", "--json", "remove", "--all", "s"}, "{\"removed\":2}\n"}};
+  for (const auto& [arguments, printed] : cases) {
+    const Outcome walked = loch(arguments);
+    EXPECT_EQ(walked.exit_code, 1) << testing::PrintToString(arguments);
+    EXPECT_NE(walked.err.find("1 damaged item left out"), std::string::npos) << walked.err;
+    EXPECT_EQ(sorted_lines(walked.out), sorted_lines(printed)) << testing::PrintToString(arguments);
+  }
 }
 
 // Receive: a store whose index was cut off. Expect: no command takes it for an empty one.
@@ -236,7 +264,7 @@ TEST_F(AllItems, NoDumpGoesIntoTheStoresOwnFiles) {
   for (int number = 3; number <= 9; ++number) {
     const Outcome outcome =
         run({"-c", script, loch_program(), folder(), std::to_string(number)}, {.program = "/bin/sh"});
-    EXPECT_EQ(outcome.exit_code, 1) << number;
+    EXPECT_EQ(outcome.exit_code, 3) << number;
     EXPECT_NE(outcome.err.find("Bad file descriptor"), std::string::npos) << outcome.err;
   }
   EXPECT_EQ(json({"check", "s"})["sound"], true);
@@ -353,6 +381,41 @@ TEST_F(AllItems, OfABatchThatEndsALoadTheFirstLineSpeaks) {
   EXPECT_NE(outcome.err.find("could not be stored"), std::string::npos) << outcome.err;
 }
 
+// Receive: a load that goes on after errors, into a store that may only be read, and into one that is full.
+// Expect: it ends at the first batch of the one, and soon after the other has no room, and says where.
+TEST_F(AllItems, ALoadThatGoesOnEndsWhereNothingCanBeStored) {
+  ok({"create", "s", "--max-bytes", "32M"});
+  const std::string file = write_file("in.tsv", numbered(2'000));  // of which whole batches are read
+  const Outcome refused = loch({"--read-only", "load", "--continue-on-error", "s", file});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.err.find(", line 2: "), std::string::npos) << refused.err;
+  for (const char* said : {", line 1: this client may only read", "the load ends at line 256",
+                           "0 items loaded, 256 failed, 256 lines read"})
+    EXPECT_NE(refused.err.find(said), std::string::npos) << refused.err;
+  std::string lines;
+  for (int i = 0; i < 3'000; ++i) lines += fmt::format("key{}\t{}\n", i, std::string(20'000, 'x'));
+  write_file("in.tsv", lines);
+  const Outcome full = loch({"--json", "load", "--continue-on-error", "s", file});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_NE(full.err.find("no_space"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("the load ends at line "), std::string::npos) << full.err;
+  const auto summary = nlohmann::json::parse(full.out);
+  EXPECT_GT(summary["loaded"], 0);
+  EXPECT_GE(summary["failed"], 256);
+  EXPECT_LT(summary["failed"], 1'000) << summary;
+  EXPECT_LT(summary["lines"], 2'500) << summary;
+}
+
+// Receive: one value that finds no room, among others that do. Expect: the load goes on after it.
+TEST_F(AllItems, ALoadGoesOnAfterAValueThatIsTooLargeForTheStore) {
+  ok({"create", "s", "--max-bytes", "32M"});
+  const std::string lines = "a\t1\nlarge\t" + std::string(40 << 20, 'x') + "\nb\t2\n";
+  const Outcome outcome = loch({"load", "--continue-on-error", "s"}, {.input = lines});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("2 items loaded, 1 failed, 3 lines read"), std::string::npos) << outcome.err;
+  EXPECT_EQ(sorted_lines(ok({"scan-all", "s"})), (Lines{"a\t1", "b\t2"}));
+}
+
 TEST_F(AllItems, AFullStoreFailsClearlyAndStaysUsable) {
   ok({"create", "s", "--max-bytes", "32M"});
   std::string lines;
@@ -385,7 +448,15 @@ TEST_F(AllItems, AnUnwritableOutputIsAFailure) {
   EXPECT_EQ(loch({"dump", "s"}, {.output_path = "/dev/full"}).exit_code, 1);
   EXPECT_EQ(loch({"dump", "s", "/dev/full"}).exit_code, 1);
   EXPECT_EQ(loch({"dump", "s", "/dev/null"}).exit_code, 0);
-  EXPECT_EQ(loch({"dump", "s", file_path("no/such/folder.tsv")}).exit_code, 1);
+}
+
+TEST_F(AllItems, ADumpThatCanNotOpenItsFileSaysSo) {
+  ok({"load", "s"}, {.input = "a\t1\n"});
+  for (const std::string& path : {file_path("no/such/folder.tsv"), folder()}) {
+    const Outcome outcome = loch({"dump", "s", path});
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find(" " + path + ": "), std::string::npos) << outcome.err;
+  }
 }
 
 TEST_F(AllItems, AFailedDumpLeavesTheOldFile) {

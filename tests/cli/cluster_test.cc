@@ -54,6 +54,7 @@ TEST_F(ClusterCommand, AFixedListHasAStatusAndNoChanges) {
 TEST_F(ClusterCommand, BadCommandLinesAreUsageAndSayWhatIsWrong) {
   const std::pair<Arguments, std::string> cases[] = {
       {{"cluster"}, "subcommand"},
+      {{"cluster", "list"}, "unknown command 'list'; there are: status, add, drain, remove"},
       {{"cluster", "status"}, "LOCH_COORDINATOR"},
       {{"cluster", "status", "--coordinator", "oracle:7"}, "zookeeper://HOST:PORT"},
       {{"cluster", "status", "--coordinator", "zookeeper://u:secret@h"}, "under a path"},
@@ -100,6 +101,9 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   EXPECT_THAT(said({"add", "a=10.0.0.9"}, 1), HasSubstr("'a' serves already, at 10.0.0.1:7457"));
   EXPECT_THAT(said({"add", "e=10.0.0.9", "--shards", "8"}, 2), HasSubstr("first hosts alone"));
   EXPECT_THAT(said({"status"}, 0), HasSubstr("waits: loch cluster add d=10.0.0.4:7457"));
+  EXPECT_THAT(said({"add", "d=10.0.0.4:7458"}, 2),
+              HasSubstr("listens at 10.0.0.4:7457, not at 10.0.0.4:7458"));
+  EXPECT_THAT(said({"add", "e=10.0.0.1"}, 2), HasSubstr("nodes 'a' and 'e' are both at 10.0.0.1:7457"));
   EXPECT_EQ(said({"add", "d=10.0.0.4", "--regions", "4", "--json"}, 0), "{\"epoch\":2,\"nodes\":[\"d\"]}\n")
       << "its lochd is there";
   const auto status = nlohmann::json::parse(said({"status", "--json"}, 0));

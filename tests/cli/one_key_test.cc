@@ -15,13 +15,21 @@ TEST_F(OneKey, PutThenGetGivesTheValueAndNothingElse) {
   EXPECT_EQ(run({"get", "shm://" + folder() + "/s", "k"}).out, "value");
 }
 
-TEST_F(OneKey, GetOfAMissingKeyIsNotFound) {
-  ok({"put", "s", "k", "v"});
-  const Outcome outcome = loch({"get", "s", "other"});
-  EXPECT_EQ(outcome.exit_code, 4);
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.err, "loch: get: no such key\n");
-  EXPECT_EQ(loch({"--quiet", "get", "s", "other"}).err, "");
+TEST_F(OneKey, AMissingKeyIsNotFoundAndNamed) {
+  const std::string version = json({"put", "s", "k", "v"})["version"];
+  const Arguments cases[] = {{"get", "s", "ot\ther"},
+                             {"remove", "s", "ot\ther"},
+                             {"inspect", "s", "ot\ther"},
+                             {"touch", "s", "ot\ther", "--persist"},
+                             {"put", "s", "ot\ther", "v", "--if-version", version}};
+  for (Arguments words : cases) {
+    const Outcome outcome = loch(words);
+    EXPECT_EQ(outcome.exit_code, 4);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "loch: " + words.front() + ": no such key 'ot\\ther' in store 's'\n");
+    words.insert(words.begin(), "--quiet");
+    EXPECT_EQ(loch(words).err, "");
+  }
 }
 
 TEST_F(OneKey, ReadingCreatesNoStore) {
@@ -271,7 +279,9 @@ TEST_F(OneKey, OptionsOfOtherHostsAreRefusedWithAStoreOfThisOne) {
                                                          {"--key-file", "LOCH_KEY_FILE"},
                                                          {"--tls-authority", "LOCH_TLS_AUTHORITY"}};
   for (const auto& [option, variable] : options) {
-    for (const Arguments& words : {Arguments{"get", "s", "k"}, Arguments{"put", "s", "k", "w"}}) {
+    for (const Arguments& words :
+         {Arguments{"get", "s", "k"}, Arguments{"put", "s", "k", "w"}, Arguments{"create", "t"},
+          Arguments{"ls"}, Arguments{"--yes", "rm", "s"}, Arguments{"doctor", "s"}}) {
       Arguments told = words;
       told.insert(told.begin(), {option, "nosuch"});
       const Outcome refused = loch(told);
@@ -279,7 +289,9 @@ TEST_F(OneKey, OptionsOfOtherHostsAreRefusedWithAStoreOfThisOne) {
       EXPECT_NE(refused.err.find(std::string(option) + " is for stores of other hosts"), std::string::npos)
           << refused.err;
     }
-    EXPECT_EQ(ok({"get", "s", "k"}, {.variables = {std::string(variable) + "=nosuch"}}), "v");
+    const RunOptions inherited{.variables = {std::string(variable) + "=nosuch"}};
+    EXPECT_EQ(ok({"get", "s", "k"}, inherited), "v");
+    EXPECT_EQ(ok({"ls"}, inherited), "s\n");
   }
 }
 

@@ -116,6 +116,19 @@ TEST_F(Program, BadCommandLinesAreUsageAndSayWhere) {
   }
 }
 
+TEST_F(Program, BadVariablesAreUsageAndNamed) {
+  const std::pair<std::string, std::string> cases[] = {{"LOCH_READ_ONLY", "maybe"},
+                                                       {"LOCH_TLS_KEY", "k.pem"}};
+  for (const auto& [variable, value] : cases) {
+    const Outcome outcome = loch({"ls"}, {.variables = {variable + "=" + value}});
+    EXPECT_EQ(outcome.exit_code, 2) << variable;
+    EXPECT_NE(outcome.err.find(" (set by " + variable + ")\n"), std::string::npos) << outcome.err;
+  }
+  const Outcome told = loch({"ls", "--read-only=maybe"}, {.variables = {"LOCH_READ_ONLY=1"}});
+  EXPECT_EQ(told.exit_code, 2);
+  EXPECT_EQ(told.err.find("set by"), std::string::npos) << told.err;
+}
+
 // Receive: "--option=", as of a variable that is empty, beside a "bench" that is no command, and of a flag.
 // Expect: the next word is not taken for the value, and nothing is stored.
 TEST_F(Program, AnEmptyValueIsNotTheNextWord) {

@@ -215,23 +215,8 @@ int Running::wait() {
 
 int Running::wait_unread() { return exit_code_of(*process_, Clock::now() + patience); }
 
-CliTest::CliTest() {
-  const auto make = [](std::string pattern) {
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
-    return pattern;
-  };
-  folder_ = make("/dev/shm/loch-cli-XXXXXX");
-  files_ = make(testing::TempDir() + "loch-cli-XXXXXX");
-}
-
-CliTest::~CliTest() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-  std::filesystem::remove_all(files_, ignored);
-}
-
 Arguments CliTest::in_folder(Arguments arguments) const {
-  arguments.insert(arguments.begin(), {"--directory", folder_});
+  arguments.insert(arguments.begin(), {"--directory", folder()});
   return arguments;
 }
 

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 
 #include "base/file_descriptor.h"
 #include "lab/process.h"
+#include "lab/temp_folder.h"
 
 namespace loch::cli {
 
@@ -78,14 +78,7 @@ class Running {
 
 // A test with a folder of stores of its own, removed at its end.
 class CliTest : public testing::Test {
- public:
-  CliTest(const CliTest&) = delete;
-  CliTest& operator=(const CliTest&) = delete;
-  ~CliTest() override;
-
  protected:
-  CliTest();
-
   // Runs with --directory set to the folder.
   Outcome loch(Arguments arguments, const RunOptions& options = {}) const;
   // The same, and the exit code must be 0. Gives standard output.
@@ -105,12 +98,14 @@ class CliTest : public testing::Test {
   std::string write_file(const std::string& file_name, std::string_view content) const;
   static std::string read_file(const std::string& path);
 
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] std::string file_path(const std::string& file_name) const { return files_ + "/" + file_name; }
+  [[nodiscard]] const std::string& folder() const { return stores_.path(); }
+  [[nodiscard]] std::string file_path(const std::string& file_name) const {
+    return files_.path() + "/" + file_name;
+  }
 
  private:
-  std::string folder_;  // of the stores
-  std::string files_;
+  const lab::TempFolder stores_ = lab::TempFolder::make("/dev/shm").value();
+  const lab::TempFolder files_ = lab::TempFolder::make(testing::TempDir()).value();
 };
 
 }  // namespace loch::cli

@@ -54,6 +54,23 @@ TEST_F(OnTerminal, RmDestroysAfterYes) {
   EXPECT_EQ(ok({"ls"}), "");
 }
 
+// Receive: what is no store of this host. Expect: that is said, and nothing asked.
+TEST_F(OnTerminal, RmAsksAboutNothingThatItCanNotDestroy) {
+  const struct {
+    const char* store;
+    int exit_code;
+    const char* said;
+  } cases[] = {{"nosuch", 4, "no such store 'nosuch'"},
+               {"a/b", 2, "cannot destroy store 'a/b'"},
+               {"tcp://127.0.0.1:1/s", 2, "is on another host"}};
+  for (const auto& [store, exit_code, said] : cases) {
+    Running rm(in_folder({"rm", store}), true);
+    EXPECT_EQ(rm.wait(), exit_code);
+    EXPECT_NE(rm.output().find(said), std::string::npos) << rm.output();
+    EXPECT_EQ(rm.output().find("[y/N]"), std::string::npos) << rm.output();
+  }
+}
+
 TEST_F(OnTerminal, TheQuestionNamesTheStore) {
   ok({"put", "sessions", "k", "v"});
   Running rm(in_folder({"rm", "sessions"}), true);

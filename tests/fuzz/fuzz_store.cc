@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
@@ -21,27 +20,12 @@
 #include "fabric/testing/memory_store.h"
 #include "fabric/testing/posting_fabric.h"
 #include "hash/testing/test_table.h"
+#include "tests/fuzz/input.h"
 
 namespace loch::hash {
 namespace {
 
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  [[nodiscard]] bool empty() const { return size_ == 0; }
-  std::uint64_t take(std::size_t bytes) {
-    std::uint64_t value = 0;
-    const std::size_t got = bytes < size_ ? bytes : size_;
-    std::memcpy(&value, data_, got);
-    data_ += got;
-    size_ -= got;
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-};
+using fuzz::Input;
 
 std::string key_number(std::uint64_t i) { return fmt::format("k{}", i % 24); }
 
@@ -194,7 +178,8 @@ class LibraryCaller final : public Caller {
   }
   Result<std::uint64_t> put(const std::string& k, const std::string& value, std::uint64_t operand,
                             Condition condition, std::uint64_t of) override {
-    const PutOptions options{.time_to_live = std::chrono::milliseconds(operand >= 224 ? operand : 0)};
+    PutOptions options;
+    if (operand >= 224) options.time_to_live = std::chrono::milliseconds(operand);
     if (condition == Condition::none && client_->put_here(k, value, options)) {
       const auto item = client_->run(client_->read(k));
       return item ? item->version.token : 0;

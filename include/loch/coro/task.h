@@ -87,7 +87,7 @@ class [[nodiscard]] Task {
   using promise_type = detail::Promise<T>;
   using Handle = std::coroutine_handle<promise_type>;
 
-  Task() = default;
+  Task() = default;  // of nothing: it can be assigned to or destroyed
   explicit Task(Handle handle) noexcept : handle_(handle) {}
   Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
   Task& operator=(Task&& other) noexcept {
@@ -111,7 +111,7 @@ class [[nodiscard]] Task {
   }
   [[nodiscard]] bool done() const { return handle_.done(); }
   // What the task returned; once, after it is done.
-  T take() { return handle_.promise().take(); }
+  [[nodiscard]] T take() { return handle_.promise().take(); }
 
   // co_await: starts the task; goes on at once if it finishes without suspending.
   struct Awaiter {

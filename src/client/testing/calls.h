@@ -11,7 +11,6 @@
 #include <optional>
 #include <ostream>
 #include <string>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -28,8 +27,7 @@ class World {
   static constexpr const char* store_name = "store";
 
   explicit World(Atomics atomics = Atomics::processor) {
-    here_.directory = temp_.path() + "/stores";
-    EXPECT_EQ(::mkdir(here_.directory.c_str(), 0700), 0);
+    here_.directory = temp_.path();
     here_.huge_pages = false;
     here_.expiry = std::chrono::milliseconds(50);
     here_.atomics = atomics;

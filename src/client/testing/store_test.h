@@ -2,14 +2,14 @@
 #pragma once
 
 #include <chrono>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
-#include <unistd.h>
 #include <utility>
 
 #include <loch/loch.h>
+
+#include "lab/temp_folder.h"
 
 namespace loch::fake {
 
@@ -18,8 +18,6 @@ class StoreTest : public testing::Test {
   void SetUp() override {
     options_.huge_pages = false;
     options_.expiry = std::chrono::milliseconds(50);
-    url_ = fmt::format("shm://test.{}.{}", ::getpid(),
-                       testing::UnitTest::GetInstance()->current_test_info()->name());
     options_.mode = Options::Mode::create;
     auto opened = Store::open(url_, options_);
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
@@ -31,8 +29,9 @@ class StoreTest : public testing::Test {
     EXPECT_TRUE(destroyed.has_value());
   }
 
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const std::string url_ = "shm://" + temp_.path() + "/store";
   Options options_;
-  std::string url_;
   std::optional<Store> store_;
 };
 

@@ -48,8 +48,13 @@ Result<Message> Gate::greet(const Message& said, Greeting& greeting) const {
   return told;
 }
 
-std::string Gate::why_unknown() const {
-  if (!files_.key.empty()) return "the client does not know this host's key";
+std::string Gate::why_unknown(bool has_none) const {
+  if (!files_.key.empty()) {
+    return fmt::format(
+        "the client does not know this host's key: it has {}; a client's key file is named by --key-file, "
+        "LOCH_KEY_FILE, or a program's Options::key_file",
+        has_none ? "none" : "another");
+  }
   if (!has_cookie()) return "the client has a key, and this host has none";
   return fmt::format(
       "this lochd has no key_file, and lets in its own user ({}) and root alone, by {}, which clients "
@@ -71,7 +76,8 @@ Result<Gate::Client> Gate::let_open(const Message& said, const Greeting& greetin
   const bool has_other = !is_reader && all.other_key && knows(*all.other_key);
   const net::Secret own = has_cookie() ? net::cookie_key(all.key, came_to) : all.key;
   const net::Secret& key = is_reader ? *all.read_key : has_other ? *all.other_key : own;
-  if (!is_reader && !has_other && !knows(key)) return fail(Errc::permission, "host", why_unknown());
+  if (!is_reader && !has_other && !knows(key))
+    return fail(Errc::permission, "host", why_unknown(knows(net::no_key())));
   const bool reads_only = is_reader || asks_to_read;
   return Client{.by_read_key = is_reader,
                 .reads_only = reads_only,

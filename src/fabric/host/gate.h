@@ -61,8 +61,8 @@ class Gate {
       : files_(std::move(keys)), tls_(std::move(tls)), credentials_(std::move(credentials)) {}
   // Whether its key is this user's cookie.
   [[nodiscard]] bool has_cookie() const { return files_.key.empty() && !files_.cookie_directory.empty(); }
-  // What is wrong with a client that knows no key of this host.
-  [[nodiscard]] std::string why_unknown() const;
+  // What is wrong with a client that knows no key of this host, or has none at all.
+  [[nodiscard]] std::string why_unknown(bool has_none) const;
   [[nodiscard]] net::Credentials credentials() const;
 
   const net::KeyFiles files_;

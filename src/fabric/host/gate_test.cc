@@ -1,8 +1,6 @@
 // What a gate believes. A client is played by hand: it proves what it knows as Link does.
 #include "fabric/host/gate.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +9,10 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "fabric/remote/protocol.h"
+#include "lab/temp_folder.h"
 #include "net/cookie.h"
 
 namespace loch::fabric::host {
@@ -25,16 +25,7 @@ using testing::HasSubstr;
 constexpr const char* address = "192.0.2.7:7457";
 
 class GateTest : public testing::Test {
- public:
-  GateTest(const GateTest&) = delete;
-  GateTest& operator=(const GateTest&) = delete;
-  ~GateTest() override { std::filesystem::remove_all(folder_); }
-
  protected:
-  GateTest() {
-    std::string pattern = testing::TempDir() + "loch-gate.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
   [[nodiscard]] std::unique_ptr<Gate> gate() const { return Gate::open(files_, {}).value(); }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::string make_key(const std::string& name, std::string_view text) const {
@@ -64,7 +55,8 @@ class GateTest : public testing::Test {
   }
   static Secret key_in(const std::string& path) { return net::read_key_file(path).value(); }
 
-  std::string folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string folder_ = temp_.path();
   net::KeyFiles files_;
 };
 
@@ -110,6 +102,19 @@ TEST_F(GateTest, AProofIsGoodForWhatItSaysAlone) {
     EXPECT_THAT(client.error().detail, HasSubstr("does not know this host's key"));
   }
   EXPECT_TRUE(gate->let_open(good, greeting).has_value());
+}
+
+// Receive: a client without a key, and one with another. Expect: each is told so, and by what a key is named.
+TEST_F(GateTest, WhoHasNoKeyIsToldSo) {
+  files_ = {.key = make_key("key", "key")};
+  const auto gate = this->gate();
+  const Gate::Greeting greeting = greeted(*gate);
+  for (const auto& [key, told] : {std::pair(net::no_key(), "it has none; "),
+                                  std::pair(key_in(make_key("other", "other")), "it has another; ")}) {
+    const auto client = gate->let_open(opening(key, greeting), greeting);
+    ASSERT_FALSE(client.has_value());
+    EXPECT_THAT(client.error().detail, testing::AllOf(HasSubstr(told), HasSubstr("--key-file")));
+  }
 }
 
 TEST_F(GateTest, WithoutAKeyWhoShowsOneIsToldSo) {

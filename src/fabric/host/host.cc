@@ -126,7 +126,7 @@ class HostThread final : public Host {
   // connections, so that they keep nobody out either.
   [[nodiscard]] bool has_room_to_read() const;
   Message refuse_to_read(const Peer& peer);
-  Message complain(const Peer& peer, const Error& error) const;
+  Message complain(const Peer& peer, const Error& error);
 
   const Options options_;
   const std::unique_ptr<Gate> gate_;
@@ -288,10 +288,10 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
                                          : "the store is of no cluster");
   }
   if (store->by_read_key && !has_room_to_read()) return refuse_to_read(peer);
-  if (session.size() > remote::session_name_bytes_max) {
-    return peers_.refuse(
-        peer, Errc::invalid_argument,
-        fmt::format("what a session is known by has at most {} bytes", remote::session_name_bytes_max));
+  if (store->cluster && !remote::is_session_name(session)) {
+    return peers_.refuse(peer, Errc::invalid_argument,
+                         fmt::format("what a session is known by has at most {} bytes, of letters and digits",
+                                     remote::session_name_bytes_max));
   }
   if (const auto intact = store->fabric->intact(); !intact) return complain(peer, intact.error());
   if (sessions_.is_paused(store->name))
@@ -320,8 +320,8 @@ Message HostThread::refuse_to_read(const Peer& peer) {
                                    options_.connections_max));
 }
 
-Message HostThread::complain(const Peer& peer, const Error& error) const {
-  log(Level::info, fmt::format("{}: {}", peer.name, error.message()));
+Message HostThread::complain(const Peer& peer, const Error& error) {
+  peers_.note(peer, error.message());
   return net::error_message(error);
 }
 

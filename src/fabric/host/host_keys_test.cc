@@ -1,8 +1,6 @@
 // A host, and who gets in by a key for all, by one for reading, and by a cookie.
 #include <array>
 #include <cstddef>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +18,7 @@
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/testing/memory_store.h"
+#include "lab/temp_folder.h"
 #include "net/credentials.h"
 #include "net/socket.h"
 #include "net/testing/acceptor.h"
@@ -33,18 +32,8 @@ using remote::Target;
 
 // A folder for keys and cookies, and a host with a store for those who know them.
 class HostWithKeys : public testing::Test {
- public:
-  HostWithKeys(const HostWithKeys&) = delete;
-  HostWithKeys& operator=(const HostWithKeys&) = delete;
-  ~HostWithKeys() override {
-    host_ = nullptr;
-    std::filesystem::remove_all(folder_);
-  }
-
  protected:
   HostWithKeys() {
-    std::string pattern = testing::TempDir() + "loch-host.XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     options_.listen = {{.host = "127.0.0.1", .port = "0"}};
     options_.open_store = [this](const std::string&) { return store_->attach(); };
     options_.readers.admit = [](Fabric&, std::uint32_t) -> Result<std::optional<Range>> {
@@ -67,7 +56,8 @@ class HostWithKeys : public testing::Test {
             .credentials = net::ClientCredentials::open(key_file, {}, folder_).value()};
   }
 
-  std::string folder_;
+  const lab::TempFolder temp_ = lab::TempFolder::make(testing::TempDir()).value();
+  const std::string folder_ = temp_.path();
   std::shared_ptr<fake::MemoryStore> store_ =
       fake::MemoryStore::create({.regions = {{0, std::uint64_t{1} << 20}}, .fill = {}});
   Host::Options options_;

@@ -429,6 +429,24 @@ TEST_F(HostTest, AStoreThatIsPausedForLongIsDoneWithout) {
   EXPECT_EQ(session.error().code, Errc::unavailable);
 }
 
+// Receive: sessions with names of which a host would note only the beginning, or something else, for the one
+// that is started in its place. Expect: they are refused.
+TEST_F(HostTest, OfAClusterASessionHasANameThatCanBeNoted) {
+  const net::fake::ReservedPort port;
+  const auto host =
+      Host::start(fake::only_host(port.at(), [&](const std::string&) { return store_->attach(); })).value();
+  const auto fabric = RemoteFabric::attach({.scheme = "tcp", .host = port.at(), .store = "store"}).value();
+  EXPECT_TRUE(fabric->connect("0123456789abcdef").has_value());
+  for (const std::string& name :
+       {std::string("watcher\0s", 9), std::string("two words"), std::string("h\u00f6her"),
+        std::string(remote::session_name_bytes_max + 1, 's')}) {
+    const auto refused = fabric->connect(name);
+    ASSERT_FALSE(refused.has_value()) << name;
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+    EXPECT_THAT(refused.error().detail, testing::HasSubstr("at most 32 bytes, of letters and digits"));
+  }
+}
+
 // Receive: a cluster's host that answers, and makes no queue pairs. Expect: sessions do without it and say
 // why, and it is not said to be found as long as that is so.
 TEST_F(HostTest, OfAClusterAHostWithoutQueuePairsIsNotReachedOverVerbs) {

@@ -14,12 +14,13 @@ inline void log(const Host::Options& options, Host::Level level, const std::stri
   if (options.log) options.log(level, text);
 }
 
-// Of what strangers can bring about at will.
-inline void warn_seldom(const Host::Options& options, Seldom& seldom, const std::string& text) {
+// Of what strangers can bring about at will. False if it was left out.
+inline bool warn_seldom(const Host::Options& options, Seldom& seldom, const std::string& text) {
   const auto left_out = seldom.tell(base::Clock().now());
-  if (!left_out) return;
+  if (!left_out) return false;
   log(options, Host::Level::warning,
       *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
+  return true;
 }
 
 }  // namespace loch::fabric::host

@@ -169,8 +169,18 @@ bool Peers::serve_messages(Id id, Peer& peer) {
 
 net::Message Peers::refuse(const Peer& peer, Errc code, const std::string& why) {
   refused_.fetch_add(1);
-  warn_seldom(options_, refusals_, fmt::format("{}: refused: {}", peer.name, why));
+  const base::Nanos now = base::Clock().now();
+  if (!repeats_.has(peer.name, why, now) &&
+      warn_seldom(options_, refusals_, fmt::format("{}: refused: {}", peer.name, why)))
+    repeats_.note(peer.name, why, now);
   return net::error_message({.code = code, .detail = why});
+}
+
+void Peers::note(const Peer& peer, const std::string& why) {
+  const base::Nanos now = base::Clock().now();
+  if (repeats_.has(peer.name, why, now)) return;
+  repeats_.note(peer.name, why, now);
+  log(options_, Level::info, fmt::format("{}: {}", peer.name, why));
 }
 
 void Peers::link(Id id, Peer& peer) {

@@ -21,6 +21,7 @@
 
 #include "fabric/host.h"
 #include "fabric/host/gate.h"
+#include "fabric/host/repeats.h"
 #include "fabric/host/seldom.h"
 #include "fabric/host/sessions.h"
 #include "net/message.h"
@@ -81,8 +82,10 @@ class Peers {
   [[nodiscard]] std::size_t links_by_read_key() const;
   // Of a peer or of a session, which have their numbers in common.
   Id new_id() { return next_id_++; }
-  // Says why it is turned away, to the log, too.
+  // Says why it is turned away, to the log, too, unless others from there were told the same not long ago.
   net::Message refuse(const Peer& peer, Errc code, const std::string& why);
+  // Says to the log alone what a peer that knows a key can not have; likewise.
+  void note(const Peer& peer, const std::string& why);
 
   // Those that it listens at. Any thread.
   [[nodiscard]] std::vector<std::uint16_t> ports() const;
@@ -113,6 +116,7 @@ class Peers {
   base::Nanos accepts_from_ns_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
   Seldom refusals_{10};
+  Repeats repeats_;
   Seldom full_;
   Seldom crowded_;
   Seldom late_;

@@ -36,6 +36,7 @@ class Flights {
   };
   // How it ends with what goes by a port that is over.
   struct Ending {
+    Error unread;    // which only reads
     Error doubtful;  // which may have swapped a word
     Error undone;    // which has not, if that is known
     Error posted_later;
@@ -46,17 +47,18 @@ class Flights {
       const auto error = [](Errc code, std::string detail) {
         return Error{.code = code, .operation = "fabric", .detail = std::move(detail)};
       };
+      const Error unread = error(why.code, fmt::format("{}: {}", location, why.detail));
       const Error doubtful =
-          error(is_told ? Errc::unavailable : why.code,
-                fmt::format("{}: {}; it may or may not have happened", location, why.detail));
+          error(is_told ? Errc::unavailable : why.code, unread.detail + "; it may or may not have happened");
       if (!is_told) {
-        return {.doubtful = doubtful,
+        return {.unread = unread,
+                .doubtful = doubtful,
                 .undone = doubtful,
                 .posted_later =
                     error(Errc::unavailable, fmt::format("{}: the session was broken off", location))};
       }
-      const Error undone = error(Errc::moved, fmt::format("{}: {}; it did not happen", location, why.detail));
-      return {.doubtful = doubtful, .undone = undone, .posted_later = undone};
+      const Error undone = error(Errc::moved, unread.detail + "; it did not happen");
+      return {.unread = unread, .doubtful = doubtful, .undone = undone, .posted_later = undone};
     }
   };
   // What a piece waits for before it can be asked for: as all others do, or alone.
@@ -64,6 +66,11 @@ class Flights {
   using Put = std::expected<std::size_t, Wait>;
   // Of what somebody else sees to; with room for the times that it stood still.
   static constexpr base::Nanos no_deadline = std::numeric_limits<base::Nanos>::max() / 2;
+
+  // `location` is of the store, for errors.
+  explicit Flights(std::string location) : location_(std::move(location)) {}
+
+  [[nodiscard]] const std::string& location() const { return location_; }
 
   [[nodiscard]] bool empty() const { return posted_.empty() && asked_.empty(); }
 
@@ -135,8 +142,10 @@ class Flights {
   void end_all(const Ending& ending) {
     is_awaited_ = false;
     const auto end = [&](const Flight& flight) {
-      flight.done->complete(*flight.done,
-                            std::unexpected(flight.may_have_swapped ? ending.doubtful : ending.undone));
+      const Error& its = only_reads(flight)        ? ending.unread
+                         : flight.may_have_swapped ? ending.doubtful
+                                                   : ending.undone;
+      flight.done->complete(*flight.done, std::unexpected(its));
     };
     auto posted = std::exchange(posted_, {});
     for (const auto& flight : std::exchange(asked_, {})) {
@@ -152,11 +161,12 @@ class Flights {
  private:
   // Asks for what is left of one.
   template <class PutPiece>
-  static std::expected<void, Wait> ask_for(Flight& flight, base::Nanos now, PutPiece& put) {
+  std::expected<void, Wait> ask_for(Flight& flight, base::Nanos now, PutPiece& put) const {
     if (const base::Nanos posted_at = std::exchange(flight.posted_at, 0); posted_at != 0)
       flight.deadline += now - posted_at;
     if (flight.operation == 0 && flight.from == 0 && now > flight.deadline) {
-      flight.outcome = fail(Errc::timed_out, "fabric", "the deadline passed before it was sent");
+      flight.outcome = fail(Errc::timed_out, "fabric",
+                            fmt::format("{}: the deadline passed before it was sent", location_));
       return {};
     }
     while (flight.operation < flight.batch.size()) {
@@ -173,7 +183,14 @@ class Flights {
     return {};
   }
 
+  static bool only_reads(const Flight& flight) {
+    return std::ranges::all_of(flight.batch, [](const Operation& operation) {
+      return operation.kind == Operation::Kind::read || operation.kind == Operation::Kind::expect;
+    });
+  }
+
   using Queue = std::deque<std::unique_ptr<Flight>>;
+  const std::string location_;
   Queue posted_;  // not asked for whole, in the order in which they were posted
   Queue asked_;   // for whole, in that order; so they are over in that order, too
   std::vector<std::unique_ptr<Flight>> spare_;

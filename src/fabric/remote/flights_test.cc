@@ -2,6 +2,7 @@
 
 #include <array>
 #include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
 namespace loch::fabric::remote {
@@ -46,7 +47,7 @@ class FlightsTest : public testing::Test {
     flights_.settle();
   }
 
-  Flights flights_;
+  Flights flights_{"there"};
   std::vector<Flights::Flight*> asked_;
   base::Nanos now_ = base::Clock().now();
 };
@@ -189,15 +190,27 @@ TEST_F(FlightsTest, ATimeInWhichNothingCouldBeDoneDoesNotCount) {
   answer_all();
 }
 
+TEST_F(FlightsTest, WhatIsLateBeforeItIsAskedForSaysWhoseItWas) {
+  Batch batch(Urgency::awaited);
+  post(batch);
+  EXPECT_EQ(ask(base::Clock().now() + 2 * timeout_ns), 0U);
+  flights_.settle();
+  ASSERT_TRUE(batch.is_over && !batch.outcome);
+  EXPECT_EQ(batch.outcome.error().code, Errc::timed_out);
+  EXPECT_EQ(batch.outcome.error().detail, "there: the deadline passed before it was sent");
+}
+
 // Receive: a port that is over, because the host has ended it or for another reason, with a batch that is
 // over, two of which a part is answered, and one that is not asked for. Expect: the first is as it was; of
 // the others, one that may have swapped a word is in doubt, and the others are not if the host has said so.
+// Of reads nothing is said, since they do nothing that could have happened.
 TEST_F(FlightsTest, WhatIsUnderWayWhenThePortEndsIsUndoneOrInDoubt) {
   for (const Errc why : {Errc::moved, Errc::unavailable}) {
     Batch over(Urgency::awaited);
     Batch reads(Urgency::awaited);
     Batch swaps(Urgency::awaited);
     Batch waits(Urgency::awaited);
+    for (Batch* batch : {&swaps, &waits}) batch->operations[1].kind = Operation::Kind::compare_swap;
     for (Batch* batch : {&over, &reads, &swaps}) post(*batch);
     ASSERT_EQ(ask(now_), 6U);
     post(waits);
@@ -210,6 +223,10 @@ TEST_F(FlightsTest, WhatIsUnderWayWhenThePortEndsIsUndoneOrInDoubt) {
     EXPECT_EQ(swaps.outcome.error().code, Errc::unavailable);
     EXPECT_EQ(reads.outcome.error().code, undone);
     EXPECT_EQ(waits.outcome.error().code, undone);
+    const std::string doubt = "there: why; it may or may not have happened";
+    EXPECT_EQ(swaps.outcome.error().detail, doubt);
+    EXPECT_EQ(reads.outcome.error().detail, "there: why");
+    EXPECT_EQ(waits.outcome.error().detail, why == Errc::moved ? "there: why; it did not happen" : doubt);
     EXPECT_TRUE(flights_.empty());
   }
 }

@@ -23,9 +23,9 @@
 //   client  {"join": name, "session": S, "proof": proof(secret; "join", H, C, S)}
 //   host    {"port": id}
 //
-// S is empty, or of a cluster what all its hosts know the session by. A host that takes a session for dead
-// has the others end it, and gives nothing of it away before they have. It says which node it means, and the
-// other refuses unless it is that one, so nobody else can answer in its place:
+// S is empty, or of a cluster what all its hosts know the session by (is_session_name). A host that takes a
+// session for dead has the others end it, and gives nothing of it away before they have. It says which node
+// it means, and the other refuses unless it is that one, so nobody else can answer in its place:
 //
 //   host    {"fence": S, "store": store, "node": N, "proof": proof(key; "fence", H, C, S, store, N)}
 //   other   {"proof": proof(key; "fenced", H, C, S, store, N)}
@@ -55,6 +55,7 @@
 //   {"do": "connection", "port": P}                 the host's end (verbs/connection_end.h), for people
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -64,9 +65,16 @@ namespace loch::fabric::remote {
 
 inline constexpr std::uint64_t protocol_version = 14;
 inline constexpr std::size_t nonce_bytes = 16;
-inline constexpr std::size_t session_name_bytes_max = 32;  // hosts note it (Fabric::note_session)
+inline constexpr std::size_t session_name_bytes_max = 32;
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.
 inline constexpr std::uint64_t extension_bytes_max = std::uint64_t{64} << 20;
+
+// Letters and digits alone: hosts note it (Fabric::note_session), and are to find the same there later.
+constexpr bool is_session_name(std::string_view name) {
+  return !name.empty() && name.size() <= session_name_bytes_max && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  });
+}
 
 constexpr std::string_view access_text(bool read_only) { return read_only ? "read" : "change"; }
 

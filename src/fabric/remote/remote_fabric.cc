@@ -15,7 +15,9 @@ namespace {
 // Of a session for which there is no way to the host: everything ends with the reason.
 class NoWay final : public RemotePort {
  public:
-  NoWay(const RemoteFabric& fabric, Error why) : fabric_(fabric) { severed_ = std::move(why); }
+  NoWay(const RemoteFabric& fabric, Error why) : RemotePort(fabric.location()), fabric_(fabric) {
+    severed_ = std::move(why);
+  }
 
   Result<Mapping> map(RegionId region) override {
     return Mapping{.base = nullptr, .length_bytes = fabric_.known_length(region)};
@@ -132,16 +134,23 @@ Result<RemoteFabric::Membership> RemoteFabric::ask_membership() {
   return Membership{.map = (*answer)["cluster"], .node = net::number_of(*answer, "node").value_or(0)};
 }
 
-void RemoteFabric::learn_length(RegionId region, std::uint64_t length_bytes) {
-  std::uint64_t known = lengths_[region];
-  while (known < length_bytes && !lengths_[region].compare_exchange_weak(known, length_bytes)) {
+Result<std::uint64_t> RemoteFabric::learn_length(RegionId region, const net::Message& answer) {
+  const std::uint64_t told = net::number_of(answer, "bytes").value_or(0);
+  if (told > region_bytes_max) {
+    return fail(Errc::corrupt, "fabric",
+                fmt::format("{}: the host says that region {} has {} bytes, more than a region can have",
+                            target_.text(), region, told));
   }
+  std::uint64_t known = lengths_[region];
+  while (known < told && !lengths_[region].compare_exchange_weak(known, told)) {
+  }
+  return told;
 }
 
 Result<std::uint64_t> RemoteFabric::ask_length(Link& link, RegionId region, base::Nanos deadline) {
   const auto answer = link.ask({{"do", "length"}, {"region", region}}, deadline);
   if (!answer) return std::unexpected(answer.error());
-  learn_length(region, net::number_of(*answer, "bytes").value_or(0));
+  if (auto told = learn_length(region, *answer); !told) return told;
   return known_length(region);
 }
 
@@ -157,13 +166,14 @@ Result<void> RemoteFabric::extend(RegionId region, std::uint64_t length_bytes) {
     const std::uint64_t wanted = std::min(length_bytes, length + extension_bytes_max);
     auto answer = (*link)->ask({{"do", "extend"}, {"region", region}, {"bytes", wanted}});
     if (!answer) return std::unexpected(std::move(answer.error()));
-    length = net::number_of(*answer, "bytes").value_or(0);
+    const auto told = learn_length(region, *answer);
+    if (!told) return std::unexpected(told.error());
+    length = *told;
     if (length < wanted) {
       return fail(Errc::unavailable, "extend",
                   fmt::format("{}: the host says that a region which it has just made {} bytes long has {}",
                               target_.text(), wanted, length));
     }
-    learn_length(region, length);
   } while (length < length_bytes);
   return {};
 }

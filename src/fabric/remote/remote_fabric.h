@@ -44,7 +44,7 @@ class RemoteFabric final : public Fabric {
 
   // What is known of a region's length; it only grows.
   [[nodiscard]] std::uint64_t known_length(RegionId region) const { return lengths_[region]; }
-  // Asks the host, until then at most. Errors: as Link::ask.
+  // Asks the host, until then at most. Errors: as Link::ask; corrupt, if no region can be as long.
   Result<std::uint64_t> ask_length(Link& link, RegionId region, base::Nanos deadline);
 
  private:
@@ -60,7 +60,8 @@ class RemoteFabric final : public Fabric {
   Result<Connected> join(const std::string& session) const;
   // Over a new data connection. Errors: as Link::join.
   Result<std::unique_ptr<RemotePort>> open_port(const std::string& session);
-  void learn_length(RegionId region, std::uint64_t length_bytes);
+  // What the host has answered of a region's length. Errors: corrupt, if no region can be as long.
+  Result<std::uint64_t> learn_length(RegionId region, const net::Message& answer);
   Result<void> has_room(Link& link, RegionId region, std::uint64_t length_bytes);
 
   const Target target_;

@@ -29,8 +29,8 @@ bool wait_for_any(std::span<RemotePort* const> ports, base::Nanos wait_ns) {
 
 }  // namespace
 
-void RemotePort::end_flights(const Error& why, const std::string& location) {
-  const auto ending = Flights::Ending::of(why, location);
+void RemotePort::end_flights(const Error& why) {
+  const auto ending = Flights::Ending::of(why, flights_.location());
   severed_ = ending.posted_later;
   flights_.end_all(ending);
 }

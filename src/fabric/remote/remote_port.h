@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/cluster_map.h"
@@ -18,6 +19,9 @@ namespace loch::fabric::remote {
 
 class RemotePort : public Port {
  public:
+  // `location` is of the store, for errors.
+  explicit RemotePort(std::string location) : flights_(std::move(location)) {}
+
   void poll(base::Nanos wait_ns) final;
 
   // Makes progress without waiting; whether anything has ended, or the port has.
@@ -43,9 +47,8 @@ class RemotePort : public Port {
   virtual void give_sign(RegionId region) = 0;
 
  protected:
-  // The port is over: all that is under way ends with `why`, and so does what will be posted. `location` is
-  // of the store.
-  void end_flights(const Error& why, const std::string& location);
+  // The port is over: all that is under way ends with `why`, and so does what will be posted.
+  void end_flights(const Error& why);
 
   std::optional<Error> severed_;
   Flights flights_;

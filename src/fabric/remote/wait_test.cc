@@ -76,6 +76,7 @@ TEST(Wakefulness, IsOverForLongerIfThatHappensAgainSoon) {
 // What no port here is asked for.
 class FakePort : public RemotePort {
  public:
+  FakePort() : RemotePort("there") {}
   void abandon() override {}
   void tell_reached(NodeSet /*nodes*/) override {}
   void give_sign(RegionId /*region*/) override {}

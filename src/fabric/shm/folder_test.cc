@@ -33,13 +33,37 @@ TEST_F(ShmTest, ListTellsTheStoresAlone) {
   for (const char* file : {"loch.$(touch x)/present", "loch.notes/mine"})
     std::ofstream(access_.directory + "/" + file) << "x";
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "b", "c.d"}));
-  EXPECT_EQ(shm::destroy("notes", access_).error().code, Errc::not_found);
-  EXPECT_TRUE(std::filesystem::exists(access_.directory + "/loch.notes/mine"));
   ASSERT_TRUE(shm::destroy("b", access_).has_value());
   EXPECT_EQ(shm::list(access_).value(), (std::vector<std::string>{"a", "c.d"}));
   Access nowhere = access_;
   nowhere.directory += "/nowhere";
   EXPECT_EQ(shm::list(nowhere).error().code, Errc::not_found);
+}
+
+// Receive: names of stores that something else has: a folder of somebody's, an empty one, a plain file, and a
+// link that leads nowhere. Expect: it is said to be no store, whatever is done, and stays.
+TEST_F(ShmTest, WhatIsNoStoreIsSaidToBeNone) {
+  const auto path_of = [this](const std::string& name) { return access_.directory + "/loch." + name; };
+  std::filesystem::create_directory(path_of("notes"));
+  std::ofstream(path_of("notes") + "/mine") << "x";
+  std::filesystem::create_directory(path_of("empty"));
+  std::ofstream(path_of("file")) << "x";
+  std::filesystem::create_symlink("nowhere", path_of("link"));
+  const auto before = files_in_folder();
+  for (const std::string name : {"notes", "empty", "file", "link"}) {
+    const std::string said = path_of(name) + " is there, and is no store; remove it by hand";
+    const auto attached = shm::attach(name, access_);
+    const auto created = shm::create(name, access_, plan());
+    const auto destroyed = shm::destroy(name, access_);
+    ASSERT_FALSE(attached || created || destroyed) << name;
+    EXPECT_EQ(attached.error().code, Errc::io);
+    EXPECT_EQ(created.error().code, Errc::exists);
+    EXPECT_EQ(destroyed.error().code, Errc::io);
+    for (const Error& error : {attached.error(), created.error(), destroyed.error()})
+      EXPECT_TRUE(error.detail.starts_with(said)) << error.detail;
+  }
+  EXPECT_EQ(files_in_folder(), before);
+  EXPECT_TRUE(std::filesystem::exists(path_of("notes") + "/mine"));
 }
 
 TEST_F(ShmTest, WhoIsAttachedGoesOnWhenTheStoreIsDestroyed) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 namespace loch::fabric::shm {
-namespace {
 
 bool is_of_group(gid_t group) {
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
@@ -19,6 +18,8 @@ bool is_of_group(gid_t group) {
   groups.push_back(::getegid());
   return std::ranges::find(groups, group) != groups.end();
 }
+
+namespace {
 
 // "ada (1001)"; the number alone, if it has no name.
 std::string user_name(uid_t user) {

@@ -11,6 +11,9 @@ namespace loch::fabric::shm {
 // no_group for "". Errors: invalid_argument.
 Result<gid_t> group_id(const std::string& group);
 
+// Whether this process is in the group.
+bool is_of_group(gid_t group);
+
 // Anybody may take the name of a store that is not there yet, and open it to all, to have what others put
 // there. Whoever means to create a store if there is none therefore takes one that this user made, or root,
 // or somebody for a group that this user is in. Errors: permission.

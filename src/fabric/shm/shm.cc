@@ -371,15 +371,35 @@ std::unexpected<Error> no_store(const char* operation, const std::string& name, 
               fmt::format("there is no store '{}' in {}", name, access.directory));
 }
 
+// Whether something else has the name of a store. What is not at its path any more may have been one.
+bool is_other_than_store(const std::string& path) {
+  if (const auto folder = Folder::open(path, "open"))
+    return !folder->may_have(present_file) && folder->is_at_path();
+  struct stat found{};
+  return ::lstat(path.c_str(), &found) == 0 && !S_ISDIR(found.st_mode);
+}
+
+std::unexpected<Error> other_than_store(Errc code, const char* operation, const std::string& path) {
+  return fail(code, operation,
+              fmt::format("{} is there, and is no store; remove it by hand if nobody needs it", path));
+}
+
+std::unexpected<Error> name_taken(const std::string& path) {
+  if (is_other_than_store(path)) return other_than_store(Errc::exists, "create", path);
+  return fail(Errc::exists, "create", fmt::format("{} is there already", path));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& access) {
-  auto folder = Folder::open(store_path(name, access), "open");
+  const std::string path = store_path(name, access);
+  auto folder = Folder::open(path, "open");
   if (folder && access.not_of_others) {
     if (auto may_trust = check_maker(*folder); !may_trust)
       return std::unexpected(std::move(may_trust.error()));
   }
   auto present = folder ? folder->open_file(present_file, "open") : std::unexpected(folder.error());
+  if (!present && is_other_than_store(path)) return other_than_store(Errc::io, "open", path);
   if (!present && present.error().code == Errc::not_found) return no_store("open", name, access);
   if (!present) return std::unexpected(std::move(present.error()));
   if (!access.lends && !folder->has(region_file(0))) {
@@ -406,9 +426,7 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
   const auto group = group_id(access.group);
   if (!group) return std::unexpected(group.error());
   const std::string folder = store_path(name, access);
-  if (struct stat stat{}; ::stat(folder.c_str(), &stat) == 0) {
-    return fail(Errc::exists, "create", fmt::format("{} is there already", folder));
-  }
+  if (struct stat found{}; ::lstat(folder.c_str(), &found) == 0) return name_taken(folder);
   remove_leftovers(access);
 
   auto building = PrivateFolder::make(name, access, "create");
@@ -416,6 +434,12 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
   const Folder& made = **building;
   const mode_t mode = access.file_mode & 0666;
   const auto present = made.create_file(present_file, mode, *group, "create");
+  if (!present && present.error().code == Errc::permission && *group != no_group && !is_of_group(*group)) {
+    return fail(Errc::permission, "create",
+                fmt::format("the files of '{}' can not be given to group '{}', which this process is not in; "
+                            "`id -Gn` lists its groups, a new one from the next login on",
+                            name, access.group));
+  }
   if (!present) return std::unexpected(present.error());
   take_byte(present->get(), creator_lock_byte);
   if (auto done = build(made, plan, mode, *group); !done) return std::unexpected(std::move(done.error()));
@@ -425,9 +449,7 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
   if (auto set = made.set_access(folder_mode, *group, "create"); !set)
     return std::unexpected(std::move(set.error()));
   if (::rename(made.path().c_str(), folder.c_str()) != 0) {
-    if (errno == ENOTEMPTY || errno == EEXIST) {
-      return fail(Errc::exists, "create", fmt::format("{} is there already", folder));
-    }
+    if (errno == ENOTEMPTY || errno == EEXIST) return name_taken(folder);
     return system_error("create", errno, folder);
   }
   building->published();
@@ -439,6 +461,7 @@ Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& ac
 Result<void> destroy(const std::string& name, const Access& access) {
   const std::string folder = store_path(name, access);
   // What is no store is not ours to remove.
+  if (is_other_than_store(folder)) return other_than_store(Errc::io, "destroy", folder);
   if (const auto there = Folder::open(folder, "destroy")) {
     const auto present = there->open_file(present_file, "destroy");
     if (!present && present.error().code == Errc::not_found) return no_store("destroy", name, access);

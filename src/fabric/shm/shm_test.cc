@@ -27,6 +27,7 @@
 #include "base/random.h"
 #include "base/testing/in_child.h"
 #include "fabric/shm/file.h"
+#include "fabric/shm/owner.h"
 #include "fabric/shm/testing/shm_test.h"
 
 namespace loch::fabric {
@@ -202,6 +203,21 @@ TEST_F(ShmTest, FilesBelongToTheGroup) {
     ASSERT_EQ(::stat((access_.directory + "/loch.store" + file).c_str(), &stat), 0) << file;
     EXPECT_EQ(stat.st_gid, wanted) << file;
   }
+}
+
+TEST_F(ShmTest, WhoIsNotInTheGroupIsTold) {
+  ASSERT_EQ(::chmod(access_.directory.c_str(), 0777), 0);
+  const std::string said = in_child([&]() -> std::string {
+    if (!give_up_root()) return "setuid failed";
+    const struct group* other = ::getgrent();
+    while (other != nullptr && shm::is_of_group(other->gr_gid)) other = ::getgrent();
+    if (other == nullptr) return "there is no other group";
+    access_.group = other->gr_name;
+    return outcome(shm::create("store", access_, plan()));
+  });
+  EXPECT_TRUE(said.starts_with("permission: the files of 'store' can not be given to group '")) << said;
+  EXPECT_NE(said.find("which this process is not in"), std::string::npos) << said;
+  EXPECT_TRUE(files_in_folder().empty());
 }
 
 TEST_F(ShmTest, WhoMayNotOpenTheFilesIsTold) {

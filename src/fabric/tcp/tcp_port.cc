@@ -29,7 +29,8 @@ bool is_word(const Operation& operation) {
 
 TcpPort::TcpPort(remote::RemoteFabric& fabric, std::shared_ptr<remote::Link> link,
                  remote::Link::Joined joined, base::Nanos answer_within_ns)
-    : fabric_(fabric),
+    : RemotePort(fabric.location()),
+      fabric_(fabric),
       link_(std::move(link)),
       answer_within_ns_(answer_within_ns),
       stream_(std::move(joined.stream)),
@@ -355,7 +356,7 @@ void TcpPort::sever(const Error& why) {
   filling_bytes_ = skip_bytes_ = 0;
   is_answering_ = false;
   out_begin_ = out_end_ = 0;
-  end_flights(why, fabric_.location());
+  end_flights(why);
 }
 
 }  // namespace loch::fabric::tcp

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/socket.h>
@@ -47,6 +48,8 @@ class LyingHost {
   enum class Links : bool { end, stay };
   explicit LyingHost(Answers answers, Links links = Links::end)
       : answers_(std::move(answers)), what_of_links_(links) {}
+  // Answers one question over each link: that a region is so long.
+  explicit LyingHost(std::uint64_t region_bytes) : region_bytes_(region_bytes) {}
   [[nodiscard]] remote::Target target() const {
     return {.scheme = "tcp", .host = acceptor_.at(), .store = "store"};
   }
@@ -68,12 +71,15 @@ class LyingHost {
     } else {
       const std::string proof = net::proof(net::no_key(), {"host", mine, theirs, "store", "change"});
       std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
+      if (region_bytes_ && messages->wait_next(in_seconds(5)))
+        std::ignore = messages->say({{"bytes", *region_bytes_}});
       links_.push_back(std::move(messages));
     }
   }
 
-  const Answers answers_;
-  const Links what_of_links_;
+  const Answers answers_{};
+  const Links what_of_links_ = Links::stay;
+  const std::optional<std::uint64_t> region_bytes_{};
   std::vector<std::unique_ptr<net::Messages>> links_;
   std::vector<std::unique_ptr<net::Stream>> streams_;
   const net::fake::Acceptor acceptor_{[this](base::FileDescriptor socket) { greet(std::move(socket)); }};
@@ -294,6 +300,22 @@ TEST(Sign, IsLateWhenNothingMovesAnyMore) {
   EXPECT_TRUE(sign.is_late(now + 3 * limit));
   sign.is_under_way = false;
   EXPECT_FALSE(sign.is_late(now + 3 * limit));
+}
+
+// Receive: a host that is asked how long a region is, and to make it longer, and says that it is longer than
+// any can be. Expect: it is not believed.
+TEST(LyingHost, ARegionThatIsTooLongIsCorrupt) {
+  const LyingHost host(region_bytes_max + 1);
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  const auto extended = fabric->extend(3, 1U << 20);
+  const auto link = remote::Link::open(host.target(), 5 * base::second_ns).value();
+  const auto length = fabric->ask_length(*link, 3, in_seconds(5));
+  ASSERT_FALSE(length || extended);
+  for (const Error& error : {length.error(), extended.error()}) {
+    EXPECT_EQ(error.code, Errc::corrupt);
+    EXPECT_THAT(error.detail, HasSubstr("region 3 has 68719476737 bytes, more than a region can have"));
+  }
+  EXPECT_EQ(fabric->known_length(3), 0U);
 }
 
 TEST(LyingHost, SilenceIsATimeoutAndHalfAnAnswerIsNone) {

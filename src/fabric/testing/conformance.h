@@ -16,13 +16,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
 #include "fabric/host.h"
+#include "lab/temp_folder.h"
 
 namespace loch::fabric::conformance {
 
@@ -69,19 +69,17 @@ inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend
 // In files. One whose words are a device's to change is mapped to be lent.
 class ShmWorld final : public World {
  public:
-  // A test that has several tells them apart by `suffix`.
-  explicit ShmWorld(const Plan& plan, std::string_view suffix = {})
-      : url_(fmt::format("shm://conformance.{}.{}{}", ::getpid(),
-                         testing::UnitTest::GetInstance()->current_test_info()->line(), suffix)) {
-    const auto created = create(url_, access_, plan);
+  explicit ShmWorld(const Plan& plan) {
+    const auto created = create(url, access_, plan);
     EXPECT_TRUE(created.has_value()) << created.error().message();
   }
-  ~ShmWorld() override { EXPECT_TRUE(destroy(url_, access_).has_value()); }
-  std::shared_ptr<Fabric> attach() override { return fabric::attach(url_, access_).value(); }
+  ~ShmWorld() override { EXPECT_TRUE(destroy(url, access_).has_value()); }
+  std::shared_ptr<Fabric> attach() override { return fabric::attach(url, access_).value(); }
 
  private:
-  Access access_{.group = {}, .huge_pages = false, .lends = true};
-  std::string url_;
+  static constexpr const char* url = "shm://conformance";
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  const Access access_{.directory = temp_.path(), .group = {}, .huge_pages = false, .lends = true};
 };
 
 // A store in files, reached from `source` as from another host, on which it is lent at `address`.

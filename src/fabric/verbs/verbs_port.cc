@@ -64,7 +64,13 @@ const char* meaning_of(ibv_wc_status status) {
 VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
                      const std::shared_ptr<remote::Link>& link, remote::Link::Joined joined,
                      base::Nanos within_ns)
-    : fabric_(fabric), link_(link), id_(joined.port), agent_(fabric, link, std::move(joined), within_ns) {
+    : RemotePort(fabric.location()),
+      link_(link),
+      id_(joined.port),
+      agent_(fabric, link, std::move(joined), within_ns),
+      lent_([link](const net::Message& question,
+                   base::Nanos deadline) { return link->ask(question, deadline); },
+            id_) {
   if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened)
     severed_ = std::move(opened.error());
 }
@@ -138,38 +144,15 @@ bool VerbsPort::progress() {
 
 // ---- what is asked
 
-const Keys::Key* VerbsPort::key_of(const Flight& flight, RegionId region, std::uint64_t offset_bytes) {
-  if (const Keys::Key* known = keys_.find(region, offset_bytes); known != nullptr) return known;
-  const base::Nanos before = base::Clock().now();
-  const auto answer =
-      link_->ask({{"do", "key"}, {"port", id_}, {"region", region}, {"at", offset_bytes}}, flight.deadline);
-  const base::Nanos waited_ns = base::Clock().now() - before;
-  flights_.stood_still(waited_ns);
-  agent_.stood_still(waited_ns);
-  if (!answer) {
-    if (answer.error().code != Errc::not_found) trouble_ = answer.error();
-    return nullptr;
-  }
-  const Keys::Key key{.from_bytes = net::number_of(*answer, "from").value_or(0),
-                      .length_bytes = net::number_of(*answer, "bytes").value_or(0),
-                      .address = net::number_of(*answer, "address").value_or(0),
-                      .key = static_cast<std::uint32_t>(net::number_of(*answer, "key").value_or(0))};
-  if (!keys_.add(region, offset_bytes, key)) return nullptr;
-  return keys_.find(region, offset_bytes);
-}
-
-// Whether the operation is inside its region.
+// Whether the operation is inside its region. May ask the host, which counts to nobody's time afterwards.
 bool VerbsPort::is_covered(const Flight& flight, const Operation& operation) {
-  const Address at = operation.at;
-  if (operation.is_atomic() && at.offset_bytes % word_bytes != 0) return false;
-  if (at.offset_bytes > region_bytes_max || operation.length_bytes > region_bytes_max) return false;
-  const std::uint64_t end = at.offset_bytes + operation.length_bytes;
-  for (std::uint64_t offset = at.offset_bytes; offset < end;) {
-    const Keys::Key* key = key_of(flight, at.region, offset);
-    if (key == nullptr) return false;
-    offset = key->end_bytes();
+  if (operation.is_atomic() && operation.at.offset_bytes % word_bytes != 0) return false;
+  const bool is_lent = lent_.covers(operation.at, operation.length_bytes, flight.deadline);
+  if (const base::Nanos asked_ns = lent_.take_asked_ns(); asked_ns != 0) {
+    flights_.stood_still(asked_ns);
+    agent_.stood_still(asked_ns);
   }
-  return true;
+  return is_lent;
 }
 
 // A part of the buffer, if there is room.
@@ -186,7 +169,7 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
   using Wait = remote::Flights::Wait;
   const Operation* previous = operation.after_previous ? &operation - 1 : nullptr;
   if (from == 0 && ((previous != nullptr && previous->bad_address) || !is_covered(flight, operation))) {
-    if (trouble_) return std::unexpected(Wait::for_room);
+    if (lent_.trouble()) return std::unexpected(Wait::for_room);
     operation.bad_address = true;
     return operation.length_bytes;
   }
@@ -202,7 +185,7 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
   const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);
   const Extent extent = extent_of(operations);
   const std::uint64_t offset = extent.begin_bytes + from;
-  const Keys::Key& key = *keys_.find(operation.at.region, offset);
+  const Keys::Key& key = *lent_.find(operation.at.region, offset);
   const std::size_t length = std::min({static_cast<std::size_t>(extent.end_bytes - offset), piece_bytes_max,
                                        static_cast<std::size_t>(key.end_bytes() - offset)});
   const auto at = take_buffer(length);
@@ -258,7 +241,7 @@ std::span<Operation> VerbsPort::line_from(const Flight& flight, Operation& opera
   if (count < 2) return rest.first(1);
   const std::span<Operation> line = rest.first(count);
   const Extent extent = extent_of(line);
-  const Keys::Key* key = key_of(flight, operation.at.region, extent.begin_bytes);
+  const Keys::Key* key = lent_.find(operation.at.region, extent.begin_bytes);
   if (key == nullptr || key->end_bytes() < extent.end_bytes) return rest.first(1);
   for (Operation& other : line) other.bad_address = false;
   return line;
@@ -292,9 +275,9 @@ void VerbsPort::ring() {
   flights_.ask(base::Clock().now(), [this](Flight& flight, Operation& operation, std::size_t from) {
     return put(flight, operation, from);
   });
-  if (trouble_) {
-    const bool was_late = trouble_->code == Errc::timed_out;
-    return sever({.code = was_late ? Errc::timed_out : Errc::unavailable, .detail = trouble_->detail});
+  if (const auto& trouble = lent_.trouble()) {
+    const bool was_late = trouble->code == Errc::timed_out;
+    return sever({.code = was_late ? Errc::timed_out : Errc::unavailable, .detail = trouble->detail});
   }
   if (chained_ == 0) return;
   chain_[chained_ - 1].send_flags |= IBV_SEND_SIGNALED;
@@ -381,7 +364,7 @@ void VerbsPort::sever(Error why) {
   pieces_.clear();
   chained_ = 0;
   pair_ = nullptr;
-  end_flights(why, fabric_.location());
+  end_flights(why);
 }
 
 }  // namespace loch::fabric::verbs

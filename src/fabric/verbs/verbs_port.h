@@ -23,7 +23,7 @@
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/remote/remote_port.h"
 #include "fabric/tcp/tcp_port.h"
-#include "fabric/verbs/keys.h"
+#include "fabric/verbs/lent_memory.h"
 #include "fabric/verbs/queue_pair.h"
 
 namespace loch::fabric::verbs {
@@ -73,9 +73,6 @@ class VerbsPort final : public remote::RemotePort {
   };
 
   Result<void> open_queue_pair(const std::string& source, base::Nanos deadline);
-  // What is registered of the region at `offset_bytes`; null if there is nothing. May ask the host, for which
-  // it has as long as the flight.
-  const Keys::Key* key_of(const Flight& flight, RegionId region, std::uint64_t offset_bytes);
   bool is_covered(const Flight& flight, const Operation& operation);
   remote::Flights::Put put(Flight& flight, Operation& operation, std::size_t from);
   // The operation, and those behind it that are reads in the same line of memory as it is one in, if one key
@@ -90,19 +87,17 @@ class VerbsPort final : public remote::RemotePort {
   bool check();  // whether the port is over
   void sever(Error why);
 
-  const remote::RemoteFabric& fabric_;
   const std::shared_ptr<remote::Link> link_;
   const std::uint64_t id_;
   // Null of a port that is severed. It ends after the data connection, by which the session leaves: a queue
   // pair that ends before is that of a session that is gone.
   std::unique_ptr<QueuePair> pair_;
   tcp::TcpPort agent_;
-  std::optional<Error> trouble_;  // of asking the host for keys
-  bool armed_ = false;            // the queue pair tells of completions by its descriptor
-  bool device_changes_ = false;   // else the agent does
-  RegionId last_region_ = 0;      // that something was posted for
+  bool armed_ = false;           // the queue pair tells of completions by its descriptor
+  bool device_changes_ = false;  // else the agent does
+  RegionId last_region_ = 0;     // that something was posted for
 
-  Keys keys_;
+  LentMemory lent_;
   std::deque<Piece> pieces_;        // under way, in the order in which they were posted
   std::uint64_t first_piece_ = 0;   // the number of the first of them
   std::size_t writes_ = 0;          // and messages, of those pieces

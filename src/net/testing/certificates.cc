@@ -87,6 +87,4 @@ Certificates::Certificates(std::string folder) : folder_(std::move(folder)) {
   write(make("host", &authority, -2 * day_s, -day_s), file("expired"));
 }
 
-Certificates::~Certificates() { std::filesystem::remove_all(folder_); }
-
 }  // namespace loch::net::fake

@@ -1,4 +1,4 @@
-// For tests: certificates, made anew and removed at the end.
+// For tests: certificates, made anew in a folder.
 //
 //   authority.pem          vouches for host, client and expired
 //   stranger.pem           another authority
@@ -14,10 +14,8 @@ namespace loch::net::fake {
 
 class Certificates {
  public:
+  // Makes the folder, too, if it is not there.
   explicit Certificates(std::string folder);
-  ~Certificates();
-  Certificates(const Certificates&) = delete;
-  Certificates& operator=(const Certificates&) = delete;
 
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ + "/" + name; }
 

@@ -12,6 +12,7 @@
 #include <loch/loch.h>
 #include <loch/stats.h>
 #include <loch/truncation.h>
+#include <loch/version.h>
 
 namespace {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -13,22 +12,17 @@
 
 #include "fabric/endpoint.h"
 #include "fabric/shm/shm.h"
+#include "lab/temp_folder.h"
 
 namespace loch::fabric::shm::fake {
 
 inline constexpr std::uint64_t region_bytes = 1U << 20;
 inline constexpr std::uint64_t mark = 0x1234567890abcdef;
 
-// A folder of its own in /dev/shm for each test, gone afterwards.
+// A folder of its own in /dev/shm for each test, gone afterwards. Others may look into it.
 class ShmTest : public testing::Test {
  protected:
-  ShmTest() {
-    std::string folder = "/dev/shm/loch-shm-test-XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
-    access_ = {.directory = folder, .group = {}, .huge_pages = false};
-  }
-  void TearDown() override { std::filesystem::remove_all(access_.directory); }
+  ShmTest() { EXPECT_EQ(::chmod(access_.directory.c_str(), 0755), 0); }
 
   static Plan plan() {
     return {.regions = {{0, region_bytes}, {1, region_bytes}}, .fill = [](std::span<const Mapping> regions) {
@@ -58,7 +52,8 @@ class ShmTest : public testing::Test {
     return true;
   }
 
-  Access access_;
+  const lab::TempFolder temp_ = lab::TempFolder::make("/dev/shm").value();
+  Access access_{.directory = temp_.path(), .group = {}, .huge_pages = false};
 };
 
 }  // namespace loch::fabric::shm::fake

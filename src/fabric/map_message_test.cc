@@ -23,8 +23,10 @@ ClusterMap largest_map() {
   map.epoch = std::numeric_limits<std::uint64_t>::max();
   map.hash_seed = std::numeric_limits<std::uint64_t>::max();
   for (std::uint32_t node = 0; node < node_count_max; ++node) {
+    std::string host = std::to_string(node);
+    host.insert(0, net::host_bytes_max - host.size(), ':');
     map.nodes.push_back({.name = fmt::format("{:n>{}}", node, node_name_bytes_max),
-                         .at = {.host = std::string(net::host_bytes_max, ':'), .port = "65535"},
+                         .at = {.host = std::move(host), .port = "65535"},
                          .state = NodeState::drained});
   }
   for (unsigned region = first_data_region; region < data_regions_end; ++region)

@@ -40,7 +40,7 @@ RegionMap one_node(std::uint32_t node) {
 // Which node's part it is; `node`'s, if it is that.
 std::optional<std::uint32_t> node_of_part(fabric::Endpoint& here, std::uint32_t node) {
   const auto is_its = [&](std::uint32_t each) {
-    return here.length_bytes(fabric::control_region_of(each)).has_value();
+    return here.length_bytes(fabric::control_region_of(each)).value_or(0) != 0;
   };
   if (is_its(node)) return node;
   for (std::uint32_t each = 0; each < fabric::node_count_max; ++each) {

@@ -105,9 +105,10 @@ Result<void> Rebalancer::follow_map() {
   if (is_none) return {};
   const Member::State before = member_.now();
   if (map->version <= before.map.version) return {};
+  if (before.node) last_node_ = before.node;
   // As another node, the host has nothing of what those use who have sessions here.
   const auto node = map->map.find(member_.options().cluster.node);
-  if (node && node != before.node) {
+  if (node && last_node_ && node != last_node_) {
     if (auto paused = pause_all(); !paused) return paused;
   }
   return member_.adopt(*map);

@@ -126,7 +126,7 @@ TEST_F(FencerTest, AHostThatSaysNothingIsNotWaitedForByEachSession) {
   const auto at_c = RemoteFabric::attach({.scheme = "tcp", .host = ports[1].at(), .store = "store"}).value();
   std::vector<std::unique_ptr<remote::RemotePort>> ways;
   for (std::uint32_t i = 0; i < sessions; ++i) {
-    const std::string name = fmt::format("session {}", i);
+    const std::string name = fmt::format("session{}", i);
     ways.push_back(at_a->connect(name).value());
     EXPECT_TRUE(ways.back()->claim_presence(i + 1).value());
     ways.back()->abandon();

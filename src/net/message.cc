@@ -163,9 +163,11 @@ std::optional<Error> error_of(const Message& message, const char* operation) {
   const std::uint64_t code = number_of(*found, "code").value_or(0);
   const bool is_known =
       code >= static_cast<std::uint64_t>(Errc::not_found) && code <= static_cast<std::uint64_t>(Errc::io);
+  std::string detail = printable(text_of(*found, "detail"));
+  if (detail.empty()) detail = "the other side does not say why";
   return Error{.code = is_known ? static_cast<Errc>(code) : Errc::io,
                .operation = operation,
-               .detail = printable(text_of(*found, "detail"))};
+               .detail = std::move(detail)};
 }
 
 }  // namespace loch::net

@@ -35,6 +35,7 @@ TEST(ErrorMessage, IsPlainTextWhateverItSays) {
   EXPECT_EQ(read_of("a\x1b]0;b\x07 c\nd\x7f"), R"(a\x1b]0;b\x07 c\nd\x7f)");
   EXPECT_EQ(read_of("\u009b2J"), R"(\x9b2J)");
   EXPECT_EQ(read_of("\u202eb"), R"(\u202eb)");
+  EXPECT_EQ(read_of(""), "the other side does not say why");
 }
 
 TEST(ErrorMessage, IsNoLongerThanSomebodyReads) {

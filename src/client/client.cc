@@ -189,9 +189,9 @@ coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions option
   co_return Result<void>{};
 }
 
-coro::Task<Result<std::uint64_t>> Client::put(Write write, std::optional<base::Nanos> call_began) {
+coro::Task<Result<std::uint64_t>> Client::put(Write write) {
   fabric::Endpoint& endpoint = attachment_->endpoint();
-  const base::Nanos began = call_began.value_or(endpoint.now());
+  const base::Nanos began = endpoint.now();
   const auto found_no_memory = [](const Result<std::uint64_t>& put) {
     return !put && put.error().code == Errc::no_space;
   };

@@ -95,9 +95,7 @@ class Client {
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
   // If there is no memory, waits for that of items whose time is over, or that belong to nobody.
-  // `call_began`: when the call began that it is of, if not just now; all puts of that wait no longer than
-  // one.
-  coro::Task<Result<std::uint64_t>> put(Write write, std::optional<base::Nanos> call_began = std::nullopt);
+  coro::Task<Result<std::uint64_t>> put(Write write);
   // As Store::update; the version that is the key's after it, 0 if that has no item.
   coro::Task<Result<std::uint64_t>> update(std::string_view key, const Change* change, PutOptions options);
   // As Store::touch.
@@ -190,7 +188,6 @@ class Client {
   static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
-  coro::Task<Result<void>> put_again(Assignment* assignment, base::Nanos began);
   // Without a wait for memory. `waited_ns`: how long the call that it is of has waited before.
   coro::Task<Result<void>> try_put_one(Assignment* assignment);
   coro::Task<Result<std::uint64_t>> try_put(const Write* write, base::Nanos waited_ns);

@@ -264,56 +264,6 @@ TEST_F(Far, PutsTogetherDoNotWaitForTheNextBlock) {
   EXPECT_GE(far_->totals()[Counter::blocks_leased] - leased_before, 2U);
 }
 
-// Receive: puts together on a full store, for which each of them has to wait: of what takes all memory, one
-// item expires after the other. Expect: they wait no longer together than one may, and say which have none.
-TEST(FarOnAFullStore, PutsTogetherWaitNoLongerThanOne) {
-  constexpr base::Nanos expiry_ns = 100 * base::millisecond_ns;
-  constexpr base::Nanos every_ns = expiry_ns * 3 / 2;  // as long as one waits for what has expired
-  constexpr base::Nanos timeout_ns = base::second_ns;
-  const auto store = hash::fake::make_store({.expiry_ns = expiry_ns, .hash_seed = 42},
-                                            {.free_bytes = 20 * memory::block_bytes});
-  hash::fake::Client near(*store);
-  const std::string value(memory::block_bytes * 3 / 4, 'x');  // takes a block
-  const base::Nanos start = store->now() + base::second_ns;
-  // A client elsewhere looks for what has expired in one half of the index and in the other by turns.
-  const hash::SlotNumber half = hash::fake::directory_of(*store).slots() / 2;
-  std::vector<std::string> keys;
-  for (Result<std::uint64_t> put = 0; put;) {
-    const std::size_t i = keys.size();
-    const auto is_in_turn = [&](const hash::Locations& at, std::uint64_t /*hash*/) {
-      return (at.slot[0] < half) == (i % 2 == 0);
-    };
-    const std::string old = hash::fake::find_key(near, fmt::format("old{}.", i), is_in_turn);
-    put = near.put(old, value, start + i * every_ns);
-    if (put) keys.push_back(fmt::format("new{}", i));
-    if (!put) ASSERT_EQ(put.error().code, Errc::no_space) << put.error().message();
-  }
-  ASSERT_GT(keys.size(), 2 * timeout_ns / every_ns);
-  store->advance(start - store->now());
-  const auto tell_time = [&](const fabric::Operation& /*one*/) {
-    store->advance(10'000);
-    memory::fake::tell_time(*store);
-  };
-  auto far = Client::open(
-      memory::StoreMemory::attach(std::make_shared<fabric::fake::PostingFabric>(
-                                      store, fabric::fake::PostingOptions{.mapped = {}, .before = tell_time}))
-          .value(),
-      {.timeout_ns = timeout_ns});
-  ASSERT_TRUE(far.has_value()) << far.error().message();
-  std::vector<Assignment> assignments;
-  for (const std::string& key : keys) assignments.push_back({.key = key, .value = value});
-  const base::Nanos began = store->now();
-  (*far)->run((*far)->multi_put(assignments));
-  EXPECT_LE(store->now() - began, timeout_ns + every_ns);
-  std::size_t done = 0;
-  for (const Assignment& one : assignments) {
-    done += one.result.has_value() ? 1 : 0;
-    if (!one.result) EXPECT_EQ(one.result.error().code, Errc::no_space) << one.result.error().message();
-  }
-  EXPECT_GE(done, 3U) << "those that waited";
-  EXPECT_LT(done, keys.size());
-}
-
 // Receive: puts together of more keys than are done in one group, again and again, and gets of them.
 TEST_F(Far, ManyPutsAndGetsGoGroupByGroup) {
   auto lookups = put_keys(200, 20);

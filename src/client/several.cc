@@ -54,10 +54,6 @@ coro::Task<Result<void>> Client::put_one(Assignment* assignment) {
   co_return just_the_error(co_await put(write_of(*assignment)));
 }
 
-coro::Task<Result<void>> Client::put_again(Assignment* assignment, base::Nanos began) {
-  co_return just_the_error(co_await put(write_of(*assignment), began));
-}
-
 coro::Task<Result<void>> Client::try_put_one(Assignment* assignment) {
   const Write write = write_of(*assignment);
   co_return just_the_error(co_await try_put(&write, 0));
@@ -255,10 +251,9 @@ coro::Task<void> Client::multi_get(std::span<Lookup> lookups) {
   return in_turns(lookups, &Client::multi_get_here, &Client::get_one);
 }
 
-// Those that find no memory are put once more, each by itself, until that is in vain or the time of the group
-// is over: what is unlinked rests for as long as the group is under way.
+// Those that find no memory are put once more, each by itself, until that is in vain: what is unlinked rests
+// for as long as the group is under way.
 coro::Task<void> Client::put_group(std::span<Assignment> group) {
-  const base::Nanos began = attachment_->endpoint().now();
   co_await try_put_group(group);
   const auto found_no_memory = [](const Assignment& one) {
     return !one.result && one.result.error().code == Errc::no_space;
@@ -271,8 +266,8 @@ coro::Task<void> Client::put_group(std::span<Assignment> group) {
     if (!last.is_last(i)) {
       group[i].result = group[last.of(i)].result;
     } else if (!is_in_vain && found_no_memory(group[i])) {
-      group[i].result = co_await put_again(&group[i], began);
-      is_in_vain = found_no_memory(group[i]) || attachment_->endpoint().now() >= began + timeout_ns_;
+      group[i].result = co_await put_one(&group[i]);
+      is_in_vain = found_no_memory(group[i]);
     }
   }
 }

@@ -13,7 +13,6 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <unordered_map>
 #include <utility>
 
 namespace loch::sim {
@@ -202,7 +201,7 @@ std::string describe(const Operation& operation) {
 }
 
 void forget_when_values_end(std::span<Operation> history) {
-  std::unordered_map<ValueId, std::uint64_t> written_ns;
+  std::map<ValueId, std::uint64_t> written_ns;
   for (const Operation& operation : history) {
     if (writes(operation.kind)) written_ns[operation.written] = operation.invoked_ns;
   }
@@ -216,7 +215,7 @@ void forget_when_values_end(std::span<Operation> history) {
 }
 
 void let_ends_overtake_replaces(std::span<Operation> history) {
-  std::unordered_map<ValueId, const Operation*> ends;
+  std::map<ValueId, const Operation*> ends;
   for (const Operation& operation : history) {
     if (operation.kind == Kind::expire) ends[operation.expected] = &operation;
   }

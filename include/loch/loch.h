@@ -19,11 +19,11 @@
 // call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about a key ends in success or an Error when it has tried for `Options::timeout`. One that
 // looks at everything takes that long at most for each of its steps, and one for several keys for each 16 of
-// them, or 64 over a network. Nothing waits without a deadline. Over a network, each round trip may take as
-// long, if the host stops answering in the midst of a call; and for more memory, or for who is there, a call
-// asks the host itself, which has 10 s to answer. The first call of a thread also begins its session there,
-// and one that finds it broken off another: some ms more, and some seconds if no host answers or many begin
-// at once.
+// them, or 64 over a network; there, on a full store, for each key that waits for memory. Nothing waits
+// without a deadline. Over a network, each round trip may take as long, if the host stops answering in the
+// midst of a call; and for more memory, or for who is there, a call asks the host itself, which has 10 s to
+// answer. The first call of a thread also begins its session there, and one that finds it broken off another:
+// some ms more, and some seconds if no host answers or many begin at once.
 // Heap: a read for whose value this process has no memory ends with Errc::no_space. Of anything else that a
 // call does not get from the heap, the process ends, or the call throws std::bad_alloc.
 // Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the

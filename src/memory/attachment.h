@@ -66,7 +66,7 @@ class Attachment {
   // Null if it is not attached to that one.
   [[nodiscard]] const Node* node(std::uint32_t number) const { return by_number_[number]; }
   // Of one that it is not attached to: its name, and why; for people.
-  [[nodiscard]] std::string describe_unreached(std::uint32_t number) const;
+  [[nodiscard]] std::string describe_unreached(std::uint32_t node) const;
   // The node of an item that was read during this operation, so that there is one.
   [[nodiscard]] const Node& node_of(const ItemRef& item) const { return *by_region_[item.region]; }
   [[nodiscard]] const Node* find_node_of(const ItemRef& item) const { return by_region_[item.region]; }

@@ -157,7 +157,8 @@ TEST(PendingInsert, OfWhichAStepDidNotHappenMayYetHappen) {
   pending.is_pending = true;
   const Error error = PendingInsert::error_of(step, pending);
   EXPECT_EQ(error.code, Errc::unavailable);
-  EXPECT_EQ(error.detail, "there: why; the key's put had begun before, and may or may not happen");
+  EXPECT_EQ(error.detail,
+            "the key's put had begun, and may or may not happen; of its next step: " + step.detail);
 }
 
 }  // namespace

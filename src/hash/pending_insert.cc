@@ -1,6 +1,5 @@
 #include "hash/pending_insert.h"
 
-#include <string_view>
 #include <utility>
 
 #include "base/fault.h"
@@ -59,7 +58,7 @@ coro::Task<Result<PutOutcome>> PendingInsert::step5_settle(Key key, NewItem* ite
 
   const bool is_hopeless =
       committed_location(snapshot) >= 0 || home_is_claimable(snapshot) || lowest_pending(snapshot) != mine;
-  if (is_hopeless) co_return co_await try_withdraw(item);
+  if (is_hopeless) co_return co_await withdraw(item);
   const auto repair = resolve(snapshot, home_.next_nonce());
   if (!repair) co_return PutOutcome::again;
   SlotWord before;
@@ -69,8 +68,7 @@ coro::Task<Result<PutOutcome>> PendingInsert::step5_settle(Key key, NewItem* ite
   co_return co_await step5_outcome(*applied ? repair->desired : before, item);
 }
 
-// Takes the pending word back. If it can not, somebody has decided.
-coro::Task<Result<PutOutcome>> PendingInsert::try_withdraw(NewItem* item) {
+coro::Task<Result<PutOutcome>> PendingInsert::withdraw(NewItem* item) {
   LOCH_FAULT_POINT("put.before_withdraw");
   SlotWord before;
   const SlotWord cleared = SlotWord::empty(home_.next_nonce(), item->word.level());
@@ -89,16 +87,6 @@ Result<PutOutcome> PendingInsert::has_withdrawn(NewItem* item) {
                 "others were in the way of it too often, and each time it was withdrawn; it did not happen");
   ++item->tag;
   return PutOutcome::again;
-}
-
-coro::Task<Result<PutOutcome>> PendingInsert::withdraw(NewItem* item) {
-  constexpr int rounds_max = 16;
-  for (int round = 0; round < rounds_max; ++round) {
-    auto outcome = co_await try_withdraw(item);
-    if (!outcome || !item->is_pending) co_return outcome;
-  }
-  co_return fail(Errc::timed_out, "put",
-                 "the session is held up again and again; it may or may not have happened");
 }
 
 coro::Task<Result<PutOutcome>> PendingInsert::step5_outcome(SlotWord there, NewItem* item) {
@@ -120,10 +108,8 @@ Error PendingInsert::error_of(Error error, const NewItem& item) {
   const bool says_undone = error.code == Errc::moved || error.code == Errc::corrupt;
   if (!says_undone || !may_be_committed) return error;
   error.code = Errc::unavailable;
-  // It says so of the last step alone.
-  constexpr std::string_view undone = "; it did not happen";
-  if (error.detail.ends_with(undone)) error.detail.resize(error.detail.size() - undone.size());
-  error.detail += "; the key's put had begun before, and may or may not happen";
+  // Its detail is of the last step alone.
+  error.detail = "the key's put had begun, and may or may not happen; of its next step: " + error.detail;
   return error;
 }
 

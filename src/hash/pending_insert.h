@@ -32,7 +32,7 @@ class PendingInsert final {
   // (b) again, from a snapshot: the pending word is withdrawn if there is a reason, else brought on by
   // RESOLVE.
   coro::Task<Result<PutOutcome>> step5_settle(Key key, NewItem* item);
-  // Takes the pending word back without a look at the key's other slots, until it is over.
+  // Takes the pending word back without a look at the key's other slots. If it can not, somebody has decided.
   coro::Task<Result<PutOutcome>> withdraw(NewItem* item);
   // (c) The pending word could not be changed. Its slot holds another one: A means lost, anything else that
   // the item was committed.
@@ -42,7 +42,6 @@ class PendingInsert final {
   static Error error_of(Error error, const NewItem& item);
 
  private:
-  coro::Task<Result<PutOutcome>> try_withdraw(NewItem* item);
   Result<PutOutcome> has_withdrawn(NewItem* item);
 
   Slots& slots_;

@@ -224,23 +224,14 @@ coro::Task<Result<void>> Resolver::move_step5_to_6(SlotNumber from, SlotNumber t
                                                    SlotWord placed, Directory d, bool* leaves_nothing) {
   // Step 5: the destination is committed; step 6: the source is empty. Others may have done either. The
   // source is not cleared while the destination is in doubt: that P would be dead.
-  bool has_committed = false;
-  SlotWord before = placed;
-  constexpr int tries_max = 16;
-  for (int tries = 0; !has_committed && before == placed; ++tries) {
-    if (tries == tries_max)
-      co_return fail(Errc::timed_out, "move",
-                     "the session is held up again and again; others finish the move");
-    auto won = co_await slots_.swap(to, placed, placed.with_type(SlotType::committed).with_ref({}), &before);
-    if (!won) co_return std::unexpected(std::move(won.error()));
-    has_committed = *won;
-  }
+  const auto committed = co_await slots_.swap(to, placed, placed.with_type(SlotType::committed).with_ref({}));
+  if (!committed) co_return std::unexpected(committed.error());
   LOCH_FAULT_POINT("move.after_commit");
   const auto cleared = co_await slots_.swap(from, marked, cleared_word(marked, from, d, home_.next_nonce()));
   LOCH_FAULT_POINT("move.after_clear");
   if (!cleared) co_return std::unexpected(cleared.error());
   // Both words were there and are not any more, and no word is ever written twice.
-  *leaves_nothing = has_committed && *cleared;
+  *leaves_nothing = *committed && *cleared;
   co_return Result<void>{};
 }
 

@@ -67,7 +67,8 @@ coro::Task<Result<std::uint64_t>> Writer::put_written(const WriteRequest* reques
       // damaged slot nobody could tell whether the item is to be committed.
       auto settled = co_await pending_.withdraw(&item);
       if (settled && *settled == PutOutcome::done) co_return item.version;
-      if (!settled) error = PendingInsert::error_of(std::move(settled.error()), item);
+      if (!settled) error = std::move(settled.error());
+      error = PendingInsert::error_of(std::move(error), item);
     }
     error.key_hash = key.hash;
     co_await abandon(&item);

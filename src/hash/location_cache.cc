@@ -40,10 +40,11 @@ LocationCache::Set* LocationCache::make_sets() {
   return there;
 }
 
-// A free one, if need be of another tier; or any of the first set of the last tier.
+// The key's, or a free one, if need be of another tier; or any of the first set of the last tier.
 LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash, SlotWord word) {
   for (;;) {
-    Entry* const free = find_entry(all, key_hash, [](std::uint64_t rest) { return rest == 0; });
+    const auto [of_key, free] = seek(all, key_hash);
+    if (of_key != nullptr) return *of_key;
     if (free != nullptr) return *free;
     std::size_t in_use = tiers_in_use_.load(std::memory_order_relaxed);
     if (tiers_[in_use].count == 0) break;
@@ -54,24 +55,26 @@ LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash,
 }
 
 void LocationCache::note(std::uint64_t key_hash, const Location& location) {
-  if (bytes() == 0 || location.length_bytes > length_bytes_max || location.slot > slot_max) return;
+  if (bytes() == 0 || location.length_bytes == 0 || location.length_bytes > length_bytes_max ||
+      location.slot > slot_max)
+    return;
   Set* all = sets();
   if (all == nullptr) all = make_sets();
   if (all == nullptr) return;
   const std::uint64_t rest = location.slot << slot_at | location.length_bytes << length_at |
                              std::uint64_t{location.is_mortal} << mortal_at | check_of(key_hash);
-  Entry* at = entry_of(all, key_hash);
-  if (at == nullptr) at = &entry_for(all, key_hash, location.word);
+  Entry& at = entry_for(all, key_hash, location.word);
   // What others read is written only if it changes.
-  if (at->word.load(std::memory_order_relaxed) != location.word.raw)
-    at->word.store(location.word.raw, std::memory_order_relaxed);
-  if (at->rest.load(std::memory_order_relaxed) != rest) at->rest.store(rest, std::memory_order_relaxed);
+  if (at.word.load(std::memory_order_relaxed) != location.word.raw)
+    at.word.store(location.word.raw, std::memory_order_relaxed);
+  if (at.rest.load(std::memory_order_relaxed) != rest) at.rest.store(rest, std::memory_order_relaxed);
 }
 
 void LocationCache::forget(std::uint64_t key_hash, SlotNumber slot) {
-  Entry* at = entry_of(sets(), key_hash);
+  Set* const all = sets();
+  Entry* const at = all == nullptr ? nullptr : seek(all, key_hash).of_key;
   if (at != nullptr && at->rest.load(std::memory_order_relaxed) >> slot_at == slot)
-    at->rest.store(0, std::memory_order_relaxed);
+    at->rest.store(forgotten, std::memory_order_relaxed);
 }
 
 }  // namespace loch::hash

@@ -40,7 +40,8 @@ class LocationCache {
   LocationCache& operator=(const LocationCache&) = delete;
 
   [[nodiscard]] std::optional<Location> find(std::uint64_t key_hash) const {
-    const Entry* entry = entry_of(sets(), key_hash);
+    Set* const all = sets();
+    const Entry* entry = all == nullptr ? nullptr : seek(all, key_hash).of_key;
     if (entry == nullptr) return std::nullopt;
     const std::uint64_t rest = entry->rest.load(std::memory_order_relaxed);
     return Location{.word = {entry->word.load(std::memory_order_relaxed)},
@@ -63,7 +64,7 @@ class LocationCache {
   // The two words of an entry may be of two keys, if two threads wrote them at once.
   struct Entry {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint64_t> rest;  // bits of the key's hash, mortal 1, length 16, slot 33; 0: nobody's
+    std::atomic<std::uint64_t> rest;  // bits of the key's hash, mortal 1, length 16, slot 33
   };
   static constexpr unsigned check_bits = 14;
   static constexpr unsigned mortal_at = check_bits;
@@ -71,6 +72,9 @@ class LocationCache {
   static constexpr unsigned slot_at = length_at + 16;
   static constexpr SlotNumber slot_max = fabric::region_bytes_max / sizeof(std::uint64_t) - 1;
   static_assert(slot_max >> (64 - slot_at) == 0);
+  // Nobody's: never used, or forgotten. No item has a length of 0.
+  static constexpr std::uint64_t unused = 0;
+  static constexpr std::uint64_t forgotten = std::uint64_t{1} << mortal_at;
   static constexpr std::size_t entries_in_set = 4;
   struct alignas(fabric::cache_line_bytes) Set {
     std::array<Entry, entries_in_set> entry;
@@ -96,29 +100,33 @@ class LocationCache {
   static constexpr std::size_t tier_growth = 16;
 
   static constexpr std::uint64_t check_of(std::uint64_t key_hash) { return key_hash >> (64 - check_bits); }
+  static constexpr bool is_nobodys(std::uint64_t rest) { return rest <= forgotten; }
   static constexpr bool is_of(std::uint64_t rest, std::uint64_t key_hash) {
-    return rest != 0 && (rest & ((1U << check_bits) - 1)) == check_of(key_hash);
+    return !is_nobodys(rest) && (rest & ((1U << check_bits) - 1)) == check_of(key_hash);
   }
   // acquire: pairs with the release that published zeroed memory.
   [[nodiscard]] Set* sets() const { return sets_.load(std::memory_order_acquire); }
   [[nodiscard]] std::span<const Tier> tiers_in_use() const {
     return std::span(tiers_).first(tiers_in_use_.load(std::memory_order_relaxed));
   }
-  [[nodiscard]] Entry* entry_of(Set* all, std::uint64_t key_hash) const {
-    if (all == nullptr) return nullptr;
-    return find_entry(all, key_hash, [key_hash](std::uint64_t rest) { return is_of(rest, key_hash); });
-  }
-  // The first that may be the key's of which this holds; null if there is none.
-  template <class Holds>
-  [[nodiscard]] Entry* find_entry(Set* all, std::uint64_t key_hash, Holds holds) const {
+  struct Sought {
+    Entry* of_key = nullptr;  // null: there is none
+    Entry* free = nullptr;    // the first that it may have, if it has none and there is one
+  };
+  // A key has the first entry that was free for it, so it is no further on than one that was never used.
+  [[nodiscard]] Sought seek(Set* all, std::uint64_t key_hash) const {
+    Sought sought;
     for (const Tier& tier : tiers_in_use()) {
       for (const std::uint64_t set : {tier.first_of(key_hash), tier.second_of(key_hash)}) {
         for (Entry& entry : all[set].entry) {
-          if (holds(entry.rest.load(std::memory_order_relaxed))) return &entry;
+          const std::uint64_t rest = entry.rest.load(std::memory_order_relaxed);
+          if (is_of(rest, key_hash)) return {.of_key = &entry};
+          if (sought.free == nullptr && is_nobodys(rest)) sought.free = &entry;
+          if (rest == unused) return sought;
         }
       }
     }
-    return nullptr;
+    return sought;
   }
   [[nodiscard]] Entry& entry_for(Set* all, std::uint64_t key_hash, SlotWord word);
   [[nodiscard]] std::size_t bytes() const { return tiers_.back().begin * sizeof(Set); }

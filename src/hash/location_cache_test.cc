@@ -92,11 +92,25 @@ TEST(LocationCache, GoesOnInTheNextTierWhereOneIsFull) {
   EXPECT_GE(found_of(noted), places * 8 / 10);
 }
 
-// Receive: a thousand keys in a large cache. Expect: they are found on a few pages, as many as the first tier
-// has and no more, not on two or three for each key.
+// Receive: a key that is forgotten, of two whose first set is the same, and full. Expect: the other one is
+// found in its second set still, and the free place is used again.
+TEST(LocationCache, FindsWhatIsBehindAForgottenKey) {
+  LocationCache cache(LocationCache::first_tier_bytes);
+  std::uint64_t noted = 0;
+  const auto hash_of = [](std::uint64_t n) { return n * apart | n << 40; };  // with a second set of its own
+  for (; noted < 5; ++noted) cache.note(hash_of(noted), location(noted));
+  cache.forget(hash_of(1), 1);
+  EXPECT_FALSE(cache.find(hash_of(1)).has_value());
+  expect_found(cache, hash_of(4), 4);
+  cache.note(hash_of(5), location(5));
+  for (const std::uint64_t n : {0, 2, 3, 4, 5}) expect_found(cache, hash_of(n), n);
+}
+
+// Receive: half as many keys as the first tier of a large cache has places for. Expect: they are found on a
+// few pages, as many as that tier has and hardly more, not on some for each key.
 TEST(LocationCache, FewKeysTouchFewPages) {
   const auto pages_of_all_keys = [] {
-    constexpr std::uint64_t keys = 1'000;
+    constexpr std::uint64_t keys = 2'048;
     const auto pages_touched = [] {
       rusage usage{};
       ::getrusage(RUSAGE_THREAD, &usage);

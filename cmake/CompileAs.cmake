@@ -34,18 +34,19 @@ endif()
 
 set(headers_of_all
   <algorithm> <array> <atomic> <charconv> <chrono> <condition_variable> <cstdint> <cstring> <deque> <expected>
-  <filesystem> <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span>
-  <sstream> <string> <string_view> <thread> <tuple> <unordered_map> <utility> <vector>)
-set(headers_of_quick <nlohmann/json.hpp>)  # not CLI11's: each file that sees its global validators compiles them
+  <filesystem> <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <nlohmann/json.hpp> <optional>
+  <set> <span> <sstream> <string> <string_view> <thread> <tuple> <unordered_map> <utility> <vector>)
+# Not CLI11's: each file that sees its global validators compiles them.
 set(headers_of_tests <gmock/gmock.h> <gtest/gtest.h>)
 
 function(loch_precompile kind)
   add_library(loch_precompiled_${kind} OBJECT "${PROJECT_SOURCE_DIR}/cmake/precompiled.cc")
-  target_link_libraries(loch_precompiled_${kind} PRIVATE loch_${kind}_options fmt::fmt ${ARGN})
+  target_link_libraries(loch_precompiled_${kind} PRIVATE loch_${kind}_options fmt::fmt
+                        nlohmann_json::nlohmann_json ${ARGN})
   target_precompile_headers(loch_precompiled_${kind} PRIVATE ${headers_of_all} ${headers_of_${kind}})
 endfunction()
 loch_precompile(library)
-loch_precompile(quick nlohmann_json::nlohmann_json)
+loch_precompile(quick)
 if(GTest_FOUND)
   loch_precompile(tests GTest::gtest GTest::gmock)
 endif()

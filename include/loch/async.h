@@ -17,7 +17,8 @@
 //   while (!a.done() || !b.done()) async->step();
 //   use(a.take(), b.take());
 //
-// A task that was begun is kept until it is done: no call is given up, each ends with its timeout. The Async
+// A task that was begun is kept until it is done: no call is given up, each ends with its timeout. In the
+// child of a fork, tasks that were begun before are left alone: `step` there ends the process. The Async
 // outlives the tasks of its calls, and is not moved while there are any; one that was moved from is only
 // assigned to, or destroyed. Of a store on another host, one whose calls fail with Errc::unavailable or
 // Errc::moved is over: open another.

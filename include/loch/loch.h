@@ -11,19 +11,24 @@
 // (docs/network.md); there, a call may also end with Errc::unavailable, and the next one tries anew.
 // "tcp://host,host/sessions" is a store on the hosts of a cluster (docs/clusters.md).
 //
+// Memory: a store lasts until it is destroyed, or its host is restarted (its files are in /dev/shm unless
+// told otherwise), and nothing is evicted: when it is full, what writes a new item ends with Errc::no_space.
+//
 // Limits: keys of 1 B to 4 KiB, values of 0 B to 128 MiB, both any bytes; times to live of 1 ms to 36,500
 // days; 1,023 sessions of a store at a time, and of those that only read, where a device changes its words,
 // 64. In a cluster, of more than 511 not all can go on when a host is lost (docs/clusters.md, "Fencing").
 // Threads: a Store may be used by any number of threads, but is moved or destroyed while none is in a call;
-// each gets a session of its own on first use, which another one has when the thread has ended. That first
-// call, a read too, may also end with Errc::no_space, if there are too many sessions, or with Errc::io.
+// each gets a session of its own on first use, one of those 1,023. When the thread has ended, another one has
+// it, or it ends, as it does with the Store at the latest. That first call, a read too, may also end with
+// Errc::no_space, if there are too many sessions, or with Errc::io.
 // Time: a call about a key ends in success or an Error when it has tried for `Options::timeout`. One that
 // looks at everything takes that long at most for each of its steps, and one for several keys for each 16 of
 // them, or 64 over a network; there, on a full store, for each key that waits for memory. Nothing waits
 // without a deadline. Over a network, each round trip may take as long, if the host stops answering in the
-// midst of a call; and for more memory, or for who is there, a call asks the host itself, which has 10 s to
-// answer. The first call of a thread also begins its session there, and one that finds it broken off another:
-// some ms more, and some seconds if no host answers or many begin at once.
+// midst of a call, and longer by the time that what it carries takes at 8 MiB a second; and for more memory,
+// or for who is there, a call asks the host itself, which has 10 s to answer. The first call of a thread also
+// begins its session there, and one that finds it broken off another: some ms more, and some seconds if no
+// host answers or many begin at once.
 // Heap: a read for whose value this process has no memory ends with Errc::no_space. Of anything else that a
 // call does not get from the heap, the process ends, or the call throws std::bad_alloc.
 // Processes: a Store does not cross fork(); open it again in the child. There, calls of the one that the
@@ -141,7 +146,8 @@ struct Item {
 
 struct PutOptions {
   // 1 ms to time_to_live_max; none: lives until it is removed. A computed time that has come to 0 or less is
-  // Errc::invalid_argument.
+  // Errc::invalid_argument. It goes by the CLOCK_MONOTONIC of the store's host, which stands still while that
+  // is suspended.
   std::optional<std::chrono::milliseconds> time_to_live{};
 };
 
@@ -317,7 +323,8 @@ class Store {
 
   // Many keys at once; their memory misses overlap. The result of each key stands in its element. A key that
   // is put more than once gets the last of its values; what became of a put that another one of its key
-  // follows may be what became of that one.
+  // follows may be what became of that one. Several puts are not one step: others may see some of them done
+  // and the rest not yet, and some may fail.
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
 

@@ -1,5 +1,6 @@
 #include <loch/async.h>
 
+#include "base/check.h"
 #include "client/impl.h"
 
 namespace loch {
@@ -115,6 +116,11 @@ coro::Task<void> Async::multi_put(std::span<Assignment> assignments) {
     fail_all(assignments, std::unexpected(intact.error()));
 }
 
-void Async::step() { state_->client->attachment().endpoint().step(); }
+// In the child of a fork it would take what is sent to the parent; and to do nothing would be to wait for
+// ever.
+void Async::step() {
+  LOCH_CHECK(!state_->is_inherited());
+  state_->client->attachment().endpoint().step();
+}
 
 }  // namespace loch

@@ -183,8 +183,8 @@ Result<hash::WriteRequest> Client::request_of(const Write& write, base::Nanos no
 }
 
 // A time to live counts from now, and a remote session has to ask when that is.
-coro::Task<Result<void>> Client::know_time(hash::Table* table, PutOptions options) {
-  if (!options.time_to_live) co_return Result<void>{};
+coro::Task<Result<void>> Client::know_time(hash::Table* table, const Write* write) {
+  if (write->expires_at_ns || !write->options.time_to_live) co_return Result<void>{};
   if (auto now = co_await table->slots().read_time(); !now) co_return std::unexpected(std::move(now.error()));
   co_return Result<void>{};
 }
@@ -198,6 +198,9 @@ coro::Task<Result<std::uint64_t>> Client::put(Write write) {
   auto written = co_await try_put(&write, 0);
   if (!found_no_memory(written)) [[likely]]
     co_return written;
+  // What its condition refuses needs no memory.
+  if (auto refused = co_await check_condition(&write); !refused)
+    co_return std::unexpected(std::move(refused.error()));
   // Each try sweeps a part of the memory, and others use again what they unlink between two. One that swept
   // nothing found no memory of another kind. The other half of the time is for what follows.
   std::optional<std::uint64_t> swept_before;
@@ -225,7 +228,7 @@ coro::Task<Result<std::uint64_t>> Client::try_put(const Write* write, base::Nano
   const hash::Key hashed = key_of(write->key);
   const auto table = shards_.table_of(hashed.hash);
   if (!table) co_return std::unexpected(table.error());
-  if (auto known = co_await know_time(*table, write->options); !known)
+  if (auto known = co_await know_time(*table, write); !known)
     co_return std::unexpected(std::move(known.error()));
   const auto request = request_of(*write, (*table)->slots().newest_time() - waited_ns);
   if (!request) co_return std::unexpected(request.error());
@@ -233,10 +236,29 @@ coro::Task<Result<std::uint64_t>> Client::try_put(const Write* write, base::Nano
   auto written = co_await (*table)->put(*request);
   if (!written) {
     written.error().operation = write->operation;
-    if (written.error().code == Errc::exists) session_->count(Counter::insert_exists);
-    if (written.error().code == Errc::changed) session_->count(Counter::replace_changed);
+    count_refusal(written.error().code);
   }
   co_return written;
+}
+
+coro::Task<Result<void>> Client::check_condition(const Write* write) {
+  if (write->condition == hash::Condition::none) co_return Result<void>{};
+  const hash::Key hashed = key_of(write->key);
+  const DuringOperation during(*attachment_);
+  const auto found = co_await look_up(hashed, write->operation);
+  const bool is_insert = write->condition == hash::Condition::absent;
+  std::optional<Errc> refusal;
+  if (found && is_insert) refusal = Errc::exists;
+  if (found && !is_insert && found->view.version() != write->version) refusal = Errc::changed;
+  if (!found && !is_insert && found.error().code == Errc::not_found) refusal = Errc::not_found;
+  if (!refusal) co_return Result<void>{};
+  count_refusal(*refusal);
+  co_return fail(*refusal, write->operation, {}, hashed.hash);
+}
+
+void Client::count_refusal(Errc refusal) {
+  if (refusal == Errc::exists) session_->count(Counter::insert_exists);
+  if (refusal == Errc::changed) session_->count(Counter::replace_changed);
 }
 
 coro::Task<Result<std::uint64_t>> Client::update(std::string_view key, const Change* change,

@@ -185,7 +185,10 @@ class Client {
   template <std::size_t most>
   std::array<std::uint64_t, most> put_all_here(std::span<const Assignment> assignments, std::span<bool> done);
   Result<hash::WriteRequest> request_of(const Write& write, base::Nanos now) const;
-  static coro::Task<Result<void>> know_time(hash::Table* table, PutOptions options);
+  static coro::Task<Result<void>> know_time(hash::Table* table, const Write* write);
+  // Whether the key's item lets a put be that found no memory. Errors: exists, changed, not_found.
+  coro::Task<Result<void>> check_condition(const Write* write);
+  void count_refusal(Errc refusal);
   coro::Task<Result<void>> get_one(Lookup* lookup);
   coro::Task<Result<void>> put_one(Assignment* assignment);
   // Without a wait for memory. `waited_ns`: how long the call that it is of has waited before.

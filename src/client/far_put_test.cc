@@ -1,8 +1,11 @@
 // What several puts at once cost a client on another host, and that they go by what is there now.
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/testing/far.h"
@@ -25,6 +28,32 @@ TEST_F(Far, PutsOfKnownKeysTakeOneRoundTripTogether) {
   }
   EXPECT_EQ(near_.count().value(), 40U);
   EXPECT_EQ(near_.check()->items_corrupt, 0U);
+}
+
+// A time to live counts from the store's time, which a put asks for; an update keeps the one that an item
+// has.
+TEST_F(Far, APutWithATimeToLiveTakesOneMoreAndAnUpdateThatKeepsItDoesNot) {
+  put_keys(40, 50);
+  warm_up();
+  const PutOptions mortal{.time_to_live = std::chrono::hours(1)};
+  const std::string value(80, 'x');
+  Result<std::uint64_t> result{};
+  const auto put = [&](const PutOptions& options) {
+    const Cost put = cost(far_->put({.key = "key1", .value = value, .options = options}), &result);
+    EXPECT_TRUE(result.has_value());
+    return put.round_trips;
+  };
+  const Change same = [](std::optional<std::string_view> was) { return std::string(was.value_or("none")); };
+  const auto update = [&](const PutOptions& options) {
+    const Cost update = cost(far_->update("key1", &same, options), &result);
+    EXPECT_TRUE(result.has_value());
+    return update.round_trips;
+  };
+  EXPECT_EQ(put({}), 1U);
+  EXPECT_EQ(put(mortal), 2U);
+  const std::uint64_t plain = update({});
+  EXPECT_EQ(update(mortal), plain);
+  EXPECT_EQ(near_.get("key1").value_or("none"), value);
 }
 
 // Receive: puts of which some are of one key. Expect: the last of its values, no round trip more, and one

@@ -189,6 +189,21 @@ TEST_F(ForkTest, CallsOfTheParentsStoreAreRefusedInTheChild) {
   for (const auto& [key, value] : expected_) EXPECT_EQ(store_->get(key).value_or("none"), value) << key;
 }
 
+// Receive: a step, in the child, for tasks of an Async that the parent has. Expect: the child ends, and what
+// is the parent's goes on.
+TEST_F(ForkTest, AStepOfTheParentsAsyncEndsTheChild) {
+  auto async = Async::open(*store_).value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    async.step();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "it made a step";
+  EXPECT_EQ(async.run(async.get("before49")).value_or("none"), expected_.at("before49"));
+}
+
 // Receive: a visit that forks, in the midst of an operation, and goes on in both. Expect: the child's walk
 // ends with an error, and the parent's as if nothing had been.
 TEST_F(ForkTest, AWalkEndsInTheChildAndGoesOnInTheParent) {

@@ -179,13 +179,15 @@ void Store::Impl::renew_memory(std::uint64_t epoch) {
   const auto before = memory();
   // Not with each call, while the map is not to be had; but soon, since operations wait for it.
   constexpr base::Nanos pause_ns = 50 * base::millisecond_ns;
-  const base::Nanos now = base::Clock().now();
-  if (before->region_map().epoch >= epoch || now < renewed_at_ + pause_ns) return;
-  renewed_at_ = now;
+  if (before->region_map().epoch >= epoch || base::Clock().now() < renewed_at_ + pause_ns) return;
   auto opened = client::open_memory(before->fabric().location(), asked_);
   // Hosts that have gone may be all that it knows: then by what it was told first.
   if (!opened) opened = client::open_memory(url_, asked_);
-  if (!opened || opened->memory->region_map().epoch <= before->region_map().epoch) return;
+  if (!opened || opened->memory->region_map().epoch <= before->region_map().epoch) {
+    // An attempt may take seconds: the pause is for those that have waited for it.
+    renewed_at_ = base::Clock().now();
+    return;
+  }
   const std::scoped_lock lock(mutex_);
   memory_ = std::move(opened->memory);
   epoch_ = memory_->region_map().epoch;
@@ -220,7 +222,7 @@ void Store::Impl::bury(Client* lost) {
   bury_locked(lost, &over);
 }
 
-// One that is lost may be in the midst of a call still, or Views pinned to it; it goes when that is over.
+// One may be in the midst of a call still, or Views pinned to it; it goes when that is over.
 // What goes now, to `over`, which ends without the lock: a session whose host is there takes its leave of it.
 void Store::Impl::bury_locked(Client* lost, Clients* over) {
   const auto found = std::ranges::find(clients_, lost, [](const auto& client) { return client.get(); });
@@ -281,14 +283,14 @@ Result<std::unique_ptr<Client>> Store::Impl::begin_client() {
   return begun;
 }
 
-// One that Views are still pinned to, which live longer than the thread's clients, is nobody else's. A store
-// has so many sessions only, so not all are kept that once were used together.
+// One that Views are still pinned to, which live longer than the thread's clients, is nobody else's, and ends
+// with them. A store has so many sessions only, so not all are kept that once were used together.
 void Store::Impl::give_back(Client* client) {
   constexpr std::size_t idle_max = 32;
   if (is_inherited()) return;
   Clients over;
   const std::scoped_lock lock(mutex_);
-  if (client->attachment().has_pins()) return;
+  if (client->attachment().has_pins()) return bury_locked(client, &over);
   idle_.push_back(client);
   if (idle_.size() <= idle_max) return;
   bury_locked(idle_.front(), &over);

@@ -47,19 +47,22 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
    public:
     Hold() = default;
     explicit Hold(client::Client* own) : Hold(own, nullptr) {}
-    Hold(client::Client* lent, Impl* lender) : client_(lent), lender_(lender) {
-      if (client_->is_remote()) client_->hold();
+    Hold(client::Client* lent, Impl* lender) : client_(lent), lender_(lender), is_remote_(lent->is_remote()) {
+      if (is_remote_) client_->hold();
     }
     Hold(Hold&& other) noexcept
-        : client_(std::exchange(other.client_, nullptr)), lender_(std::exchange(other.lender_, nullptr)) {}
+        : client_(std::exchange(other.client_, nullptr)),
+          lender_(std::exchange(other.lender_, nullptr)),
+          is_remote_(other.is_remote_) {}
     Hold& operator=(Hold&& other) noexcept {
       std::swap(client_, other.client_);
       std::swap(lender_, other.lender_);
+      std::swap(is_remote_, other.is_remote_);
       return *this;
     }
     ~Hold() {
       if (client_ == nullptr) return;
-      if (client_->is_remote()) client_->let_go();
+      if (is_remote_) client_->let_go();
       if (lender_ != nullptr) lender_->give_back(client_);  // which nobody buries while it is lent
     }
     client::Client& operator*() const { return *client_; }
@@ -68,6 +71,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
    private:
     client::Client* client_ = nullptr;
     Impl* lender_ = nullptr;  // of one that is not the thread's
+    bool is_remote_ = false;  // the client may have gone when a View's pin has
   };
 
   // The calling thread's client, also if its session was broken off meanwhile; of a thread whose own has gone
@@ -169,7 +173,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   std::atomic<std::uint64_t> epoch_;   // of its map
   Clients clients_;                    // all
   std::vector<client::Client*> idle_;  // that nobody uses now
-  Clients lost_;                       // whose sessions were broken off, and which are held or pinned still
+  Clients lost_;                       // that go as soon as nobody holds them, nor is pinned to them
   Stats counted_by_lost_;
 };
 

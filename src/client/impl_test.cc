@@ -125,6 +125,25 @@ TEST_F(ImplTest, ThreadsThatEndLeaveSessionsForOthers) {
       << "what they counted is kept";
 }
 
+// Receive: threads that end one after the other, each with a View that lives longer than what the library
+// keeps of the thread. Expect: their sessions end, too.
+TEST_F(ImplTest, AViewThatOutlivesTheClientsOfItsThreadKeepsNoSession) {
+  constexpr int threads_count = 50;
+  ASSERT_TRUE(store_->put("k", "v").has_value());
+  for (int thread = 0; thread < threads_count; ++thread) {
+    std::thread([&] {
+      thread_local View outliving;
+      outliving = View();  // made before the first call
+      auto view = store_->view("k");
+      ASSERT_TRUE(view.has_value()) << view.error().message();
+      outliving = std::move(*view);
+      EXPECT_EQ(outliving.value(), "v");
+    }).join();
+  }
+  EXPECT_LE(store_->info()->clients, 3U) << "of this thread, and the last one's";
+  EXPECT_GE(store_->stats()[Counter::get_hit], static_cast<std::uint64_t>(threads_count));
+}
+
 TEST_F(ImplTest, SeveralStoresInOneThread) {
   auto same = Store::open(url_);
   ASSERT_TRUE(same.has_value()) << same.error().message();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include <loch/async.h>
 #include <loch/loch.h>
 
 #include "lab/temp_folder.h"
@@ -221,6 +222,38 @@ TEST_F(OpenTest, AFullStoreReadsAndRemovesAndThenTakesPutsAgain) {
     }
     EXPECT_GE(store->info()->blocks_free + 2, store->info()->blocks);
   }
+}
+
+// Receive: inserts and replaces of a session that gets no memory, by both forms of the calls. Expect: where
+// the condition refuses them, they say so, and not that the store is full.
+TEST_F(OpenTest, OnAFullStoreAConditionIsLookedAtAllTheSame) {
+  options_.max_bytes = 8U << 20;
+  auto store = Store::open(url_, options_);
+  ASSERT_TRUE(store.has_value());
+  const std::string value(10'000, 'x');
+  // Of another item, so that nothing was unlinked whose memory could be had.
+  const Version another = store->put("elsewhere", value).value();
+  const Version current = store->put("key", value).value();
+  Result<Version> filling{};
+  for (int i = 0; filling && i < 2'000; ++i) filling = store->put(fmt::format("more{}", i), value);
+  ASSERT_FALSE(filling.has_value());
+  ASSERT_EQ(filling.error().code, Errc::no_space) << filling.error().message();
+
+  auto other = Store::open(url_, options_);
+  ASSERT_TRUE(other.has_value());
+  EXPECT_EQ(other->insert("new", value).error().code, Errc::no_space);
+  EXPECT_EQ(other->replace("key", value, current).error().code, Errc::no_space);
+  EXPECT_EQ(other->insert("key", value).error().code, Errc::exists);
+  EXPECT_EQ(other->replace("key", value, another).error().code, Errc::changed);
+  EXPECT_EQ(other->replace("absent", value, another).error().code, Errc::not_found);
+  EXPECT_STREQ(other->insert("key", value).error().operation, "insert");
+  EXPECT_EQ(other->stats()[Counter::insert_exists], 2U);
+  EXPECT_EQ(other->stats()[Counter::replace_changed], 1U);
+
+  auto async = Async::open(*other).value();
+  EXPECT_EQ(async.run(async.insert("key", value)).error().code, Errc::exists);
+  EXPECT_EQ(async.run(async.replace("key", value, another)).error().code, Errc::changed);
+  EXPECT_EQ(async.run(async.replace("absent", value, another)).error().code, Errc::not_found);
 }
 
 // Receive: puts of new keys when all memory is of items whose time to live is over. Expect: they get it, and

@@ -135,13 +135,14 @@ Result<ClusterMap> with_node(const ClusterMap& map, std::string_view name, const
   auto free = free_regions(map);
   if (with.nodes.size() < fabric::node_count_max && free.size() >= regions) {
     free.resize(regions);
-    with.nodes.push_back({.name = std::string(name), .at = at, .data = std::move(free)});
+    with.nodes.push_back({.name = std::string(name), .at = at, .data = std::move(free), .since = with.epoch});
   } else if (const auto gone = std::ranges::find(with.nodes, NodeState::gone, &ClusterMap::Node::state);
              gone != with.nodes.end()) {
     // Words may name these regions as this number's, so they stay together.
     gone->name = name;
     gone->at = at;
     gone->state = NodeState::serves;
+    gone->since = with.epoch;
   } else if (with.nodes.size() >= fabric::node_count_max) {
     return fail(Errc::no_space, "cluster",
                 fmt::format("a cluster has {} nodes at most; remove one first", fabric::node_count_max));
@@ -220,7 +221,7 @@ Result<ClusterMap> without_node(const ClusterMap& map, std::string_view name, bo
   abandon(with, *node);
   with.nodes[*node].name.clear();
   with.nodes[*node].at = {};
-  ++with.epoch;
+  with.nodes[*node].since = ++with.epoch;
   return with;
 }
 

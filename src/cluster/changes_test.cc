@@ -80,6 +80,7 @@ TEST(Changes, ANewHostHasANumberThatNobodyHadAndNoShards) {
   EXPECT_EQ(with->find("new"), 2U);
   EXPECT_THAT(with->nodes[2].data, ElementsAre(6, 7, 8));
   EXPECT_EQ(with->nodes[2].at, at(9));
+  EXPECT_EQ(with->nodes[2].since, with->epoch);
   EXPECT_EQ(with->shards, map.shards);
   EXPECT_EQ(with_node(*with, "new", at(9)).error().code, Errc::exists);
   EXPECT_EQ(with_node(*with, "none", at(9), 0).error().code, Errc::invalid_argument);
@@ -123,6 +124,7 @@ TEST(Changes, AHostThatLeavesMayStay) {
   const ClusterMap stays = with_node(leaving, "n1", at(7)).value();
   EXPECT_EQ(stays.nodes[1].state, NodeState::serves);
   EXPECT_EQ(stays.nodes[1].at, at(7));
+  EXPECT_EQ(stays.nodes[1].since, 0U) << "it is the same still";
   EXPECT_EQ(stays.nodes.size(), 2U);
   EXPECT_EQ(stays.epoch, leaving.epoch + 1);
 }
@@ -134,10 +136,12 @@ TEST(Changes, AHostTakesTheNumberAndTheRegionsOfOneThatIsGoneOnlyIfItMust) {
   map = without_node(map, "n5", true).value();
   EXPECT_THAT(map.nodes[5].data, ElementsAre(12, 13));
   EXPECT_EQ(map.nodes[5].state, NodeState::gone);
+  EXPECT_EQ(map.nodes[5].since, map.epoch);
   map = with_node(map, "new", at(99), 7).value();
   EXPECT_EQ(map.find("new"), 5U);
   EXPECT_THAT(map.nodes[5].data, ElementsAre(12, 13));
   EXPECT_EQ(map.nodes[5].state, NodeState::serves);
+  EXPECT_EQ(map.nodes[5].since, map.epoch);
 
   map = without_node(map_of(3, 4), "n1", true).value();
   EXPECT_EQ(with_node(map, "new", at(99)).value().find("new"), 3U);
@@ -181,7 +185,8 @@ TEST(Changes, AHostThatLeavesGivesAwayAllAndGoes) {
   map = without_node(map, "n0", false).value();
   EXPECT_EQ(map.epoch, 4U);
   EXPECT_EQ(map.find("n1"), 1U);
-  EXPECT_EQ(map.nodes[0], (ClusterMap::Node{.name = "", .at = {}, .data = {2, 3}, .state = NodeState::gone}));
+  EXPECT_EQ(map.nodes[0],
+            (ClusterMap::Node{.name = "", .at = {}, .data = {2, 3}, .state = NodeState::gone, .since = 4}));
   EXPECT_EQ(map.flaw(), std::nullopt);
 }
 

@@ -6,7 +6,8 @@
 //   name = "a"
 //   address = "10.0.0.1:7457"
 //
-// Regions and shards go to the nodes in turn, in the order of the file. Without a seed the key can not be
+// Regions and shards go to the nodes in turn, in the order of the file: with other nodes or shards it is
+// another cluster, whose hosts refuse what they have of the former one. Without a seed the key can not be
 // changed while any host keeps its memory: another one that makes its part anew would not fit.
 #pragma once
 

@@ -79,9 +79,8 @@ Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string&
   while (true) {
     auto open = session(deadline);
     // A resolver may be there later than this host, as at a boot.
-    const bool is_found = open || open.error().code != Errc::unavailable;
-    if (!open && is_found) return std::unexpected(std::move(open.error()));
-    if (is_found && (*open)->await_connected(deadline)) {
+    if (!open && open.error().code != Errc::unavailable) return std::unexpected(std::move(open.error()));
+    if (open && (*open)->await_connected(deadline)) {
       asked.answer = ask(**open, deadline);
       asked.session = (*open)->id();
     } else {
@@ -99,7 +98,7 @@ Result<ZooKeeperCoordinator::Asked> ZooKeeperCoordinator::ask(const std::string&
       default:
         return asked;
     }
-    asked.is_unsure = asked.is_unsure || is_found;
+    asked.is_unsure |= open.has_value();
     std::unique_lock lock(signals_.mutex);
     if (stop_ || clock_.now() >= deadline) {
       lock.unlock();
@@ -134,8 +133,9 @@ Result<Versioned> ZooKeeperCoordinator::read_map() {
   if (!got) return std::unexpected(got.error());
   if (got->answer.code != Code::ok)
     return failure(Errc::not_found, map_path(), "there is no cluster yet; `loch cluster add` makes one");
-  const net::Message message = net::Message::parse(got->answer.data, nullptr, false);
-  auto map = fabric::cluster::map_of(message);
+  const auto message = net::parse_message(got->answer.data);
+  if (!message) return failure(Errc::corrupt, map_path(), message.error().detail);
+  auto map = fabric::cluster::map_of(*message);
   if (!map) return failure(Errc::corrupt, map_path(), map.error().detail);
   return Versioned{.map = std::move(*map), .version = got->answer.version};
 }
@@ -272,8 +272,11 @@ Result<std::vector<Present>> ZooKeeperCoordinator::present() {
         ask(path, deadline, [&](Session& session, base::Nanos until) { return session.get(path, until); });
     if (!got) return std::unexpected(got.error());
     if (got->answer.code == Code::missing) continue;  // it has gone meanwhile
-    auto at = net::parse_host_port(net::text_of(net::Message::parse(got->answer.data, nullptr, false), "at"),
-                                   fabric::default_port);
+    const auto said = net::parse_message(got->answer.data);
+    if (!said)
+      return failure(Errc::corrupt, path,
+                     fmt::format("no host of a cluster says this ({}); remove it", said.error().detail));
+    auto at = net::parse_host_port(net::text_of(*said, "at"), fabric::default_port);
     if (!at) return failure(Errc::corrupt, path, "no host of a cluster says this; remove it");
     present.push_back({.name = name, .at = std::move(*at)});
   }

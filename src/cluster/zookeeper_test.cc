@@ -28,6 +28,7 @@ namespace {
 using base::fake::comes_true;
 using lab::ZooKeeperServer;
 using std::chrono::steady_clock;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
@@ -85,6 +86,9 @@ lab::Process child_that(const std::function<void()>& act) {
          })
       .value();
 }
+
+// Lists in each other, more than a message may have.
+constexpr const char* deep_lists = "[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]";
 
 TEST(ZooKeeper, AnAddressSaysServersPathAndUser) {
   const auto plain = ZooKeeperAddress::parse("a,b:7,[fd00::3]:8/loch/x/").value();
@@ -167,6 +171,10 @@ TEST(ZooKeeper, AMapIsMadeAndChangedByVersion) {
     EXPECT_EQ(code_of(corrupt), Errc::corrupt) << garbage;
     EXPECT_THAT(corrupt.error().message(), HasSubstr("/loch/map"));
   }
+  write_node(server, "/loch/map", fmt::format(R"({{"epoch":1,"x":{}}})", deep_lists));
+  const auto deep = one->read_map();
+  ASSERT_EQ(code_of(deep), Errc::corrupt);
+  EXPECT_THAT(deep.error().message(), AllOf(HasSubstr("/loch/map"), HasSubstr("nested more than 16 deep")));
 }
 
 TEST(ZooKeeper, OneWhoWaitsSeesTheFirstMap) {
@@ -217,6 +225,13 @@ TEST(ZooKeeper, HostsAreThereUntilTheyGo) {
   EXPECT_EQ(code_of(other->announce({.name = "../map", .at = at(1)})), Errc::invalid_argument);
   write_node(server, "/loch/members/a b", R"({"at":"10.0.0.9:7457"})");
   EXPECT_THAT(other->present().value(), ElementsAre(b)) << "no host is called so";
+  write_node(server, "/loch/members/y", fmt::format(R"({{"at":"10.0.0.9:7457","x":{}}})", deep_lists));
+  const auto deep = other->present();
+  ASSERT_EQ(code_of(deep), Errc::corrupt);
+  EXPECT_THAT(deep.error().message(),
+              AllOf(HasSubstr("/loch/members/y"), HasSubstr("nested more than 16 deep")));
+  write_node(server, "/loch/members/y", R"({"at":"10.0.0.9:7457"})");
+  EXPECT_THAT(other->present().value(), ElementsAre(b, Present{.name = "y", .at = at(9)}));
   write_node(server, "/loch/members/z", "garbage");
   EXPECT_EQ(code_of(other->present()), Errc::corrupt);
 }

@@ -69,7 +69,7 @@ class AwaitedSignals {
 // Between fork and exec: becomes the program, or says by errno through the pipe why not.
 [[noreturn]] void become(const char* program, char* const* arguments, int report_end) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // so that it goes on no longer than we, however we end
-  ::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::execvp(program, arguments);
   const int error = errno;
   (void)!::write(report_end, &error, sizeof error);

@@ -176,7 +176,7 @@ Finding judge_file_size(std::optional<std::uint64_t> limit_bytes) {
   Finding finding{.subject = "file size", .found = limit_text(limit_bytes)};
   if (limit_bytes) {
     finding.status = Status::warn;
-    finding.found += "; a store whose files reach it cannot grow, and the process may get SIGXFSZ";
+    finding.found += "; a store whose files reach it cannot grow";
     finding.mend = "ulimit -f unlimited, or LimitFSIZE=infinity of the unit";
   }
   return finding;

@@ -280,7 +280,7 @@ Exit finish(Context& context, Exit exit) {
 
 int run(int argc, char** argv) {
   occupy_standard_descriptors();
-  ::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);  // the write's error is told
   // Without it a truncated store ends the command by a signal, as it would any program.
   [[maybe_unused]] const auto survives = survive_truncation();
   Context context;

@@ -45,6 +45,9 @@ std::optional<std::string> ClusterMap::flaw() const {
   std::set<RegionId> regions;
   for (const Node& node : nodes) {
     if (auto flaw = flaw_of(node)) return flaw;
+    if (node.since > epoch)
+      return fmt::format("node '{}' is there since epoch {}, and the map is of epoch {}", node.name,
+                         node.since, epoch);
     if (!node.name.empty() && !names.insert(node.name).second)
       return fmt::format("two nodes are called '{}'", node.name);
     if (node.state != NodeState::gone) {

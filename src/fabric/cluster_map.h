@@ -56,6 +56,9 @@ struct ClusterMap {
     net::HostPort at;
     std::vector<RegionId> data{};  // rising
     NodeState state = NodeState::serves;
+    // The epoch in which the number was given to this host, or fell free; a part that has gone by none since
+    // then is of another host that had it, or of this one before it was removed. 0: of the first map.
+    std::uint64_t since = 0;
     bool operator==(const Node&) const = default;
   };
   struct Place {

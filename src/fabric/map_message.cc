@@ -45,6 +45,9 @@ Result<ClusterMap::Node> node_of(const net::Message& message) {
     if (!at) return lies(at.error().detail);
     node.at = std::move(*at);
   }
+  const auto since = message.contains("since") ? net::number_of(message, "since") : std::uint64_t{0};
+  if (!since) return lies("a node's 'since' is no number");
+  node.since = *since;
   const auto data = list_of(message, "data");
   if (!data) return std::unexpected(data.error());
   for (const net::Message& region : **data) {
@@ -89,7 +92,8 @@ std::string_view name_of(ClusterMap::NodeState state) { return states[static_cas
 net::Message to_message(const ClusterMap& map) {
   net::Message nodes = net::Message::array();
   for (const ClusterMap::Node& node : map.nodes) {
-    nodes.push_back({{"name", node.name}, {"state", name_of(node.state)}, {"data", node.data}});
+    nodes.push_back(
+        {{"name", node.name}, {"state", name_of(node.state)}, {"since", node.since}, {"data", node.data}});
     if (node.state != ClusterMap::NodeState::gone) nodes.back()["at"] = node.at.text();
   }
   net::Message shards = net::Message::array();

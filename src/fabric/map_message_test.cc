@@ -27,7 +27,8 @@ ClusterMap largest_map() {
     host.insert(0, net::host_bytes_max - host.size(), ':');
     map.nodes.push_back({.name = fmt::format("{:n>{}}", node, node_name_bytes_max),
                          .at = {.host = std::move(host), .port = "65535"},
-                         .state = NodeState::drained});
+                         .state = NodeState::drained,
+                         .since = map.epoch});
   }
   for (unsigned region = first_data_region; region < data_regions_end; ++region)
     map.nodes[region % node_count_max].data.push_back(static_cast<RegionId>(region));
@@ -96,6 +97,9 @@ TEST(MapMessage, WhatCanNotBeIsRefused) {
       {"/nodes/1/state", "sleeps", "in no state that there is"},
       {"/nodes/1/state", "gone", "a node that is gone has a name"},
       {"/nodes/1/at", "b:port", "is no address"},
+      {"/nodes/1/since", -1, "'since'"},
+      {"/nodes/1/since", nullptr, "'since'"},
+      {"/nodes/1/since", 2U, "node 'b' is there since epoch 2, and the map is of epoch 1"},
       {"/nodes/1/data", Json::array(), "node 'b' has no data regions"},
       {"/nodes/1/data", 3U, "'data' is no list"},
       {"/nodes/1/data/0", 2U, "region 2 is on two nodes"},
@@ -206,6 +210,7 @@ TEST(MapMessage, AMapIsRefusedOrTakenAtItsWord) {
     for (std::size_t node = 0; node < map->nodes.size(); ++node) {
       net::Message& said = message["nodes"][node];
       told["nodes"][node]["at"] = said["at"];  // null, if it is not there
+      if (!said.contains("since")) told["nodes"][node].erase("since");
     }
     ASSERT_EQ(told, message);
   }

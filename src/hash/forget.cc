@@ -32,26 +32,38 @@ coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPl
   co_return forgotten;
 }
 
-Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
-                                  std::uint32_t self, std::uint32_t lost) {
+Result<std::unique_ptr<memory::Session>> open_own_session(std::shared_ptr<fabric::Fabric> here,
+                                                          const fabric::ClusterMap& cluster,
+                                                          std::uint32_t self) {
   const memory::RegionMap all = memory::RegionMap::of_cluster(cluster);
   // Of all nodes this one alone is here.
   auto memory = memory::StoreMemory::attach(std::move(here), {.nodes = {all.nodes[self]}, .shards = {}});
   if (!memory) return std::unexpected(std::move(memory.error()));
-  const auto session = memory::Session::open(*memory);
-  if (!session) return std::unexpected(session.error());
-  fabric::Endpoint& endpoint = (*session)->endpoint();
+  return memory::Session::open(std::move(*memory));
+}
+
+Result<std::uint64_t> forget_node(memory::Session& session, const fabric::ClusterMap& cluster,
+                                  std::uint32_t self, std::uint32_t lost) {
+  const memory::RegionMap all = memory::RegionMap::of_cluster(cluster);
+  fabric::Endpoint& endpoint = session.endpoint();
   std::uint64_t items = 0;
   for (const auto& shard : memory::RegionMap::shards_on(cluster, self)) {
     const auto length = endpoint.length_bytes(shard.index);
     if (!length) return std::unexpected(length.error());
     if (*length == 0) continue;  // one that is to come
     const auto place = IndexPlace::of(shard, all.nodes[self]);
-    const auto forgotten = endpoint.run(forget_items(session->get(), place, &all.nodes[lost].data));
+    const auto forgotten = endpoint.run(forget_items(&session, place, &all.nodes[lost].data));
     if (!forgotten) return std::unexpected(forgotten.error());
     items += *forgotten;
   }
   return items;
+}
+
+Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
+                                  std::uint32_t self, std::uint32_t lost) {
+  const auto session = open_own_session(std::move(here), cluster, self);
+  if (!session) return std::unexpected(session.error());
+  return forget_node(**session, cluster, self, lost);
 }
 
 Result<bool> names_node(fabric::Endpoint& here, const fabric::ClusterMap& cluster, std::uint32_t self,

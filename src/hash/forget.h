@@ -18,9 +18,18 @@ namespace loch::hash {
 coro::Task<Result<std::uint64_t>> forget_items(memory::Session* session, IndexPlace place,
                                                const std::vector<fabric::RegionId>* lost);
 
-// What a node of a cluster, whose memory `here` is mapped, has to forget of one that has lost its own: the
-// same of all shards that are there or come there, while nobody has a session with it. Errors: those of the
+// A session of this process with a node of a cluster, whose memory `here` is mapped: the node's host does not
+// end it with those of its clients. Errors: those of Session::open.
+Result<std::unique_ptr<memory::Session>> open_own_session(std::shared_ptr<fabric::Fabric> here,
+                                                          const fabric::ClusterMap& cluster,
+                                                          std::uint32_t self);
+
+// What a node of a cluster, which `session` is with, has to forget of one that has lost its memory: the same
+// of all shards that are there or come there, while nobody else has a session with it. Errors: those of the
 // memory.
+Result<std::uint64_t> forget_node(memory::Session& session, const fabric::ClusterMap& cluster,
+                                  std::uint32_t self, std::uint32_t lost);
+// The same with a session of its own.
 Result<std::uint64_t> forget_node(std::shared_ptr<fabric::Fabric> here, const fabric::ClusterMap& cluster,
                                   std::uint32_t self, std::uint32_t lost);
 

@@ -1,7 +1,9 @@
 #include "hash/part.h"
 
 #include <fmt/format.h>
+#include <vector>
 
+#include "base/hash.h"
 #include "fabric/endpoint.h"
 #include "hash/handover.h"
 #include "hash/table.h"
@@ -40,6 +42,19 @@ bool is_for(const ClusterMap::Shard& shard, std::uint32_t node) {
   return shard.home.node == node || (shard.next && shard.next->node == node);
 }
 
+// Of where keys and items are: it changes only with the epoch, unless another list is passed off as the one
+// that the part was made by. What nodes are called, and where they are found, may change at any time.
+std::uint64_t digest_of(const ClusterMap& map) {
+  std::vector<std::uint64_t> places{map.shards.size()};
+  for (const ClusterMap::Shard& shard : map.shards)
+    places.insert(places.end(), {shard.home.node, shard.home.index});
+  for (const ClusterMap::Node& node : map.nodes) {
+    places.push_back(node.data.size());
+    places.insert(places.end(), node.data.begin(), node.data.end());
+  }
+  return base::hash_bytes(places.data(), places.size() * sizeof places.front(), 0) | 1;  // never 0
+}
+
 // What is here of a shard that is elsewhere is not to be opened when the shard comes to be here another time:
 // a move that was given up left it, or the cluster did without this host for a while. Only by a map of a
 // later epoch, which nobody has heard of from here: by an older one, the shard may be on its way here by now.
@@ -68,6 +83,14 @@ Result<void> tend_part(const std::shared_ptr<fabric::Fabric>& here, const Cluste
     return fail(Errc::unavailable, "cluster",
                 "the coordinator tells of a map that is older than this host's");
   const bool is_later = fabric::load_word(epoch) < map.epoch;
+  std::byte* digest = words + memory::map_digest_offset;
+  const std::uint64_t noted = fabric::load_word(digest);
+  if (!is_later && noted != 0 && noted != digest_of(map))
+    return fail(Errc::incompatible, "cluster",
+                fmt::format("{} was made by another list of hosts, and by this one its keys would not be "
+                            "found; start all hosts with the former list, dump the store and stop them; then "
+                            "remove it on each of them, and start anew",
+                            here->location()));
   for (std::uint32_t shard = 0; shard < regions.shards.size(); ++shard) {
     if (is_later && !is_for(map.shards[shard], node)) void_shard(words + regions.shards[shard].root_offset);
     if (regions.shards[shard].home != node || map.shards[shard].next) continue;
@@ -76,6 +99,7 @@ Result<void> tend_part(const std::shared_ptr<fabric::Fabric>& here, const Cluste
   }
   const bool serves = map.nodes[node].state == ClusterMap::NodeState::serves;
   fabric::store_word(words + memory::closed_offset, serves ? 0 : 1);
+  fabric::store_word(digest, digest_of(map));  // before the epoch, which says what it is compared with
   fabric::store_word(epoch, map.epoch);
   return {};
 }

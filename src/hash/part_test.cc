@@ -1,7 +1,9 @@
 // What becomes of a host's part when it goes by another map.
 #include "hash/part.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "hash/forget.h"
 #include "hash/testing/two_nodes.h"
@@ -42,6 +44,50 @@ TEST_F(ClusterPart, AnOlderMapIsNotGoneBy) {
   ASSERT_FALSE(older.has_value());
   EXPECT_EQ(older.error().code, Errc::unavailable);
   EXPECT_EQ(Client(*store_, {}, regions_later()).error_of_get(keys_.front()), Errc{});
+}
+
+// Receive: other maps of the epoch that the part goes by. Expect: those that have keys, items or shards
+// elsewhere are refused, and nothing is changed; names and addresses do not matter, and a later map is gone
+// by.
+TEST_F(ClusterPart, AnotherMapOfTheSameEpochIsRefused) {
+  const fabric::ClusterMap map = cluster_map();
+  ASSERT_TRUE(tend_second(map).has_value());
+  fabric::ClusterMap renamed = map;
+  renamed.nodes[1].name = "z";
+  renamed.nodes[1].at = {.host = "10.0.0.9", .port = "7457"};
+  renamed.nodes[1].state = fabric::ClusterMap::NodeState::leaves;
+  renamed.shards[1].next = {.node = 1, .index = fabric::index_region_of(1, 1)};
+  EXPECT_TRUE(tend_second(renamed).has_value());
+  fabric::ClusterMap other_home = map;
+  other_home.shards[3].home.node = 1;
+  fabric::ClusterMap other_regions = map;
+  std::swap(other_regions.nodes[0].data, other_regions.nodes[1].data);
+  fabric::ClusterMap fewer_shards = map;
+  fewer_shards.shards.resize(2);
+  fabric::ClusterMap more_nodes = map;
+  more_nodes.nodes.push_back({.name = "c", .at = {}, .data = {6}});
+  for (const fabric::ClusterMap& other : {other_home, other_regions, fewer_shards, more_nodes}) {
+    const auto refused = tend_second(other);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, Errc::incompatible);
+    EXPECT_THAT(refused.error().detail, testing::HasSubstr("was made by another list of hosts"));
+  }
+  EXPECT_TRUE(tend_second(map).has_value());
+  copy_shard();
+  EXPECT_TRUE(tend_second(map_later(elsewhere.index)).has_value());
+}
+
+// Receive: a part that was made before digests were noted. Expect: it goes by the map that comes, and by no
+// other one of that epoch from then on.
+TEST_F(ClusterPart, WhatHasNotedNothingIsNotRefused) {
+  ASSERT_TRUE(tend_second(cluster_map()).has_value());
+  std::byte* digest = store_->at({regions().nodes[1].control, memory::map_digest_offset});
+  ASSERT_NE(fabric::load_word(digest), 0U);
+  fabric::store_word(digest, 0);
+  fabric::ClusterMap other = cluster_map();
+  other.nodes[1].data.push_back(7);
+  EXPECT_TRUE(tend_second(other).has_value());
+  EXPECT_FALSE(tend_second(cluster_map()).has_value());
 }
 
 // Receive: a shard that was copied, with the time that its items go by, and begins anew in the other region,

@@ -16,6 +16,7 @@
 //             3264     end of the client numbers
 //             3328     of a cluster: the nodes' incarnations
 //             3840     of a cluster: epoch of the map
+//             3848     of a cluster: digest of which nodes it has keys and items on
 //             3904     of a cluster: whether the node is closed
 //             4096     registry: client_count_max entries
 //             528384   of a cluster: the roots of the shards that are at home here
@@ -74,9 +75,10 @@ inline constexpr std::uint64_t incarnations_offset = 3328;
 constexpr fabric::Address incarnation_at(std::uint32_t by, std::uint32_t of) {
   return {fabric::control_region_of(by), incarnations_offset + of * sizeof(std::uint64_t)};
 }
-// Of a cluster, by the node's host: the epoch of the map that it goes by, and whether the node takes no new
-// items.
+// Of a cluster, by the node's host: the epoch of the map that it goes by, a digest of where that map has keys
+// and items (0: none is noted), and whether the node takes no new items.
 inline constexpr std::uint64_t map_epoch_offset = 3840;
+inline constexpr std::uint64_t map_digest_offset = 3848;
 inline constexpr std::uint64_t closed_offset = 3904;
 inline constexpr std::uint64_t registry_offset = 4096;
 static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= map_epoch_offset);

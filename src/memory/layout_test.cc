@@ -70,6 +70,7 @@ TEST(Layout, OfTheControlRegion) {
   EXPECT_EQ(clients_end_offset, 3'264U);
   EXPECT_EQ(incarnations_offset, 3'328U);
   EXPECT_EQ(map_epoch_offset, 3'840U);
+  EXPECT_EQ(map_digest_offset, 3'848U);
   EXPECT_EQ(closed_offset, 3'904U);
   EXPECT_EQ(registry_offset, 4'096U);
   EXPECT_EQ(shard_roots_offset, 528'384U);

@@ -28,7 +28,13 @@ std::string printable(std::string_view text) {
   return plain;
 }
 
-Result<Message> parse(std::string_view text) {
+std::unexpected<Error> timed_out(const char* step) {
+  return fail(Errc::timed_out, step, "the other end did not answer in time");
+}
+
+}  // namespace
+
+Result<Message> parse_message(std::string_view text) {
   using Event = Message::parse_event_t;
   bool is_too_deep = false;
   const auto look = [&is_too_deep](int depth, Event event, const Message& /*parsed*/) {
@@ -46,12 +52,6 @@ Result<Message> parse(std::string_view text) {
   return message;
 }
 
-std::unexpected<Error> timed_out(const char* step) {
-  return fail(Errc::timed_out, step, "the other end did not answer in time");
-}
-
-}  // namespace
-
 Result<std::optional<Message>> Messages::next() {
   for (;;) {
     std::uint32_t length = 0;
@@ -61,7 +61,7 @@ Result<std::optional<Message>> Messages::next() {
         return fail(Errc::corrupt, "message",
                     fmt::format("a message of {} bytes; the other end speaks something else", length));
       if (in_.size() == length_bytes + length) {
-        auto message = parse(std::string_view(in_).substr(length_bytes));
+        auto message = parse_message(std::string_view(in_).substr(length_bytes));
         in_.clear();
         return message;
       }

@@ -58,6 +58,9 @@ class Messages {
   std::size_t sent_ = 0;
 };
 
+// Text as a message. Errors: corrupt, if it is too deep (Messages::depth_max), no JSON, or no object.
+Result<Message> parse_message(std::string_view text);
+
 // Fields of a message; of another type, or missing: the default.
 std::string text_of(const Message& message, const char* field);
 std::optional<std::uint64_t> number_of(const Message& message, const char* field);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -26,6 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using base::fake::comes_true;
 using fake::store_name;
+using testing::AllOf;
 using testing::HasSubstr;
 using ClusterStore = fake::FixedCluster;
 
@@ -301,6 +303,33 @@ TEST_F(ClusterStore, HostsThatDoNotAgreeAreRefused) {
   ASSERT_FALSE(opened.has_value());
   EXPECT_EQ(opened.error().code, Errc::incompatible);
   EXPECT_THAT(opened.error().message(), HasSubstr("does not say of the cluster what the others say"));
+}
+
+// Receive: all hosts are stopped, and the list has one more when they start. Expect: they refuse it, and say
+// what to do; by the former one all keys are there.
+TEST_F(ClusterStore, AnotherListIsRefusedByWhatTheFormerHasMade) {
+  constexpr int count = 100;
+  add_nodes(2);
+  start_all();
+  {
+    auto store = open().value();
+    fill(store, count);
+  }
+  for (const auto& node : nodes_) node->stop();
+  const auto length = std::filesystem::file_size(cluster_file());
+  std::ofstream(cluster_file(), std::ios::app) << "[[node]]\nname = \"c\"\naddress = \"127.0.0.1:1\"\n";
+  for (const auto& node : nodes_) {
+    const auto started = Daemon::start(node->config(), {});
+    ASSERT_FALSE(started.has_value());
+    EXPECT_EQ(started.error().code, Errc::incompatible);
+    EXPECT_THAT(started.error().message(),
+                AllOf(HasSubstr("was made by another list of hosts"),
+                      HasSubstr(fmt::format("loch --directory {} rm store", node->folder()))));
+  }
+  std::filesystem::resize_file(cluster_file(), length);
+  start_all();
+  auto store = open().value();
+  for (int i = 0; i < count; ++i) EXPECT_EQ(store.get(key(i)).value_or("not there"), value(i));
 }
 
 TEST_F(ClusterStore, APartOfItIsNoStoreOfItsOwn) {

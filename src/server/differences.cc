@@ -10,7 +10,8 @@ namespace loch::server {
 
 void warn_of_differences(const Config::Store& wanted, const fabric::Access& here,
                          const memory::RegionMap& map,
-                         const std::function<void(fabric::Host::Level, const std::string&)>& log) {
+                         const std::function<void(fabric::Host::Level, const std::string&)>& log,
+                         std::optional<std::uint64_t> hash_seed) {
   if (!log) return;
   const auto warn_of_trouble = [&](const Error& why) {
     log(fabric::Host::Level::warning,
@@ -33,6 +34,12 @@ void warn_of_differences(const Config::Store& wanted, const fabric::Access& here
     warn("max_bytes", has.max_bytes, *wanted.max_bytes);
   if (wanted.expiry && static_cast<std::uint64_t>(wanted.expiry->count()) != expiry_ms)
     warn("expiry_ms", expiry_ms, wanted.expiry->count());
+  if (hash_seed && *hash_seed != has.hash_seed)
+    log(fabric::Host::Level::warning,
+        fmt::format("store '{}' was made by another hash_seed or key_file of the cluster, and stays so: a "
+                    "host that loses its memory will not fit the others; give all hosts the former one, or "
+                    "dump the store, remove it on all of them, and start anew",
+                    wanted.name));
   const auto name_of = [](Atomics atomics) { return atomics == Atomics::device ? "device" : "processor"; };
   std::error_code gone;
   const auto folder = std::filesystem::status((*fabric)->location(), gone).permissions();

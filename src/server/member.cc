@@ -179,7 +179,8 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
   }
   if (created) return {};
   if (created.error().code != Errc::exists) return std::unexpected(created.error());
-  if (now().map.version == 0) warn_of_differences(store, options_.here, one_node(node), options_.log);
+  if (now().map.version == 0)
+    warn_of_differences(store, options_.here, one_node(node), options_.log, geometry.hash_seed);
   return {};
 }
 
@@ -194,7 +195,7 @@ Result<bool> Member::clear_void_part(const Config::Store& store, const ClusterMa
   const fabric::RegionId control = fabric::control_region_of(*of);
   const bool is_of_earlier_boot = StoreMemory::is_of_earlier_boot(*here, control);
   if (!is_of_earlier_boot) {
-    const auto removed = *of == node ? Result<bool>(false) : was_removed(store, map, *here, *of);
+    const auto removed = was_removed(store, map, *here, *of);
     if (!removed || !*removed) return removed;
   }
   log(fabric::Host::Level::warning,
@@ -209,9 +210,9 @@ Result<bool> Member::clear_void_part(const Config::Store& store, const ClusterMa
   return true;
 }
 
-// Whoever removes a node gives up what it has, and its number is nobody's then: a part with this number is
-// from before. Only a map of the same cluster says so, which its hash seed shows, and of a later epoch than
-// the part has gone by.
+// Whoever removes a node gives up what it has: a part that has gone by no map since its number fell free, or
+// was given to the host that has it now, is from before. Only a map of the same cluster says so, which its
+// hash seed shows.
 Result<bool> Member::was_removed(const Config::Store& store, const ClusterMap& map,
                                  const std::shared_ptr<fabric::Fabric>& here, std::uint32_t node) const {
   const auto memory = StoreMemory::attach(here, one_node(node));
@@ -223,8 +224,7 @@ Result<bool> Member::was_removed(const Config::Store& store, const ClusterMap& m
   if (fabric::load_word(epoch) > map.epoch)
     return fail(Errc::unavailable, "cluster",
                 "the coordinator tells of a map that is older than this host's");
-  return fabric::load_word(epoch) < map.epoch && node < map.nodes.size() &&
-         map.nodes[node].state == ClusterMap::NodeState::gone;
+  return node < map.nodes.size() && fabric::load_word(epoch) < map.nodes[node].since;
 }
 
 Result<void> Member::tend_part(const Config::Store& store, const ClusterMap& map, std::uint32_t node) const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fabric/endpoint.h"
 #include "memory/layout.h"
@@ -20,6 +21,7 @@ using cluster::ClusterMap;
 using fake::store_name;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 net::HostPort address_of(std::string_view node) {
   return {.host = fmt::format("10.0.0.{}", node.front() - 'a' + 1), .port = "7457"};
@@ -58,6 +60,15 @@ class MemberTest : public testing::Test {
   static ClusterMap two_nodes() {
     return cluster::first_map({{.name = "a", .at = address_of("a")}, {.name = "b", .at = address_of("b")}}, 4)
         .value();
+  }
+  // No regions are left for another node.
+  static ClusterMap full_map(const std::vector<std::string>& names) {
+    constexpr std::uint32_t regions = fabric::data_regions_end - fabric::first_data_region;
+    const auto of_each = regions / static_cast<std::uint32_t>(names.size());
+    std::vector<cluster::NewNode> nodes;
+    for (const std::string& name : names)
+      nodes.push_back({.name = name, .at = address_of(name), .regions = of_each});
+    return cluster::first_map(nodes, 4).value();
   }
   static ClusterMap without(const ClusterMap& map, const char* node) {
     return cluster::without_node(map, node, true).value();
@@ -102,6 +113,51 @@ TEST_F(MemberTest, AHostThatWasRemovedWhileItWasDownMakesItsPartAnew) {
   EXPECT_NE(incarnation_of(2), 0U);
 }
 
+// Receive: a host that was removed and gets the number that it had, since there is no other; while it runs,
+// and then while lochd is down. Expect: it makes its part anew each time, and by no other map.
+TEST_F(MemberTest, AHostThatHasItsFormerNumberMakesItsPartAnew) {
+  write(full_map({"a", "b"}));
+  auto member = join("b").value();
+  std::uint64_t before = incarnation_of(1);
+  ASSERT_NE(before, 0U);
+  for (const bool is_down : {false, true}) {
+    SCOPED_TRACE(is_down);
+    if (is_down) member.reset();
+    write(with(without(map_.read().map, "b"), "b"));
+    ASSERT_EQ(map_.read().map.find("b"), 1U);
+    if (is_down) {
+      member = join("b").value();
+    } else {
+      ASSERT_TRUE(follow(*member).has_value());
+    }
+    const std::uint64_t is = incarnation_of(1);
+    EXPECT_NE(is, 0U);
+    EXPECT_NE(is, before);
+    write(cluster::draining(map_.read().map, "b").value());
+    ASSERT_TRUE(follow(*member).has_value());
+    write(with(map_.read().map, "b"));
+    ASSERT_TRUE(follow(*member).has_value());
+    EXPECT_EQ(incarnation_of(1), is) << "it has stayed";
+    before = is;
+  }
+}
+
+// Receive: a host that was removed and has another number, while another host has the one that it had.
+// Expect: it makes its part anew.
+TEST_F(MemberTest, AHostWhoseFormerNumberIsAnothersMakesItsPartAnew) {
+  write(full_map({"a", "b", "d"}));
+  join("b").value().reset();
+  ASSERT_NE(incarnation_of(1), 0U);
+  write(with(without(map_.read().map, "b"), "c"));
+  ASSERT_EQ(map_.read().map.find("c"), 1U);
+  write(with(without(map_.read().map, "d"), "b"));
+  ASSERT_EQ(map_.read().map.find("b"), 2U);
+  const auto member = join("b");
+  ASSERT_TRUE(member.has_value()) << member.error().message();
+  EXPECT_EQ(incarnation_of(1), 0U);
+  EXPECT_NE(incarnation_of(2), 0U);
+}
+
 // Receive: parts of which nobody knows that they are nobody's: one of a node that the cluster still has,
 // under another name in the configuration; and one of a removed node, of another cluster. Expect: an error
 // that says what to do, and they stay.
@@ -119,6 +175,20 @@ TEST_F(MemberTest, APartThatMayBeSomebodysStays) {
   ASSERT_FALSE(of_another.has_value());
   EXPECT_EQ(of_another.error().code, Errc::incompatible) << of_another.error().message();
   EXPECT_EQ(incarnation_of(1), before);
+}
+
+// Receive: a part that was made by another hash seed than the cluster has by now. Expect: a warning, for this
+// one alone.
+TEST_F(MemberTest, AnotherHashSeedIsWarnedOf) {
+  ClusterMap map = two_nodes();
+  write(map);
+  join("b").value().reset();
+  join("b").value().reset();
+  EXPECT_THAT(log_.text(), Not(HasSubstr("hash_seed")));
+  map.hash_seed += 2;
+  write(map);
+  ASSERT_TRUE(join("b").has_value());
+  EXPECT_THAT(log_.text(), HasSubstr("store 'store' was made by another hash_seed or key_file"));
 }
 
 // Receive: the map from before the host was removed and added, of a server of the coordinator that is behind.

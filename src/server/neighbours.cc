@@ -114,18 +114,22 @@ Result<void> Neighbours::forget_the_lost(Watch& watch, const Member::State& now)
         continue;
       }
     }
+    // Before anybody is disturbed: sessions that a pause ends keep their client numbers for a while, and
+    // there may be none for this one then.
+    const auto session = hash::open_own_session(*here, now.map.map, *now.node);
+    if (!session) return std::unexpected(session.error());
     // Whoever begins after that sees the node as it is, or does not reach what has gone.
     const auto paused = host_.pause(watch.store);
     if (!paused) return std::unexpected(paused.error());
-    if (auto forgotten = forget(watch.store, *here, now, node); !forgotten) return forgotten;
+    if (auto forgotten = forget(watch.store, **session, now, node); !forgotten) return forgotten;
     fabric::store_word(word, is);
   }
   return {};
 }
 
-Result<void> Neighbours::forget(const std::string& store, const std::shared_ptr<fabric::Fabric>& here,
-                                const Member::State& now, std::uint32_t node) {
-  const auto items = hash::forget_node(here, now.map.map, *now.node, node);
+Result<void> Neighbours::forget(const std::string& store, memory::Session& own, const Member::State& now,
+                                std::uint32_t node) {
+  const auto items = hash::forget_node(own, now.map.map, *now.node, node);
   if (!items) return std::unexpected(items.error());
   const std::string& name = now.map.map.nodes[node].name;
   if (*items == 0 && name.empty()) return {};

@@ -19,6 +19,7 @@
 
 #include "fabric/endpoint.h"
 #include "fabric/host.h"
+#include "memory/session.h"
 #include "server/member.h"
 
 namespace loch::server {
@@ -45,8 +46,9 @@ class Neighbours {
   Result<void> look(Watch& watch);
   Result<void> connect(Watch& watch, const Member::State& now) const;
   Result<void> forget_the_lost(Watch& watch, const Member::State& now);
-  Result<void> forget(const std::string& store, const std::shared_ptr<fabric::Fabric>& here,
-                      const Member::State& now, std::uint32_t node);
+  // `own`: of this process, with this host's part of the store.
+  Result<void> forget(const std::string& store, memory::Session& own, const Member::State& now,
+                      std::uint32_t node);
 
   const fabric::Access others_;
   const Member& member_;

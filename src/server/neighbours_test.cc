@@ -5,14 +5,19 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <loch/loch.h>
 
 #include "base/testing/comes_true.h"
 #include "cluster/changes.h"
+#include "hash/forget.h"
 #include "server/testing/fixed_cluster.h"
+#include "server/testing/kept_log.h"
 #include "server/testing/moving_cluster.h"
 
 namespace loch::server {
@@ -156,6 +161,45 @@ TEST_F(Forgetting, NobodyGoesOnWhoMayNameWhatHasGone) {
   change([](const ClusterMap& before) { return cluster::without_node(before, "c", true); });
   ASSERT_TRUE(comes_true([&] { return !knows(0, 2); }));
   EXPECT_FALSE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
+// Receive: a host comes back without its memory, while another one has no client number left, not even for
+// itself. Expect: that one forgets nothing yet and leaves its clients alone, until a number is free.
+TEST_F(Forgetting, NobodyIsDisturbedWhileNothingCanBeForgotten) {
+  begin(2);
+  const fake::KeptLog log;
+  nodes_[0]->stop();
+  nodes_[0]->log = log.sink();
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  const auto attachment = attach(0);
+  const auto is_alive = [&] {
+    const fabric::Address at{fabric::control_region_of(0), memory::map_epoch_offset};
+    return attachment->endpoint().run(read_word(&attachment->endpoint(), at)).has_value();
+  };
+  const auto here =
+      fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+          .value();
+  std::vector<std::unique_ptr<memory::Session>> taken;
+  ASSERT_TRUE(comes_true([&] {
+    while (auto more = hash::open_own_session(here, map_.read().map, 0)) taken.push_back(std::move(*more));
+    return taken.size() == memory::client_count_max - 2;  // 0 is nobody, and one is the attachment's
+  }));
+  fabric::Endpoint endpoint(here, here->connect());
+  const std::byte* known = endpoint.mapped(memory::incarnation_at(0, 1), sizeof(std::uint64_t));
+  const std::uint64_t before = fabric::load_word(known);
+  ASSERT_NE(before, 0U);
+  nodes_[1]->stop();
+  nodes_[1]->lose_memory();
+  ASSERT_NO_FATAL_FAILURE(nodes_[1]->start());
+  ASSERT_TRUE(comes_true([&] {
+    return !is_alive() || log.text().contains("what was lost can not be forgotten: 1023 clients");
+  }));
+  EXPECT_TRUE(is_alive());
+  EXPECT_EQ(fabric::load_word(known), before);
+  taken.pop_back();
+  EXPECT_TRUE(comes_true([&] { return fabric::load_word(known) != before; }));
+  EXPECT_FALSE(is_alive());
 }
 
 // Receive: a host is removed that has given away all that it had. Expect: sessions go on.

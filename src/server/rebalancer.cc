@@ -40,11 +40,6 @@ coro::Task<Result<std::vector<std::uint64_t>>> read_words(fabric::Endpoint* endp
   co_return words;
 }
 
-bool is_home_of_any(const ClusterMap& map, std::uint32_t node) {
-  return std::ranges::any_of(map.shards,
-                             [node](const ClusterMap::Shard& shard) { return shard.home.node == node; });
-}
-
 }  // namespace
 
 Rebalancer::Rebalancer(fabric::Access others, Member& member, fabric::Host& host,
@@ -91,8 +86,7 @@ Result<void> Rebalancer::look() {
   paused_.clear();
   const ClusterMap& map = state.map.map;
   if (cluster::has_too_many(map, *state.node) || !moves_of(state).empty()) return give_away_shards();
-  const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
-  if (leaves && !is_home_of_any(map, *state.node)) return give_away_items();
+  if (state.self().state == ClusterMap::NodeState::leaves) return give_away_items();
   return {};
 }
 
@@ -105,10 +99,10 @@ Result<void> Rebalancer::follow_map() {
   if (is_none) return {};
   const Member::State before = member_.now();
   if (map->version <= before.map.version) return {};
-  if (before.node) last_node_ = before.node;
-  // As another node, the host has nothing of what those use who have sessions here.
+  if (before.node) last_node_ = {*before.node, before.self().since};
+  // As another node, or as the same one again, the host has nothing of what those use who have sessions here.
   const auto node = map->map.find(member_.options().cluster.node);
-  if (node && last_node_ && node != last_node_) {
+  if (node && last_node_ && last_node_ != std::pair(*node, map->map.nodes[*node].since)) {
     if (auto paused = pause_all(); !paused) return paused;
   }
   return member_.adopt(*map);
@@ -213,6 +207,7 @@ Result<void> Rebalancer::give_away_shards() {
 Result<void> Rebalancer::try_to_give_away_shards() {
   if (auto announced = announce_moves(); !announced) return announced;
   const Member::State state = member_.now();
+  if (!state.node) return {};  // removed meanwhile
   const Moves moves = moves_of(state);
   if (moves.empty()) return {};
   auto all = ways();

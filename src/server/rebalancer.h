@@ -19,6 +19,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hash/handover.h"
@@ -99,9 +100,10 @@ class Rebalancer {
   Member& member_;
   fabric::Host& host_;
   const std::uint64_t bytes_together_;
-  base::Nanos looked_ns_ = 0;                  // at the map, while something took long
-  base::Nanos absent_since_ns_ = 0;            // from the map; 0: it is there
-  std::optional<std::uint32_t> last_node_;     // that this host was, if the map has told
+  base::Nanos looked_ns_ = 0;        // at the map, while something took long
+  base::Nanos absent_since_ns_ = 0;  // from the map; 0: it is there
+  // That this host was, if the map has told, and since when (ClusterMap::Node::since).
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> last_node_;
   std::vector<fabric::Host::Pause> paused_;    // the first stores
   std::optional<base::Nanos> older_since_ns_;  // the coordinator tells of an older map than this host's
   bool told_of_older_ = false;                 // and it was logged

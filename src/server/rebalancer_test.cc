@@ -366,6 +366,31 @@ TEST_F(RebalancerTest, AHostThatWasRemovedComesBack) {
   EXPECT_EQ(store.get("key").value_or(""), "value");
 }
 
+coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
+  co_return co_await endpoint->read_word(at);
+}
+
+// Receive: the same, in one step, where no other number is left for it. Expect: whoever has a session with
+// what it had before has none any more.
+TEST_F(RebalancerTest, AHostThatHasItsFormerNumberEndsItsSessions) {
+  std::vector<cluster::NewNode> first;
+  for (const std::string name : {"a", "b"})
+    first.push_back({.name = name, .at = add_host(name).address(), .regions = 63});
+  ASSERT_TRUE(map_.write(cluster::first_map(first, 8).value(), 0).has_value());
+  for (const auto& node : nodes_) ASSERT_NO_FATAL_FAILURE(node->start());
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  const auto attachment = attach(1);
+  fabric::Endpoint& endpoint = attachment->endpoint();
+  const fabric::Address at{fabric::control_region_of(1), memory::map_epoch_offset};
+  ASSERT_TRUE(endpoint.run(read_word(&endpoint, at)).has_value());
+  change([&](const ClusterMap& map) {
+    return cluster::with_node(cluster::without_node(map, "b", true).value(), "b", nodes_[1]->address());
+  });
+  ASSERT_EQ(map_.read().map.find("b"), 1U);
+  EXPECT_TRUE(comes_true([&] { return nodes_[1]->epoch() >= 3; }));
+  EXPECT_FALSE(endpoint.run(read_word(&endpoint, at)).has_value());
+}
+
 // Receive: a host that joins while another one is down. Expect: no shard moves, for what it holds may name
 // what the other one has lost, until that one is back.
 TEST_F(RebalancerTest, ShardsStayWhileAHostIsDown) {

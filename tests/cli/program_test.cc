@@ -243,6 +243,19 @@ TEST_F(Program, DoctorOfAStoreOfAnotherUserSpeaksOfItsOwner) {
   }
 }
 
+// Receive: a limit on the length of files under which no store can be made. Expect: all findings, this one
+// among them, and nothing left behind.
+TEST_F(Program, DoctorTellsOfALimitOnTheLengthOfFiles) {
+  const Outcome outcome =
+      run({"-c", R"(ulimit -f 1024; exec "$0" --directory "$1" --json doctor)", loch_program(), folder()},
+          {.program = "/bin/sh"});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const auto report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(finding(report, "try-out")["status"], "FAIL") << report;
+  EXPECT_EQ(finding(report, "file size")["status"], "WARN") << report;
+  EXPECT_TRUE(std::filesystem::is_empty(folder()));
+}
+
 TEST_F(Program, DoctorThatMayOnlyReadMakesNoStore) {
   const auto tried = finding(json({"--read-only", "doctor"}), "try-out");
   EXPECT_EQ(tried["status"], "OK") << tried;

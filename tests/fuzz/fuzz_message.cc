@@ -111,6 +111,7 @@ ClusterMap small_map() {
                        .value();
   map.nodes[0].data = {2, 4};
   map.nodes[1].data = {3, 5, 127};
+  map.nodes[1].since = map.epoch;
   map.shards[1].next = {.node = 0, .index = fabric::index_region_of(1, 1)};
   map.hash_seed = 7;
   return map;

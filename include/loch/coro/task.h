@@ -3,7 +3,8 @@
 // Rules that keep coroutines safe stand in HACKING.md, "Coroutines"; the compiler probe tests what they rely
 // on. I1 A Task starts when it is awaited or started, and its frame dies with the Task object. I2 A Task that
 // never suspends costs one pooled frame: awaiting it resumes it in place and goes on. I3 A Task is resumed on
-// one thread at a time, that of its run queue.
+// one thread at a time, that of its run queue. I4 An exception that leaves a Task, a caller's own too, ends
+// the process.
 #pragma once
 
 #include <coroutine>

@@ -31,6 +31,7 @@ class Flights {
     std::size_t operation = 0;      // where in the batch to go on,
     std::size_t from = 0;           // and where in that operation
     std::size_t pieces = 0;         // that are asked for and not answered
+    std::uint64_t bytes = 0;        // that it carries there or back
     bool may_have_swapped = false;  // a word
     Result<void> outcome{};
   };
@@ -67,6 +68,10 @@ class Flights {
   // Of what somebody else sees to; with room for the times that it stood still.
   static constexpr base::Nanos no_deadline = std::numeric_limits<base::Nanos>::max() / 2;
 
+  // What is under way may take longer than its deadline says, by the time that so many bytes take: a long
+  // value is to get through a slow network, and not to be broken off while it moves.
+  static constexpr std::uint64_t slowest_bytes_per_ms = 8 << 10;
+
   // `location` is of the store, for errors.
   explicit Flights(std::string location) : location_(std::move(location)) {}
 
@@ -82,7 +87,10 @@ class Flights {
       flight = std::move(spare_.back());
       spare_.pop_back();
     }
-    *flight = {.batch = batch, .deadline = deadline, .done = &done};
+    *flight = {.batch = batch, .done = &done};
+    for (const Operation& operation : batch) flight->bytes += operation.length_bytes;
+    bytes_ += flight->bytes;
+    flight->deadline = deadline + bytes_ / slowest_bytes_per_ms * base::millisecond_ns;
     if (done.urgency == Urgency::background) {
       flight->posted_at = base::Clock().now();
     } else {
@@ -117,6 +125,7 @@ class Flights {
     while (!asked_.empty() && asked_.front()->pieces == 0) {
       std::unique_ptr<Flight> flight = std::move(asked_.front());
       asked_.pop_front();
+      bytes_ -= flight->bytes;
       flight->done->complete(*flight->done, std::move(flight->outcome));
       spare_.push_back(std::move(flight));
       any = true;
@@ -141,6 +150,7 @@ class Flights {
   // Ends them all, those that were over as they are.
   void end_all(const Ending& ending) {
     is_awaited_ = false;
+    bytes_ = 0;
     const auto end = [&](const Flight& flight) {
       const Error& its = only_reads(flight)        ? ending.unread
                          : flight.may_have_swapped ? ending.doubtful
@@ -195,6 +205,7 @@ class Flights {
   Queue asked_;   // for whole, in that order; so they are over in that order, too
   std::vector<std::unique_ptr<Flight>> spare_;
   bool is_awaited_ = false;  // any of those that are not asked for whole
+  std::uint64_t bytes_ = 0;  // of all of them
 };
 
 }  // namespace loch::fabric::remote

@@ -70,6 +70,28 @@ TEST_F(FlightsTest, WhatNobodyWaitsForGoesWithWhatSomebodyWaitsFor) {
   EXPECT_TRUE(flights_.empty());
 }
 
+// Receive: 128 MiB, and a short batch behind them. Expect: both have the time that so much takes on a slow
+// network, and what is posted when they are over has not.
+TEST_F(FlightsTest, WhatIsLongHasTimeToGetThrough) {
+  const auto takes = [](std::uint64_t bytes) {
+    return bytes / Flights::slowest_bytes_per_ms * base::millisecond_ns;
+  };
+  Batch large(Urgency::awaited);
+  for (Operation& operation : large.operations) operation.length_bytes = std::size_t{64} << 20;
+  Batch behind(Urgency::awaited);
+  post(large);
+  post(behind);
+  const base::Nanos posted_at = base::Clock().now();
+  ASSERT_EQ(ask(posted_at), 4U);
+  EXPECT_FALSE(flights_.any_late(now_ + timeout_ns + takes(std::uint64_t{128} << 20)));
+  EXPECT_TRUE(flights_.any_late(posted_at + timeout_ns + takes(std::uint64_t{128} << 20) + 1));
+  answer_all();
+  ASSERT_TRUE(large.is_over && behind.is_over);
+  Batch later(Urgency::awaited);
+  post(later);
+  EXPECT_TRUE(flights_.any_late(base::Clock().now() + timeout_ns + 1));
+}
+
 TEST_F(FlightsTest, WhatNobodyWaitsForGoesWhenNothingElseIsUnderWay) {
   Batch first(Urgency::awaited);
   Batch behind(Urgency::background);

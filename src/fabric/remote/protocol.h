@@ -63,7 +63,7 @@
 
 namespace loch::fabric::remote {
 
-inline constexpr std::uint64_t protocol_version = 14;
+inline constexpr std::uint64_t protocol_version = 15;
 inline constexpr std::size_t nonce_bytes = 16;
 inline constexpr std::size_t session_name_bytes_max = 32;
 // By how much one question makes a region longer: the host answers nobody else until the memory is there.

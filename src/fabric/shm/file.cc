@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -102,6 +103,9 @@ std::unexpected<Error> system_error(const char* operation, int error_number, con
               "{}: {}; {} bytes are free there. Remove items or stores (`loch ls`), or enlarge the file "
               "system (`mount -o remount,size=...`)",
               path, reason, free_bytes_at(path)));
+    case EFBIG:
+      return fail(Errc::io, operation,
+                  fmt::format("{}: {}; raise `ulimit -f`, or LimitFSIZE of the unit", path, reason));
     default:
       return fail(Errc::io, operation, fmt::format("{}: {}", path, reason));
   }
@@ -121,6 +125,10 @@ Result<void> reserve(int fd, std::uint64_t length_bytes, const FileMapping* in_h
   struct stat stat{};
   if (::fstat(fd, &stat) != 0) return system_error("extend", errno, path);
   auto length = static_cast<std::uint64_t>(stat.st_size);
+  // Going over this limit would end a process that does not ignore SIGXFSZ.
+  rlimit limit{};
+  if (length < length_bytes && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && length_bytes > limit.rlim_cur)
+    return system_error("extend", EFBIG, path);
   // Unlike ftruncate, this takes the memory now: a full file system is an error here and never a SIGBUS
   // later. The length grows only once all of it is there.
   const auto take = [&](std::uint64_t bytes) {

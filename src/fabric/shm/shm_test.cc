@@ -359,7 +359,6 @@ TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
   const std::string said = in_child([&]() -> std::string {
     const bool own_mounts = mount_small(access_.directory, "size=4m");
     if (!own_mounts) {
-      ::signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{.rlim_cur = 4U << 20, .rlim_max = 4U << 20};
       if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return "setrlimit failed";
     }
@@ -383,6 +382,25 @@ TEST_F(ShmTest, AFullFileSystemIsAnErrorThatNamesItAndWhatIsFree) {
         return "a failed creation left something";
     }
     return "ok";
+  });
+  EXPECT_EQ(said, "ok");
+}
+
+// Receive: a process that SIGXFSZ ends, as it does unless told otherwise. Expect: what is beyond its limit is
+// an error that says so, and takes nothing; what is within it is there.
+TEST_F(ShmTest, ALimitOnTheLengthOfFilesIsAnErrorAndNoSignal) {
+  const std::string path = access_.directory + "/file";
+  const std::string said = in_child([&]() -> std::string {
+    ::signal(SIGXFSZ, SIG_DFL);
+    const base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const rlimit limit{.rlim_cur = region_bytes, .rlim_max = region_bytes};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return "setrlimit failed";
+    const auto beyond = shm::reserve(file.get(), region_bytes + 1, nullptr, path);
+    if (beyond || beyond.error().code != Errc::io) return outcome(beyond);
+    for (const std::string& part : {path, std::string("ulimit -f")})
+      if (!beyond.error().detail.contains(part)) return outcome(beyond);
+    if (std::filesystem::file_size(path) != 0) return "it took something";
+    return outcome(shm::reserve(file.get(), region_bytes, nullptr, path));
   });
   EXPECT_EQ(said, "ok");
 }

@@ -54,4 +54,6 @@ configure_file(cmake/loch.pc.in "${PROJECT_BINARY_DIR}/loch.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/loch.pc" DESTINATION "${pc_dir}")
 
 # The shell's part of the command.
-install(FILES packaging/loch.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME loch)
+if(LOCH_BUILD_PROGRAMS)
+  install(FILES packaging/loch.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME loch)
+endif()

@@ -137,8 +137,13 @@ Parsed<WholeFile> WholeFile::create(const std::string& path) {
         fmt::format("cannot create a file in the folder of {}: {}", path, std::strerror(errno)));
   }
   WholeFile file(descriptor, std::move(temporary), target);
-  // Whoever may read the one that it replaces may read it too, and nobody else.
-  if (exists && ::fchmod(descriptor, status.st_mode & 0777) != 0)
+  if (!exists) return file;
+  // Whoever may read the one that it replaces may read it too, and nobody else: no other group, if this can
+  // not be its group's.
+  struct stat made{};
+  const bool has_group = ::fchown(descriptor, static_cast<uid_t>(-1), status.st_gid) == 0 ||
+                         (::fstat(descriptor, &made) == 0 && made.st_gid == status.st_gid);
+  if (::fchmod(descriptor, status.st_mode & (has_group ? 0777 : 0707)) != 0)
     return std::unexpected(fmt::format("cannot give {} its mode: {}", path, std::strerror(errno)));
   return file;
 }

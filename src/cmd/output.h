@@ -49,8 +49,8 @@ class Output {
 };
 
 // A file that takes the place of `path` only when it is whole, and leaves nothing behind if it never is. It
-// has the mode of the one it replaces; a new one is for its owner alone. What is no regular file (a device, a
-// pipe), and what a process has open (/dev/stdout, /dev/fd/3), is written in place.
+// has the mode and the group of the one it replaces; a new one is for its owner alone. What is no regular
+// file (a device, a pipe), and what a process has open (/dev/stdout, /dev/fd/3), is written in place.
 class WholeFile {
  public:
   static Parsed<WholeFile> create(const std::string& path);

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "memory/layout.h"
 #include "tests/cli/run.h"
@@ -470,6 +472,26 @@ TEST_F(AllItems, AFailedDumpLeavesTheOldFile) {
   EXPECT_EQ(read_file(path), "old");
   const std::filesystem::directory_iterator beside(std::filesystem::path(path).parent_path());
   EXPECT_EQ(std::distance(begin(beside), end(beside)), 1);
+}
+
+// Receive: a file of another group, where this process may give it one, which that group may read and write.
+// Expect: the new one is that group's, too.
+TEST_F(AllItems, ADumpHasTheModeAndTheGroupOfTheFileThatItReplaces) {
+  ok({"put", "s", "key", "value"});
+  const std::string path = write_file("dump.tsv", "old");
+  constexpr gid_t other_group = 4'321;
+  [[maybe_unused]] const int given = ::chown(path.c_str(), static_cast<uid_t>(-1), other_group);
+  ASSERT_EQ(::chmod(path.c_str(), 0664), 0);
+  const auto status_of = [&] {
+    struct stat status{};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0);
+    return status;
+  };
+  const struct stat before = status_of();
+  ok({"dump", "s", path});
+  EXPECT_EQ(status_of().st_gid, before.st_gid);
+  EXPECT_EQ(status_of().st_mode, before.st_mode);
+  EXPECT_EQ(read_file(path), "key\tvalue\n");
 }
 
 // Receive: a signal in the midst of a dump. Expect: the old file is whole, and nothing of the new one stays.

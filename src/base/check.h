@@ -1,5 +1,5 @@
-// LOCH_CHECK: a bug of ours, on in every build. Never for bytes that come from another process: those are
-// input.
+// LOCH_CHECK: a bug of ours, or of a caller whom no error can be told; on in every build. Never for bytes
+// that come from another process: those are input.
 #pragma once
 
 #include <source_location>

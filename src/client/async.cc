@@ -119,7 +119,7 @@ coro::Task<void> Async::multi_put(std::span<Assignment> assignments) {
 // In the child of a fork it would take what is sent to the parent; and to do nothing would be to wait for
 // ever.
 void Async::step() {
-  LOCH_CHECK(!state_->is_inherited());
+  LOCH_CHECK(!state_->is_inherited() && "an Async stays with the process that opened it");
   state_->client->attachment().endpoint().step();
 }
 

@@ -1,8 +1,11 @@
 // A shard moves from the first node to the second, step by step.
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "hash/testing/two_nodes.h"
 
@@ -54,6 +57,27 @@ TEST_F(ClusterHandover, SlotsThatTheShardHadBeforeAreNotTakenForDamage) {
   fabric::store_word(store_->at({here.root.region, memory::map_epoch_offset}), regions().epoch + 1);
   EXPECT_EQ(client_->error_of_get(keys_.back()), Errc::moved);
   EXPECT_EQ(client_->error_of_put(keys_.back()), Errc::moved);
+}
+
+// Receive: the same, and a collection by the map of before, also of an index that grows. Expect: it mends and
+// splits nothing there, and takes no item for nobody's.
+TEST_F(ClusterHandover, SlotsThatTheShardHadBeforeAreNotMended) {
+  const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+  const std::vector<std::byte> cleared(Table::initial_index_bytes);
+  const auto slots = [&] { return std::span(store_->at(here.slot(0)), cleared.size()); };
+  std::ranges::copy(cleared, slots().begin());
+  fabric::store_word(store_->at({here.root.region, memory::map_epoch_offset}), regions().epoch + 1);
+  for (const bool grows : {false, true}) {
+    SCOPED_TRACE(grows);
+    if (grows) begin_growth(*store_, 0);
+    let_pass(*store_, 10 * base::second_ns);
+    const Directory before = directory();
+    const auto collected = client_->collect();
+    ASSERT_FALSE(collected.has_value());
+    EXPECT_EQ(collected.error().code, Errc::moved);
+    EXPECT_TRUE(std::ranges::equal(slots(), cleared));
+    EXPECT_EQ(directory(), before);
+  }
 }
 
 // Receive: slots that are not there, of a shard whose directory was read when they were; also by a client of

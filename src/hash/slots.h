@@ -104,10 +104,11 @@ class Slots final {
   static constexpr unsigned outdated_retries_max = 64;
   // What a damaged one comes to.
   coro::Task<std::unexpected<Error>> damaged_slot(std::uint64_t key_hash);
+  // Before words are judged that no client writes: errors: moved, if there is a later map of the cluster than
+  // this client's. What it says holds for the operation that it is asked in.
+  coro::Task<Result<void>> check_map(std::uint64_t key_hash = 0);
 
  private:
-  // Errors: moved, if there is a later map of the cluster than this client's.
-  coro::Task<Result<void>> check_map(std::uint64_t key_hash);
   coro::Task<Result<bool>> find_out_why_absent(Collect* seen, Error error);
   std::byte* directory_place();
   void learn_directory();

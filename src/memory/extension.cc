@@ -84,7 +84,7 @@ Result<void> Allocator::extend(std::uint64_t blocks_wanted) {
       session_.remote() ? std::min(next->to_blocks, std::max(least, next->from_blocks + waited_for_blocks))
                         : next->to_blocks;
   auto extended = session_.memory().fabric().extend(next->region, now * block_bytes);
-  if (!extended && least < now)
+  if (!extended && extended.error().code == Errc::no_space && least < now)
     extended = session_.memory().fabric().extend(next->region, least * block_bytes);
   else if (extended && now < next->to_blocks)
     endpoint_.port().extend_soon(next->region, next->to_blocks * block_bytes);

@@ -366,6 +366,19 @@ TEST_F(RebalancerTest, AHostThatWasRemovedComesBack) {
   EXPECT_EQ(store.get("key").value_or(""), "value");
 }
 
+// Receive: a host that is to be drained, and is removed as lost as soon as it has announced what it gives
+// away. Expect: it goes on without a part, and is a host again when it is added.
+TEST_F(RebalancerTest, AHostIsRemovedWhileItAnnouncesMoves) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  map_.change_what_is_announced(
+      [](const ClusterMap& map) { return cluster::without_node(map, "b", true).value(); });
+  change([](const ClusterMap& map) { return cluster::draining(map, "b"); });
+  ASSERT_TRUE(comes_true([&] { return !map_.read().map.find("b"); }));
+  change([&](const ClusterMap& map) { return cluster::with_node(map, "b", nodes_[1]->address()); });
+  EXPECT_TRUE(comes_true([&] { return shards_of("b") >= 2 && is_whole(); }));
+}
+
 coro::Task<Result<std::uint64_t>> read_word(fabric::Endpoint* endpoint, fabric::Address at) {
   co_return co_await endpoint->read_word(at);
 }

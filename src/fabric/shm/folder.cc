@@ -113,9 +113,10 @@ Result<void> Folder::set_access(mode_t mode, gid_t group, const char* operation)
 }
 
 void Folder::remove() const {
+  if (!is_at_path()) return;
   if (const auto names = names_at(descriptor_.get(), ".", path_, "destroy"))
     for (const std::string& name : *names) ::unlinkat(descriptor_.get(), name.c_str(), 0);
-  if (is_at_path()) ::rmdir(path_.c_str());
+  ::rmdir(path_.c_str());
 }
 
 Result<std::vector<std::string>> names_in(const std::string& directory, const char* operation) {

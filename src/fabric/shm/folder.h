@@ -40,7 +40,8 @@ class Folder {
   // Of the folder itself. None of its files is of another mode or group for it.
   [[nodiscard]] Result<void> set_access(mode_t mode, gid_t group, const char* operation) const;
 
-  // Removes its files, and then the folder from its path.
+  // Removes its files, and then the folder from its path; nothing if it is not there any more, since it may
+  // have been published by another name.
   void remove() const;
 
  private:

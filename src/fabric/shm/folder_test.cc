@@ -123,6 +123,22 @@ TEST_F(ShmTest, WhatIsLeftByCreatorsIsRemovedThroughNoLink) {
   EXPECT_EQ(shm::list(access_).value(), std::vector<std::string>{"store"});
 }
 
+// Receive: the folder of a creator that was thought dead, and published its store just now. Expect: its files
+// stay.
+TEST_F(ShmTest, WhatWasPublishedMeanwhileIsNotRemoved) {
+  const std::string path = access_.directory + "/.loch.store.abcdef";
+  const std::string published = access_.directory + "/loch.store";
+  ASSERT_TRUE(std::filesystem::create_directory(path));
+  const auto folder = shm::Folder::open(path, "test").value();
+  ASSERT_TRUE(folder.create_file("file", 0600, shm::no_group, "test").has_value());
+  std::filesystem::rename(path, published);
+  folder.remove();
+  EXPECT_TRUE(std::filesystem::exists(published + "/file"));
+  std::filesystem::rename(published, path);
+  folder.remove();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 // Receive: links and a pipe where a store's files are looked for. Expect: errors that name them; nothing is
 // waited for, and what the links lead to stays as it is.
 TEST_F(ShmTest, LinksAndPipesAreNoRegions) {

@@ -117,7 +117,9 @@ bool TcpPort::progress() {
 }
 
 void TcpPort::flush() {
-  if (flights_.is_due() && sends_under_way_ < sends_under_way_max) encode();
+  // What is long goes on as soon as there is room, so that it takes no round trip for each part of it.
+  const bool has_room = waits_for_room_ && out_begin_ == out_end_;
+  if (flights_.is_due() && (has_room || sends_under_way_ < sends_under_way_max)) encode();
   send();
 }
 
@@ -126,14 +128,18 @@ void TcpPort::flush() {
 // Encodes what was posted, as long as there is room.
 void TcpPort::encode() {
   operations_waiting_ = 0;
+  waits_for_room_ = false;
   if (out_begin_ == out_end_) out_begin_ = out_end_ = 0;
   asked_.erase(asked_.begin(), asked_.begin() + static_cast<std::ptrdiff_t>(std::exchange(answered_, 0)));
   const auto put = [this](Flight& flight, Operation& operation, std::size_t from) -> remote::Flights::Put {
     const std::size_t words = words_from(flight, operation);
     const std::size_t length =
         words > 1 ? words * word_bytes : std::min(operation.length_bytes - from, piece_bytes_max);
-    if (out_bytes_max - out_end_ < sizeof(OperationHead) + whole_words(length) + 2 * word_bytes)
+    // An atomic has two words, and what asks for several has less than these.
+    if (out_bytes_max - out_end_ < sizeof(OperationHead) + std::max(whole_words(length), 2 * word_bytes)) {
+      waits_for_room_ = true;
       return std::unexpected(remote::Flights::Wait::for_room);
+    }
     if (words > 1) {
       encode_words(flight, {&operation, words});
     } else {

@@ -130,6 +130,7 @@ class TcpPort final : public remote::RemotePort {
   std::vector<Piece> asked_;            // that are encoded, of which the first
   std::size_t answered_ = 0;            // so many are answered, too
   std::size_t sends_under_way_ = 0;     // of which some of these are
+  bool waits_for_room_ = false;         // something that was posted and is to be encoded
   base::Nanos deadlines_checked_at_ = 0;
 
   std::unique_ptr<std::byte[]> out_;

@@ -186,6 +186,27 @@ TEST(LyingHost, IsSentNoMoreWhileItOwesTwoAnswers) {
   EXPECT_FALSE(was_sent_more);
 }
 
+// Receive: a host that answers nothing before all of a long value is there. Expect: it is sent all of it, so
+// that the value does not take a round trip for each part.
+TEST(LyingHost, IsSentAllOfALongValueWithoutAnAnswer) {
+  constexpr std::size_t pieces = 64;
+  std::atomic<std::size_t> came = 0;
+  constexpr std::size_t all_bytes = pieces * (sizeof(OperationHead) + piece_bytes_max);
+  const LyingHost host([&](net::Stream& stream) {
+    came = receive(stream, all_bytes).size();
+    for (std::uint16_t i = 0; i < pieces; ++i)
+      send_all(stream, answer(Operation::Kind::write, Status::done, i, 0, ""));
+  });
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  Endpoint endpoint(fabric, fabric->connect());
+  endpoint.set_timeout(10 * base::second_ns);
+  const std::vector<std::byte> value(pieces * piece_bytes_max);
+  std::array batch = {Operation::write({}, value.data(), value.size())};
+  const auto written = endpoint.run(perform(&endpoint, batch));
+  EXPECT_TRUE(written.has_value());
+  EXPECT_EQ(came, all_bytes);
+}
+
 TEST(LyingHost, MoreAnswersThanWereAskedForEndTheSession) {
   const LyingHost host([](net::Stream& stream) {
     receive(stream, sizeof(OperationHead));

@@ -68,9 +68,11 @@ VerbsPort::VerbsPort(remote::RemoteFabric& fabric, const std::string& source,
       link_(link),
       id_(joined.port),
       agent_(fabric, link, std::move(joined), within_ns),
-      lent_([link](const net::Message& question,
-                   base::Nanos deadline) { return link->ask(question, deadline); },
-            id_) {
+      lent_(
+          [link, within_ns](const net::Message& question, base::Nanos deadline) {
+            return link->ask(question, std::min(deadline, base::Clock().now() + within_ns));
+          },
+          id_) {
   if (auto opened = open_queue_pair(source, base::Clock().now() + within_ns); !opened)
     severed_ = std::move(opened.error());
 }

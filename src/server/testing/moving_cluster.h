@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/changes.h"
@@ -50,13 +51,22 @@ class Map {
     const std::scoped_lock lock(mutex_);
     refuses_changes_ = refuses;
   }
+  // As somebody who changes it as soon as a host has announced that shards are to move.
+  void change_what_is_announced(std::function<ClusterMap(const ClusterMap&)> how) {
+    const std::scoped_lock lock(mutex_);
+    changes_announced_ = std::move(how);
+  }
   Result<void> write(const ClusterMap& map, std::uint64_t version) {
     {
       const std::scoped_lock lock(mutex_);
       if (refuses_changes_) return fail(Errc::unavailable, "cluster");
       if (version != map_.version) return fail(Errc::changed, "cluster");
       if (refuses_arrivals_ && moving(map) < moving(map_.map)) return fail(Errc::unavailable, "cluster");
+      const bool announces = moving(map) > moving(map_.map);
       map_ = {.map = map, .version = version + 1};
+      if (announces && changes_announced_) {
+        map_ = {.map = std::exchange(changes_announced_, nullptr)(map), .version = version + 2};
+      }
     }
     changed_.notify_all();
     return {};
@@ -75,6 +85,7 @@ class Map {
   mutable int reads_ = 0;
   bool refuses_arrivals_ = false;
   bool refuses_changes_ = false;
+  std::function<ClusterMap(const ClusterMap&)> changes_announced_;
   std::condition_variable changed_;
   cluster::Versioned map_;
 };

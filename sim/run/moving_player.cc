@@ -45,7 +45,7 @@ bool MovingPlayer::is_under_way(const Scene& scene) {
   for (std::uint32_t shard = 0; shard < scene.cluster.shards.size(); ++shard) {
     const auto directory = hash::Directory::decode(
         fabric::load_word(scene.store->memory().at(place_of(map, shard).directory())));
-    if (scene.cluster.shards[shard].next || !directory.is_open()) return true;
+    if (scene.cluster.shards[shard].next || directory.stage != hash::ShardStage::open) return true;
   }
   return false;
 }

@@ -53,7 +53,7 @@ fabric::Plan StoreSubject::plan() const {
       make_control(regions[2 * node].base, static_cast<std::uint32_t>(node), node + 1);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
       std::byte* root = regions[std::size_t{2} * map.shards[s].home].base + map.shards[s].root_offset;
-      hash::Table::initialize(root, regions[2 * map.nodes.size() + s]);
+      hash::Table::initialize(root, regions[2 * map.nodes.size() + s], {.region = map.shards[s].index});
     }
   };
   return plan;
@@ -111,7 +111,7 @@ void StoreSubject::tend_shard(Scene& scene, std::uint32_t shard) const {
   if (is_down || fabric::load_word(memory.at(place.directory())) != 0) return;
   constexpr std::uint64_t bytes = hash::Table::initial_index_bytes;
   memory.renew(place.slots, bytes);
-  hash::Table::initialize(memory.at(place.root), {memory.at(place.slot(0)), bytes});
+  hash::Table::initialize(memory.at(place.root), {memory.at(place.slot(0)), bytes}, {.region = place.slots});
 }
 
 std::uint32_t StoreSubject::shard_of(const Scene& scene, const std::string& key) const {

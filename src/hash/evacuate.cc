@@ -130,8 +130,6 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
   const memory::Attachment::Node& from = *attachment_.node(node);
   Evacuated evacuated;
   Collected collected;
-  if (auto reclaimed = co_await reclaim_orphans(&from, &collected); !reclaimed)
-    co_return std::unexpected(std::move(reclaimed.error()));
   std::vector<memory::Allocator::ItemWords> items;
   std::vector<ItemRef> in_use;
   std::vector<coro::Task<Result<void>>> copying;
@@ -140,6 +138,9 @@ coro::Task<Result<Shards::Evacuated>> Shards::evacuate(std::uint32_t node, std::
   const auto is_ended = [&] { return goes_on && !goes_on(); };
   for (const BlockNumber block : *blocks) {
     if (is_ended()) co_return ended(evacuated);
+    if (auto reclaimed = co_await reclaim_orphans_in(&from, block, Damaged::may_be_orphans, &collected);
+        !reclaimed)
+      co_return std::unexpected(std::move(reclaimed.error()));
     const auto lease = co_await from.allocator->lease_of(block);
     if (!lease) co_return std::unexpected(lease.error());
     if (auto looked = co_await from.allocator->look_at_items(block, *lease, &items); !looked)

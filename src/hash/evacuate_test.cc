@@ -57,9 +57,13 @@ TEST_F(Evacuation, ANodeIsEmptiedOfALongValueByOneReading) {
 TEST_F(Evacuation, ANodeIsEmptiedUntilItIsToEnd) {
   fabric::store_word(store_->at({regions().nodes[1].control, memory::closed_offset}), 1);
   client_tells();
-  ASSERT_TRUE(mover_->run(mover_->attachment().refresh()).has_value());
-  const auto ended = mover_->run(mover_->shards().evacuate(1, [] { return false; }));
+  int operations = 0;
+  Client mover(*store_, {}, regions(), {.before = [&operations](const fabric::Operation&) { ++operations; }});
+  ASSERT_TRUE(mover.run(mover.attachment().refresh()).has_value());
+  operations = 0;
+  const auto ended = mover.run(mover.shards().evacuate(1, [] { return false; }));
   ASSERT_TRUE(ended.has_value()) << ended.error().message();
+  EXPECT_LE(operations, 2) << "which blocks there are";
   EXPECT_EQ(ended->copied, 0U);
   EXPECT_GT(ended->left, 0U);
   const auto emptied = empty_second();

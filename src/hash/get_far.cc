@@ -78,8 +78,7 @@ std::optional<ItemView> Reader::answer_of_last_place(Known* known, std::span<con
 }
 
 bool Reader::looks_at_home() const {
-  return has_home_share_ && home_share_.is_high() && slots_.directory().is_open() &&
-         !slots_.directory().growing;
+  return has_home_share_ && home_share_.is_high() && slots_.is_open() && !slots_.directory().growing;
 }
 
 void Reader::ask_for_home(Key key, HomeRow* home) const {
@@ -136,7 +135,7 @@ coro::Task<Result<Found>> Reader::get_far(Known* what) {
     if (const auto item = answer_of_last_place(&known, last.asked()))
       co_return Found{.view = *item, .copy = std::move(last.copy)};
   }
-  if (!known.is_nothing() && known.is_gone()) known_.forget_location(key, known.pointer.slot);
+  if (!known.is_nothing() && known.is_gone()) known_.forget_item(key, known.pointer.slot);
   // Step 1 with one slot of the key's.
   if (known.is_of_another_item()) {
     auto found = co_await items_.fetch(known.word.item());

@@ -141,7 +141,7 @@ void Shards::take_known(Getting* one, bool has_item, std::vector<Candidate>* can
   } else if (known.item_comes_after && known.is_as_known()) {
     add_candidate(one, known.word, known.pointer.slot, candidates, known.pointer.length_bytes);
   } else if (known.is_gone()) {
-    one->table->known().forget_location(known.key, known.pointer.slot);
+    one->table->known().forget_item(known.key, known.pointer.slot);
   }
 }
 

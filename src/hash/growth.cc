@@ -101,7 +101,7 @@ coro::Task<Result<void>> Growth::start() {
     auto reset = co_await endpoint_.compare_swap(at_cursor, *cursor, first_chunk);
     if (!reset) co_return std::unexpected(std::move(reset.error()));
   }
-  const Directory growing{.level = before.level, .growing = true};
+  const Directory growing = before.begin_growing();
   auto started =
       co_await endpoint_.compare_swap(slots_.place().directory(), before.encode(), growing.encode());
   if (!started) co_return std::unexpected(std::move(started.error()));
@@ -367,7 +367,7 @@ coro::Task<Result<void>> Growth::finish(Directory d, std::optional<base::Nanos> 
     co_return Result<void>{};  // some later client finishes
   }
   LOCH_FAULT_POINT("grow.before_finish");
-  const Directory grown{.level = static_cast<std::uint8_t>(d.level + 1), .growing = false};
+  const Directory grown = d.grown();
   // Operations go by the old level until the directory is written, and when that was is known only
   // afterwards.
   if (auto told = co_await endpoint_.write_word(slots_.place().reached_at(grown.level), not_told); !told)

@@ -87,11 +87,15 @@ coro::Task<Result<bool>> Handover::is_quiet() {
 
 std::uint64_t Handover::slots_bytes(Directory d) const { return d.slots() * sizeof(std::uint64_t); }
 
+Result<void> Handover::make_room(Directory d) {
+  return next_.memory().fabric().extend(to_.slots, slots_bytes(d));
+}
+
 coro::Task<Result<void>> Handover::copy() {
   const auto d = co_await directory();
   if (!d) co_return std::unexpected(d.error());
-  if (auto extended = next_.memory().fabric().extend(to_.slots, slots_bytes(*d)); !extended)
-    co_return extended;
+  // A growth may have begun since there was room.
+  if (auto room = make_room(*d); !room) co_return room;
   if (auto copied = co_await copy_slots(*d); !copied) co_return copied;
   // A move that was given up may have left more there: of the shard as it was before its home lost it.
   const auto end = endpoint_.length_bytes(to_.slots);
@@ -152,8 +156,7 @@ coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_c
 // What was copied is lost with the memory of its new home, and nothing of it is here any more.
 coro::Task<Result<void>> Handover::begin_anew() {
   const Directory first;
-  if (auto extended = next_.memory().fabric().extend(to_.slots, slots_bytes(first)); !extended)
-    co_return extended;
+  if (auto room = make_room(first); !room) co_return room;
   std::vector<std::uint64_t> words(slots_bytes(first) / sizeof(std::uint64_t));
   for (std::uint64_t& raw : words) raw = SlotWord::empty(next_.next_nonce(), first.level).raw;
   if (auto written = co_await endpoint_.write({to_.slots, 0}, std::as_bytes(std::span(words))); !written)
@@ -161,7 +164,7 @@ coro::Task<Result<void>> Handover::begin_anew() {
   co_return co_await write_root(first, 0);
 }
 
-coro::Task<Result<void>> Handover::clear() {
+coro::Task<Result<void>> Handover::leave() {
   const auto there = co_await endpoint_.read_word(to_.directory());
   if (!there) co_return std::unexpected(there.error());
   const auto here = co_await directory();
@@ -174,7 +177,14 @@ coro::Task<Result<void>> Handover::clear() {
   }
   if (auto left = co_await change_stage(ShardStage::left); !left) co_return left;
   LOCH_FAULT_POINT("handover.after_left");
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Handover::clear() {
+  if (auto left = co_await leave(); !left) co_return left;
   if (base::planted(base::Planted::handover_keeps_slots)) co_return Result<void>{};
+  const auto here = co_await directory();
+  if (!here) co_return std::unexpected(here.error());
   co_return co_await clear_slots(from_.slots, 0, slots_bytes(*here));
 }
 

@@ -38,13 +38,17 @@ class Handover {
 
   // What the shard says of itself where it is. Errors, as of all that follow: also corrupt.
   coro::Task<Result<Directory>> directory();
+  // Before H1: has memory for as many slots made where the shard goes. Errors: also no_space.
+  Result<void> make_room(Directory d);
   // H1. `leaves`: go on with H2; `left`: somebody came to H4, go on with clear().
   coro::Task<Result<ShardStage>> begin();
   // H2. False if some operation may still run: to be asked again.
   coro::Task<Result<bool>> is_quiet();
-  // H3, H4. Errors: also no_space.
+  // H3. Errors: also no_space.
   coro::Task<Result<void>> copy();
+  // H4; the first half of it alone, for who has several shards that are to go together.
   coro::Task<Result<void>> clear();
+  coro::Task<Result<void>> leave();
   // H6. Also of a shard that arrives here from elsewhere; nothing if it does not.
   static coro::Task<Result<void>> open(fabric::Endpoint* endpoint, IndexPlace there);
   coro::Task<Result<void>> open() { return open(&endpoint_, to_); }

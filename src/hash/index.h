@@ -65,13 +65,14 @@ struct Directory {
   std::uint8_t level = first_level;
   bool growing = false;
   ShardStage stage = ShardStage::open;
-  // Where its slots are then. What is left of a move that was given up is of another region than the next
-  // home's, or its host voids it: regions take turns (part.cc).
-  fabric::RegionId arrives_in = 0;
+  // Where its slots are; of one that has left, where they were. A shard's two regions take turns, so it may
+  // come back to a host in the other one: whoever goes by an older map does not take what it had there before
+  // for its slots, nor is what is left of a move that was given up taken for the next one.
+  fabric::RegionId region = memory::index_region;
 
   [[nodiscard]] constexpr std::uint64_t encode() const {
     return std::uint64_t{level} | std::uint64_t{growing} << 8 |
-           std::uint64_t{static_cast<std::uint8_t>(stage)} << 9 | std::uint64_t{arrives_in} << 16;
+           std::uint64_t{static_cast<std::uint8_t>(stage)} << 9 | std::uint64_t{region} << 16;
   }
   // A word that nobody has written yet, or that no client writes, has level 0.
   static constexpr Directory decode(std::uint64_t word) {
@@ -81,23 +82,33 @@ struct Directory {
     return {.level = is_sound ? level : std::uint8_t{0},
             .growing = (word >> 8 & 1) != 0,
             .stage = static_cast<ShardStage>(word >> 9 & 3),
-            .arrives_in = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
+            .region = static_cast<fabric::RegionId>(word >> 16 & 0xff)};
   }
   // Of a store of one host, whose directory only rises.
   [[nodiscard]] constexpr bool is_before(Directory other) const {
     return level < other.level || (level == other.level && !growing && other.growing);
   }
   [[nodiscard]] constexpr Directory with_stage(ShardStage other) const {
-    return {.level = level, .growing = growing, .stage = other};
+    return {.level = level, .growing = growing, .stage = other, .region = region};
   }
   [[nodiscard]] constexpr Directory arriving(fabric::RegionId in) const {
-    return {.level = level, .growing = growing, .stage = ShardStage::arrives, .arrives_in = in};
+    return {.level = level, .growing = growing, .stage = ShardStage::arrives, .region = in};
+  }
+  [[nodiscard]] constexpr Directory begin_growing() const {
+    return {.level = level, .growing = true, .stage = stage, .region = region};
+  }
+  [[nodiscard]] constexpr Directory grown() const {
+    return {
+        .level = static_cast<std::uint8_t>(level + 1), .growing = false, .stage = stage, .region = region};
   }
   [[nodiscard]] constexpr bool arrives(fabric::RegionId in) const {
-    return stage == ShardStage::arrives && arrives_in == in;
+    return stage == ShardStage::arrives && region == in;
   }
-  // Whether operations may go by it: not while the shard moves, before it is written, or if it is damaged.
-  [[nodiscard]] constexpr bool is_open() const { return stage == ShardStage::open && level != 0; }
+  // Whether operations on the slots there may go by it: not while the shard moves, before it is written, or
+  // if it is damaged.
+  [[nodiscard]] constexpr bool is_open(fabric::RegionId in) const {
+    return stage == ShardStage::open && level != 0 && region == in;
+  }
   // Whether a slot with that word has its place by this level still, or has been split already.
   [[nodiscard]] constexpr bool is_unsplit(SlotWord word) const {
     return word.level() == level % level_modulus;

@@ -105,7 +105,8 @@ class KnownItems final {
                      {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
   }
   // That the slot has nothing of the key any more.
-  void forget_location(Key key, SlotNumber slot) const {
+  void forget_item(Key key, SlotNumber slot) {
+    pointers_.forget(key.bytes, key.hash, slot);
     if (goes_by_locations_) locations_->forget(key.hash, slot);
   }
   // What was read where a slot named an item by the word, if it is the key's, and has time left at `time`,

@@ -34,7 +34,7 @@ Result<void> tend_shard(fabric::Fabric& fabric, fabric::Endpoint& endpoint, cons
   if (slots == nullptr) return fail(Errc::io, "cluster", "the memory of a shard can not be mapped");
   // Whoever has opened the table already goes by the time that the root has told of.
   const std::uint64_t time_ahead_ns = fabric::load_word(root + offsetof(IndexRoot, time_ahead_ns));
-  Table::initialize(root, {slots, *length}, first_level, time_ahead_ns);
+  Table::initialize(root, {slots, *length}, {.region = place.slots}, time_ahead_ns);
   return {};
 }
 

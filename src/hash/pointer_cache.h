@@ -99,6 +99,17 @@ class PointerCache {
     entry.is_mortal = pointer.is_mortal;
   }
 
+  // That the slot has nothing of the key any more.
+  void forget(std::string_view key, std::uint64_t key_hash, SlotNumber slot) {
+    if (numbers_.empty() || numbers_[key_hash & place_mask_] == none) return;
+    Place& place = place_of(numbers_[key_hash & place_mask_]);
+    const std::size_t i = place.index_of(key, key_hash);
+    if (i == entries_in_place || place.entry[i].slot != slot) return;
+    drop_copy(place.entry[i]);
+    place.entry[i].key_length = 0;
+    place.seen_at[i] = 0;
+  }
+
   [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
@@ -111,7 +122,7 @@ class PointerCache {
     SlotNumber slot = 0;
     std::uint64_t length_bytes = 0;
     bool is_mortal = false;
-    std::uint8_t key_length = 0;  // no key is empty, so an entry that was never used is none's
+    std::uint8_t key_length = 0;  // no key is empty, so an entry that is not used is none's
     std::array<char, key_bytes_max> key{};
     Copy copy;
 

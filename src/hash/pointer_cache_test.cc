@@ -1,6 +1,8 @@
 #include "hash/pointer_cache.h"
 
+#include <cstddef>
 #include <gtest/gtest.h>
+#include <memory>
 
 namespace loch::hash {
 namespace {
@@ -34,6 +36,22 @@ TEST(PointerCache, AKeyThatIsNotedAgainHasOneEntry) {
   cache.note("key1", 1 * same_place, {.slot = 7, .seen_at = 50});
   EXPECT_EQ(find(cache, 1)->slot, 7U);
   for (const std::uint64_t n : {0, 2, 3}) EXPECT_TRUE(find(cache, n).has_value()) << n;
+}
+
+// Receive: the slot of a key has nothing of it any more, and a slot that it was not in. Expect: the key is
+// forgotten with its copy, and the place it had is the next one's; in the other case it is known still.
+TEST(PointerCache, AKeyIsForgottenWithTheSlotItWasIn) {
+  PointerCache cache(1024);
+  for (std::uint64_t n = 0; n < 4; ++n) note(cache, n);
+  cache.note("key1", same_place,
+             {.slot = 101, .seen_at = 50, .length_bytes = 8, .copy = std::make_shared<std::byte[]>(8)});
+  cache.forget("key1", same_place, 100);
+  EXPECT_TRUE(find(cache, 1).has_value());
+  cache.forget("key1", same_place, 101);
+  EXPECT_FALSE(find(cache, 1).has_value());
+  EXPECT_EQ(cache.copies_bytes(), 0U);
+  note(cache, 4);
+  for (const std::uint64_t n : {0, 2, 3, 4}) EXPECT_TRUE(find(cache, n).has_value()) << n;
 }
 
 TEST(PointerCache, AKeyIsFoundByItsBytesAndNotByItsHashAlone) {

@@ -66,7 +66,7 @@ coro::Task<Result<NewItem>> PutFar::begin(const WriteRequest* request, KeyCollec
     // What one slot has nothing of may be in the others.
     if (location) is_collected = is_collected && committed_location(*seen) >= 0;
   }
-  if (done && location && !is_collected) known_.forget_location(key, location->slot);
+  if (done && location && !is_collected) known_.forget_item(key, location->slot);
   *begun = is_collected ? Begun::collected : Begun::written;
   co_return item;
 }
@@ -98,7 +98,7 @@ coro::Task<Result<void>> PutFar::write_and_link(Key key, fabric::Operation write
   if (!done || seen->word[0] != old) {
     home_.count(Counter::conflicts);
     const bool is_found = co_await snapshots_.identify(key, seen) && committed_location(*seen) >= 0;
-    if (!is_found) known_.forget_location(key, slot);
+    if (!is_found) known_.forget_item(key, slot);
     *begun = is_found ? Begun::collected : Begun::written;
     co_return Result<void>{};
   }

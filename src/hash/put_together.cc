@@ -326,7 +326,7 @@ void PutTogether::take_items(Writing* one, const Operation*& next) {
 // What was read says too little.
 void PutTogether::look_elsewhere(Writing* one) {
   one->stage = Writing::Stage::written;
-  if (!one->has_all_slots()) known_.forget_location(one->key(), one->seen.at.slot[0]);
+  if (!one->has_all_slots()) known_.forget_item(one->key(), one->seen.at.slot[0]);
 }
 
 // Bit j: word j may name an item of the key. Nothing if any of these is more than a committed one.

@@ -37,7 +37,7 @@ coro::Task<Result<bool>> Reader::exists(Key key) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   if (Known known = known_.of(key); !known.is_nothing()) {
     if (co_await known_.is_there(&known)) co_return true;
-    if (known.is_gone()) known_.forget_location(key, known.pointer.slot);
+    if (known.is_gone()) known_.forget_item(key, known.pointer.slot);
     if (known.is_of_another_item()) {
       const auto head = co_await items_.fetch_intact_head(known.word.item(), key.bytes.size());
       if (head && head->view.key() == key.bytes &&

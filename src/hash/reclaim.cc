@@ -235,9 +235,6 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
     const auto directory = co_await table->slots().read_directory();
     if (!directory) co_return std::unexpected(directory.error());
     if (!directory->growing) continue;
-    // Slots that the shard had here before are not to be split (SlotRepair::repair_slots).
-    if (auto newest = co_await table->slots().check_map(); !newest)
-      co_return std::unexpected(std::move(newest.error()));
     if (auto finished = co_await table->growth().finish(*directory); !finished)
       co_return std::unexpected(std::move(finished.error()));
   }

@@ -139,9 +139,6 @@ coro::Task<Result<void>> SlotRepair::clear_if_lost(SlotNumber slot, const SlotGr
 
 coro::Task<Result<bool>> SlotRepair::repair_slots(Collected* collected) {
   const Stay stay(attachment_);
-  // Slots that the shard had here before were cleared: to mend those would make all its items nobody's.
-  if (auto newest = co_await slots_.check_map(); !newest)
-    co_return std::unexpected(std::move(newest.error()));
   // Not by a copy: what the caller heard of may be in a half of the index that is younger.
   const auto directory = co_await slots_.read_directory();
   if (!directory) co_return std::unexpected(directory.error());

@@ -86,12 +86,12 @@ TEST(Slot, LinksOfOneItemAreAlikeInWhateverState) {
 
 TEST(Directory, Bits) {
   const Directory growing{.level = 12, .growing = true};
-  EXPECT_EQ(growing.encode(), 0x10cU);
-  EXPECT_EQ(Directory::decode(0x10c), growing);
+  EXPECT_EQ(growing.encode(), 0x1'010cU);
+  EXPECT_EQ(Directory::decode(0x1'010c), growing);
   EXPECT_EQ(growing.rows(), 4'096U);
   const Directory left{.level = 9, .stage = ShardStage::left};
-  EXPECT_EQ(left.encode(), 0x409U);
-  EXPECT_EQ(Directory::decode(0x409), left);
+  EXPECT_EQ(left.encode(), 0x1'0409U);
+  EXPECT_EQ(Directory::decode(0x1'0409), left);
   const Directory arrives = Directory{.level = 30}.arriving(0x7f);
   EXPECT_EQ(arrives.encode(), 0x7f'061eU);
   EXPECT_EQ(Directory::decode(0x7f'061e), arrives);
@@ -105,7 +105,7 @@ TEST(Directory, AWordThatNoClientWrites) {
     const std::uint64_t word = Directory{}.encode() | std::uint64_t{1} << bit;
     const Directory read = Directory::decode(word);
     EXPECT_TRUE(read.level == 0 || read.encode() == word) << bit;
-    EXPECT_FALSE(read.level == 0 && read.is_open()) << bit;
+    EXPECT_FALSE(read.level == 0 && read.is_open(read.region)) << bit;
   }
 }
 

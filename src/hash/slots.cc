@@ -53,7 +53,7 @@ coro::Task<Result<Directory>> Slots::read_directory() {
     directory_copy_ = *read;
   }
   const Directory now = directory();
-  if (!now.is_open()) co_return not_open();
+  if (!now.is_open(place_.slots)) co_return not_open();
   co_return now;
 }
 
@@ -150,7 +150,7 @@ Result<bool> Slots::end_collect(const Reading& reading, const Collect& seen) {
     return not_open(seen.key_hash);
   if (!reading.has_directory || base::planted(base::Planted::directory_by_copy)) return true;
   directory_copy_ = seen.word[seen.at.count].raw;
-  if (!directory().is_open()) [[unlikely]]
+  if (!is_open()) [[unlikely]]
     return not_open(seen.key_hash);
   return directory_copy_ == seen.at.directory.encode();
 }
@@ -161,8 +161,6 @@ coro::Task<Result<bool>> Slots::find_out_why_absent(Collect* seen, Error error) 
   const auto now = co_await read_directory();
   if (!now) co_return std::unexpected(now.error());
   if (*now != seen->at.directory) co_return false;
-  if (auto newest = co_await check_map(seen->key_hash); !newest)
-    co_return std::unexpected(std::move(newest.error()));
   home_.count(Counter::corrupt_slots);
   co_return std::unexpected(std::move(error));
 }
@@ -181,21 +179,16 @@ coro::Task<Result<void>> Slots::collect(std::uint64_t key_hash, Collect* into) {
   }
 }
 
+// It may name an item of a host that has come with a later map of the cluster than this client's.
 coro::Task<std::unexpected<Error>> Slots::damaged_slot(std::uint64_t key_hash) {
-  if (auto newest = co_await check_map(key_hash); !newest)
-    co_return std::unexpected(std::move(newest.error()));
+  if (attachment_.is_of_cluster()) {
+    if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
+    if (attachment_.newest_epoch() > attachment_.region_map().epoch) co_return not_open(key_hash);
+  }
   home_.count(Counter::corrupt_slots);
   co_return fail(Errc::corrupt, "index",
                  "a slot of this key holds a word that no client writes; `loch check` finds such", key_hash);
-}
-
-// Who goes by an older map than the shard's home may look at slots that the shard had there before: it can
-// have come back to the same host in its other region.
-coro::Task<Result<void>> Slots::check_map(std::uint64_t key_hash) {
-  if (!attachment_.is_of_cluster()) co_return Result<void>{};
-  if (auto fresh = co_await attachment_.refresh_for(home_number_); !fresh) co_return fresh;
-  if (attachment_.newest_epoch() > attachment_.region_map().epoch) co_return not_open(key_hash);
-  co_return Result<void>{};
 }
 
 }  // namespace loch::hash

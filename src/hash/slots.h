@@ -58,7 +58,8 @@ class Slots final {
   [[nodiscard]] std::byte* directory_word() const { return directory_word_; }
   // Errors: moved, corrupt, and those of the fabric.
   coro::Task<Result<Directory>> read_directory();
-  // Why the directory does not say where slots are.
+  // Whether the slots that this client looks at are those that the directory tells of; and why they are not.
+  [[nodiscard]] bool is_open() const { return directory().is_open(place_.slots); }
   [[nodiscard]] std::unexpected<Error> not_open(std::uint64_t key_hash = 0) const;
 
   // ---- one slot
@@ -104,9 +105,6 @@ class Slots final {
   static constexpr unsigned outdated_retries_max = 64;
   // What a damaged one comes to.
   coro::Task<std::unexpected<Error>> damaged_slot(std::uint64_t key_hash);
-  // Before words are judged that no client writes: errors: moved, if there is a later map of the cluster than
-  // this client's. What it says holds for the operation that it is asked in.
-  coro::Task<Result<void>> check_map(std::uint64_t key_hash = 0);
 
  private:
   coro::Task<Result<bool>> find_out_why_absent(Collect* seen, Error error);

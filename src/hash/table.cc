@@ -18,19 +18,19 @@ Table::Table(memory::Attachment& attachment, std::uint32_t shard, const TableOpt
       here_(shard_.endpoint, shard_.slots.place().slots, shard_.slots.directory_word(),
             shard_.slots.candidates()) {}
 
-void Table::initialize(std::byte* root, const fabric::Mapping& index, unsigned level,
+void Table::initialize(std::byte* root, const fabric::Mapping& index, Directory first,
                        std::uint64_t time_ahead_ns) {
   constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
-  const std::uint64_t slots = std::uint64_t{row_slots} << level;
+  const SlotNumber slots = first.slots();
   // Nonces of client 0, who is nobody: no session gives them out. Beyond them, what is unborn.
   for (std::uint64_t slot = 0; slot < index.length_bytes / word_bytes; ++slot) {
-    const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, level).raw : 0;
+    const std::uint64_t word = slot < slots ? SlotWord::empty(slot << 12, first.level).raw : 0;
     fabric::store_word(index.base + slot * word_bytes, word);
   }
   static_assert(offsetof(IndexRoot, directory) == 0);
   for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
     fabric::store_word(root + at, at == offsetof(IndexRoot, time_ahead_ns) ? time_ahead_ns : 0);
-  fabric::store_word(root, Directory{.level = static_cast<std::uint8_t>(level)}.encode());
+  fabric::store_word(root, first.encode());
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {

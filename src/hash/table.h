@@ -47,9 +47,9 @@ class Table final {
   ~Table() = default;
 
   static constexpr std::uint64_t initial_index_bytes = row_bytes << first_level;
-  // A new index of 2^level rows, whatever was there: its `root`, the directory last, and empty slots in
-  // `index`, which has room for them or for more.
-  static void initialize(std::byte* root, const fabric::Mapping& index, unsigned level = first_level,
+  // A new index, whatever was there: its `root`, with the `first` directory last, and empty slots in `index`,
+  // which is the directory's region, and has room for them or for more.
+  static void initialize(std::byte* root, const fabric::Mapping& index, Directory first = {},
                          std::uint64_t time_ahead_ns = 0);
 
   // ---- one key: what Reader and Writer say of these

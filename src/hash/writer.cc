@@ -203,7 +203,7 @@ coro::Task<Result<void>> Writer::remove(Key key, std::optional<std::uint64_t> ve
       if (!won) co_return std::unexpected(std::move(won.error()));
       if (*won) {
         LOCH_FAULT_POINT("remove.after_unlink");
-        known_.forget_location(key, seen.at.slot[j]);
+        known_.forget_item(key, seen.at.slot[j]);
         co_await attachment_.allocator_of(old.item()).retire_soon(old.item(), old.tag() != 0);
         if (was_expired) co_return fail(Errc::not_found, "remove", {}, key.hash);
         co_return Result<void>{};

@@ -31,6 +31,19 @@ class ClusterLog : public fake::MovingCluster {
   fake::KeptLog log_;
 };
 
+// Receive: a host that joins and has no memory for a shard. Expect: the log names that one, and what it has.
+TEST_F(ClusterLog, NamesTheHostThatHasNoRoom) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  begin_log();
+  fake::Node& next = add_host("c");
+  next.config().stores.front().max_bytes = 4096;
+  ASSERT_NO_FATAL_FAILURE(next.start());
+  change([&](const ClusterMap& map) { return cluster::with_node(map, "c", next.address()); });
+  EXPECT_TRUE(comes_true([&] { return log().contains("'c' has no room for a shard of store"); })) << log();
+  EXPECT_THAT(log(), HasSubstr("of the 4096 that it was created for"));
+}
+
 // Receive: a host that joins while another one is down. Expect: the log names that one, and why.
 TEST_F(ClusterLog, NamesTheHostThatShardsWaitFor) {
   begin(3);

@@ -1,10 +1,13 @@
 // What hosts that come, leave or are lost have of shards.
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,6 +32,11 @@ class HandingOver : public fake::MovingCluster {
   [[nodiscard]] std::ptrdiff_t homes_on(std::uint32_t node) const {
     return std::ranges::count_if(map_.read().map.shards,
                                  [node](const ClusterMap::Shard& shard) { return shard.home.node == node; });
+  }
+  [[nodiscard]] std::ptrdiff_t moves_to(std::uint32_t node) const {
+    return std::ranges::count_if(map_.read().map.shards, [node](const ClusterMap::Shard& shard) {
+      return shard.next && shard.next->node == node;
+    });
   }
   // How many maps clients go by while the first host gives away its four shards.
   std::uint64_t maps_of_a_drain() {
@@ -81,6 +89,41 @@ TEST_F(HandingOver, ShardsGoAFewAtATime) {
 // Receive: small ones. Expect: clients are told of them once.
 TEST_F(HandingOver, SmallShardsGoTogether) { EXPECT_EQ(maps_of_a_drain(), 1U); }
 
+std::atomic<int> closings = 0;
+
+// Receive: a host that joins without memory for a shard, and another one that has some. Expect: no shard is
+// closed for the first, those of the second go there; and those of the first when it has memory.
+TEST_F(HandingOver, ShardsStayOpenWhileTheirNewHomeHasNoRoom) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  closings = 0;
+  base::set_fault_hook([](const char* name) {
+    if (std::string_view(name) == "handover.after_close") ++closings;
+  });
+  const auto join = [&](const std::string& name, std::optional<std::uint64_t> max_bytes) {
+    fake::Node& next = add_host(name);
+    next.config().stores.front().max_bytes = max_bytes;
+    ASSERT_NO_FATAL_FAILURE(next.start());
+    change([&](const ClusterMap& map) { return cluster::with_node(map, name, next.address()); });
+  };
+  join("c", 4096);
+  ASSERT_TRUE(comes_true([&] { return moves_to(2) == 2; }));
+  const int reads_before = map_.reads();
+  constexpr int six_looks_of_each = 18;
+  ASSERT_TRUE(comes_true([&] { return map_.reads() >= reads_before + six_looks_of_each; }));
+  EXPECT_EQ(closings, 0);
+  join("d", std::nullopt);
+  EXPECT_TRUE(comes_true([&] { return shards_of("d") == 2; }));
+  EXPECT_GE(closings, 2);
+  nodes_[2]->stop();
+  nodes_[2]->lose_memory();
+  nodes_[2]->config().stores.front().max_bytes.reset();
+  ASSERT_NO_FATAL_FAILURE(nodes_[2]->start());
+  EXPECT_TRUE(comes_true([&] { return shards_of("c") == 2; }));
+  nodes_.clear();
+  base::set_fault_hook(nullptr);
+}
+
 std::function<void()> after_slots;  // called there, by the mover
 
 // Receive: while the shard of one store is copied, the mover's session of the other is ended, for it was
@@ -108,6 +151,33 @@ TEST_F(HandingOver, OneStoreTakesLong) {
   nodes_.clear();
   after_slots = {};
   base::set_fault_hook(nullptr);
+}
+
+std::function<void()> after_left;  // likewise
+
+// Receive: the shard of one store has left. Expect: so has the other store's before slots are cleared.
+TEST_F(HandingOver, ShardsOfAllStoresLeaveTogether) {
+  more_stores_ = {"second"};
+  base::set_fault_hook([](const char* name) {
+    if (std::string_view(name) == "handover.after_left" && after_left) after_left();
+  });
+  begin(2, 2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  std::vector<bool> cleared;  // of the first store, when another shard has left
+  after_left = [&] {
+    const auto here = fabric::attach(fmt::format("shm://{}", store_name),
+                                     {.directory = nodes_[0]->folder(), .lends = true});
+    fabric::Endpoint endpoint(*here, (*here)->connect());
+    const std::byte* slot = endpoint.mapped({fabric::index_region_of(0, 0), 0}, sizeof(std::uint64_t));
+    cleared.push_back(slot == nullptr || fabric::load_word(slot) == 0);
+  };
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  EXPECT_TRUE(comes_true([&] { return homes_on(0) == 0; }));
+  nodes_.clear();
+  after_left = {};
+  base::set_fault_hook(nullptr);
+  ASSERT_GE(cleared.size(), 2U);
+  EXPECT_FALSE(cleared[0] || cleared[1]);
 }
 
 // Receive: what a host has of shards that are elsewhere, since the cluster did without it for a while; and

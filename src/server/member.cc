@@ -168,7 +168,7 @@ Result<void> Member::make_part(const Config::Store& store, const ClusterMap& map
     // No part that this host has had before was made at the same time.
     StoreMemory::initialize_node(made[0].base, geometry, node, base::system_seed() | 1);
     for (std::size_t i = 0; i < shards.size(); ++i)
-      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i]);
+      hash::Table::initialize(made[0].base + shards[i].root_offset, made[2 + i], {.region = shards[i].index});
   };
   const std::string url = "shm://" + store.name;
   auto created = fabric::create(url, options_.here, plan);

@@ -283,20 +283,43 @@ Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
 }
 
 // So many that clients hardly notice that they are closed, one at least. The map says of them all together
-// where they are, so that clients do not go by another one more often than they have to.
+// where they are, so that clients do not go by another one more often than they have to. Those whose new home
+// has no room stay as they are, and open.
 Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) const {
   Moves next;
   std::uint64_t bytes = 0;
+  Result<void> room;  // or why there was none
   for (const Move& move : moves) {
+    std::uint64_t bytes_with_it = bytes;
     for (Way& way : all) {
       const auto directory = way.attachment->endpoint().run(move.on(way).directory());
       if (!directory) return std::unexpected(directory.error());
-      bytes += directory->slots() * sizeof(std::uint64_t);
+      bytes_with_it += directory->slots() * sizeof(std::uint64_t);
     }
-    if (!next.empty() && bytes > bytes_together_) break;
+    if (!next.empty() && bytes_with_it > bytes_together_) break;
+    if (auto made = make_room(all, move); !made) {
+      room = std::move(made);
+      continue;
+    }
+    bytes = bytes_with_it;
     next.push_back(move);
   }
+  if (next.empty() && !room) return std::unexpected(std::move(room.error()));
   return next;
+}
+
+Result<void> Rebalancer::make_room(Ways& all, const Move& move) const {
+  for (Way& way : all) {
+    hash::Handover handover = move.on(way);
+    const auto directory = way.attachment->endpoint().run(handover.directory());
+    if (!directory) return std::unexpected(directory.error());
+    if (auto made = handover.make_room(*directory); !made)
+      return fail(
+          made.error().code, "cluster",
+          fmt::format("'{}' has no room for a shard of {}: {}",
+                      member_.now().map.map.nodes[move.to.home].name, way.store, made.error().message()));
+  }
+  return {};
 }
 
 // H1 to H4; H5 and H6 are `arrive`'s.
@@ -352,12 +375,16 @@ Result<void> Rebalancer::copy(Ways& all, const Moves& moves) {
   return {};
 }
 
-// H4.
+// H4. In all stores before slots are cleared in any, which takes longer: one that is stopped when some have
+// left, and others not, needs all hosts to go on.
 Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
-  for (Way& way : all) {
-    if (auto fresh = freshen(way, moves); !fresh) return fresh;
-    for (const Move& move : moves) {
-      if (auto cleared = way.attachment->endpoint().run(move.on(way).clear()); !cleared) return cleared;
+  for (const auto half : {&hash::Handover::leave, &hash::Handover::clear}) {
+    for (Way& way : all) {
+      if (auto fresh = freshen(way, moves); !fresh) return fresh;
+      for (const Move& move : moves) {
+        hash::Handover handover = move.on(way);
+        if (auto done = way.attachment->endpoint().run((handover.*half)()); !done) return done;
+      }
     }
   }
   return {};
@@ -383,14 +410,14 @@ Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
 // ---- items
 
 Result<void> Rebalancer::give_away_items() {
+  const Member::State state = member_.now();
+  const auto drained = cluster::drained(state.map.map, state.self().name);
+  if (!drained) return std::unexpected(drained.error());  // a shard is on its way here
   auto all = ways();
   if (!all) return std::unexpected(std::move(all.error()));
   for (Way& way : *all) {
     if (auto emptied = empty(way); !emptied) return emptied;
   }
-  const Member::State state = member_.now();
-  const auto drained = cluster::drained(state.map.map, state.self().name);
-  if (!drained) return std::unexpected(drained.error());
   if (auto written = member_.coordinator().write_map(*drained, state.map.version); !written) return written;
   member_.log(Level::info, fmt::format("'{}' is drained", state.self().name));
   return follow_map();

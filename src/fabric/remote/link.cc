@@ -23,7 +23,7 @@ const char* step_of_tls(const Error& error) {
 const char* step_of_greeting(const Error& error) {
   return error.code == Errc::permission
              ? "TLS (--tls-certificate and --tls-key say what is shown to the host)"
-             : "greeting (is that lochd, and does it want TLS or want it not?)";
+             : "greeting (is that lochd, does it want TLS or want it not, and has it room: connections_max?)";
 }
 
 }  // namespace

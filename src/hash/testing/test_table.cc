@@ -55,7 +55,7 @@ std::shared_ptr<MemoryStore> make_store(memory::Geometry geometry, MemoryStore::
                                   [&](std::span<const fabric::Mapping> regions) {
                                     memory::StoreMemory::initialize_control(regions[0].base, geometry);
                                     Table::initialize(regions[0].base + memory::index_root_offset, regions[1],
-                                                      level);
+                                                      {.level = static_cast<std::uint8_t>(level)});
                                   }},
                              limits);
 }
@@ -176,8 +176,7 @@ void begin_growth(MemoryStore& store, std::uint64_t chunk) {
   LOCH_CHECK(store.attach()->extend(memory::index_region, 2 * before.rows() * row_bytes).has_value());
   fabric::store_word(store.at(index_of_one_host.split_cursor()),
                      std::uint64_t{before.level} << cursor_level_shift | chunk);
-  fabric::store_word(store.at(index_of_one_host.directory()),
-                     Directory{.level = before.level, .growing = true}.encode());
+  fabric::store_word(store.at(index_of_one_host.directory()), before.begin_growing().encode());
 }
 
 Locations locations(const Client& client, std::string_view k, unsigned candidates) {

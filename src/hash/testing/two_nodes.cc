@@ -34,8 +34,8 @@ std::shared_ptr<MemoryStore> make_store() {
     for (std::uint32_t node = 0; node < node_count; ++node)
       memory::StoreMemory::initialize_node(regions[std::size_t{2} * node].base, geometry, node, 7 + node);
     for (std::size_t s = 0; s < map.shards.size(); ++s) {
-      Table::initialize(regions[0].base + map.shards[s].root_offset,
-                        regions[std::size_t{2} * node_count + s]);
+      Table::initialize(regions[0].base + map.shards[s].root_offset, regions[std::size_t{2} * node_count + s],
+                        {.region = map.shards[s].index});
     }
   };
   return MemoryStore::create(plan);
@@ -80,7 +80,7 @@ void begin_growth(MemoryStore& store, std::uint32_t number) {
   ASSERT_TRUE(store.attach()->extend(shard.index, 2 * Table::initial_index_bytes).has_value());
   const auto place = IndexPlace::of(shard, regions().nodes[shard.home]);
   fabric::store_word(store.at(place.split_cursor()), std::uint64_t{first_level} << cursor_level_shift);
-  fabric::store_word(store.at(place.directory()), Directory{.level = first_level, .growing = true}.encode());
+  fabric::store_word(store.at(place.directory()), directory_of(store, shard).begin_growing().encode());
 }
 
 Moving::Moving() {

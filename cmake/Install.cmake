@@ -6,7 +6,7 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/loch")
 install(TARGETS loch EXPORT lochTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/loch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(FILES examples/quickstart.cc DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+install(FILES examples/quickstart.cc examples/coroutines.cc DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 
 # The README and the notes link to where things are installed; of what is not, the text of the link is left.
 file(GLOB notes RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS docs/*.md)

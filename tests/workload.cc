@@ -27,14 +27,14 @@ constexpr std::uint64_t mortal_one_in = 10;
 constexpr std::uint64_t lives_max_ms = 20;
 
 // How often each operation is done, of about 100, in the order of `Mix`.
-constexpr std::size_t step_count = 9;
+constexpr std::size_t step_count = 10;
 constexpr std::array<std::array<unsigned, step_count>, 5> weights = {{
-    // get view exists put insert replace remove multi_get multi_put
-    {56, 8, 8, 8, 4, 4, 4, 8, 0},
-    {14, 4, 2, 32, 10, 16, 12, 4, 6},
-    {14, 2, 4, 0, 42, 2, 34, 2, 0},
-    {10, 2, 2, 14, 36, 4, 24, 4, 4},
-    {2, 0, 0, 2, 0, 96, 0, 0, 0},
+    // get view exists put insert replace remove multi_get multi_put multi_remove
+    {56, 8, 8, 8, 4, 4, 4, 8, 0, 0},
+    {14, 4, 2, 32, 10, 16, 10, 4, 6, 2},
+    {14, 2, 4, 0, 42, 2, 28, 2, 0, 2},
+    {10, 2, 2, 14, 36, 4, 20, 4, 4, 1},
+    {2, 0, 0, 2, 0, 96, 0, 0, 0, 0},
 }};
 
 base::Nanos lives_ns(const PutOptions& options) {
@@ -75,10 +75,11 @@ Workload::Workload(Store& store, sim::HistoryWriter& history, const WorkloadOpti
       options_(options),
       random_(options.seed),
       schedule_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {
-  constexpr std::array<Step, step_count> steps = {
-      &Workload::get,    &Workload::view,      &Workload::exists,
-      &Workload::put,    &Workload::insert,    &Workload::read_and_replace,
-      &Workload::remove, &Workload::multi_get, &Workload::multi_put};
+  constexpr std::array<Step, step_count> steps = {&Workload::get,       &Workload::view,
+                                                  &Workload::exists,    &Workload::put,
+                                                  &Workload::insert,    &Workload::read_and_replace,
+                                                  &Workload::remove,    &Workload::multi_get,
+                                                  &Workload::multi_put, &Workload::multi_remove};
   const auto& often = weights[static_cast<std::size_t>(options.mix)];
   for (std::size_t i = 0; i < step_count; ++i) steps_.insert(steps_.end(), often[i], steps[i]);
   if (options.iterate) steps_.push_back(&Workload::iterate);
@@ -323,6 +324,19 @@ void Workload::multi_put() {
   }
   store_.multi_put(assignments);
   for (std::size_t i = 0; i < count; ++i) end_write(writes[i], outcome_of(assignments[i].result));
+}
+
+void Workload::multi_remove() {
+  std::vector<std::string> keys;
+  for (std::size_t left = 1 + random_.below(batch_max); left > 0; --left) keys.push_back(random_key());
+  std::vector<Removal> removals;
+  std::vector<Call> calls;
+  for (const std::string& key : keys) {
+    removals.push_back({.key = key});
+    calls.push_back(begin(Kind::remove, key));
+  }
+  store_.multi_remove(removals);
+  for (std::size_t i = 0; i < keys.size(); ++i) end(calls[i], outcome_of(removals[i].result));
 }
 
 // Not in the history: it has no instant. Only what it shows is checked.

@@ -113,6 +113,7 @@ class Workload {
   void remove_at(const std::string& key);
   void multi_get();
   void multi_put();
+  void multi_remove();
   void iterate();
   void collect();
 

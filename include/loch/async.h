@@ -59,6 +59,7 @@ class Async {
   coro::Task<Result<void>> remove(std::string_view key, Version expected);
   coro::Task<void> multi_get(std::span<Lookup> lookups);
   coro::Task<void> multi_put(std::span<Assignment> assignments);
+  coro::Task<void> multi_remove(std::span<Removal> removals);
 
   // Runs `task`, which nobody has started, to its end, and what else is ready meanwhile.
   template <class T>

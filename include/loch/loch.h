@@ -196,6 +196,12 @@ struct Assignment {
   Result<void> result{};
 };
 
+// One key of a multi_remove; its bytes outlive the call.
+struct Removal {
+  std::string_view key;
+  Result<void> result{};
+};
+
 // One item of an iteration; valid during the visit.
 struct Entry {
   std::string_view key;
@@ -321,12 +327,14 @@ class Store {
   // Of that version alone. Errors: changed and not_found, too, as of `replace`.
   [[nodiscard]] Result<void> remove(std::string_view key, Version expected);
 
-  // Many keys at once; their memory misses overlap. The result of each key stands in its element. A key that
-  // is put more than once gets the last of its values; what became of a put that another one of its key
-  // follows may be what became of that one. Several puts are not one step: others may see some of them done
-  // and the rest not yet, and some may fail.
+  // Many keys at once; their memory misses and round trips overlap. The result of each key stands in its
+  // element. A key that is put more than once gets the last of its values; what became of a put that another
+  // one of its key follows may be what became of that one. Of a key that is removed more than once, one
+  // removal finds it. Several changes are not one step: others may see some of them done and the rest not
+  // yet, and some may fail.
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
+  void multi_remove(std::span<Removal> removals);
 
   // About the whole store. Errors: timed_out; unavailable, while a host of it is away.
 

@@ -43,9 +43,10 @@ Result<void> MovingPlayer::put_at_once(std::string_view /*key*/, std::string_vie
 bool MovingPlayer::is_under_way(const Scene& scene) {
   const RegionMap map = scene.region_map();
   for (std::uint32_t shard = 0; shard < scene.cluster.shards.size(); ++shard) {
-    const auto directory = hash::Directory::decode(
-        fabric::load_word(scene.store->memory().at(place_of(map, shard).directory())));
-    if (scene.cluster.shards[shard].next || directory.stage != hash::ShardStage::open) return true;
+    const hash::IndexPlace place = place_of(map, shard);
+    const auto directory =
+        hash::Directory::decode(fabric::load_word(scene.store->memory().at(place.directory())));
+    if (scene.cluster.shards[shard].next || !directory.is_open(place.slots)) return true;
   }
   return false;
 }

@@ -116,6 +116,13 @@ coro::Task<void> Async::multi_put(std::span<Assignment> assignments) {
     fail_all(assignments, std::unexpected(intact.error()));
 }
 
+coro::Task<void> Async::multi_remove(std::span<Removal> removals) {
+  if (state_->is_inherited()) co_return fail_all(removals, state_->inherited("remove"));
+  co_await state_->client->multi_remove(removals);
+  if (const auto intact = state_->store->intact(); !intact)
+    fail_all(removals, std::unexpected(intact.error()));
+}
+
 // In the child of a fork it would take what is sent to the parent; and to do nothing would be to wait for
 // ever.
 void Async::step() {

@@ -37,6 +37,38 @@ TEST_P(Calls, ManyAtOnceAnswerEachForItself) {
   EXPECT_EQ(lookups.back().result.error().code, Errc::not_found);
   store_->multi_get({});
   store_->multi_put({});
+  store_->multi_remove({});
+}
+
+// Receive: removals of which some are of no key, of a key that is not there, and of one key twice. Expect:
+// all others go, those stay that were not named, and of the two one is found.
+TEST_P(Calls, ManyAreRemovedAtOnce) {
+  const std::size_t count = few(1'000, 8);
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < count; ++i) {
+    keys.push_back(fmt::format("key{}", i));
+    ASSERT_TRUE(store_->put(keys[i], std::string(i * 7, 'v')).has_value());
+  }
+  std::vector<Removal> removals;
+  for (std::size_t i = 0; i < count; i += 2) removals.push_back({.key = keys[i]});
+  const std::size_t removed = removals.size();
+  const std::string too_long(key_bytes_max + 1, 'k');
+  for (const std::string_view key :
+       {std::string_view("absent"), std::string_view(""), std::string_view(too_long)})
+    removals.push_back({.key = key});
+  removals.push_back({.key = keys[0]});
+  store_->multi_remove(removals);
+  const auto code = [&](std::size_t i) {
+    return removals[i].result ? Errc{} : removals[i].result.error().code;
+  };
+  for (std::size_t i = 1; i < removed; ++i) EXPECT_EQ(code(i), Errc{}) << i;
+  EXPECT_EQ(code(removed), Errc::not_found);
+  EXPECT_EQ(code(removed + 1), Errc::invalid_argument);
+  EXPECT_EQ(code(removed + 2), Errc::invalid_argument);
+  EXPECT_NE(removals[0].result.has_value(), removals.back().result.has_value());
+  EXPECT_EQ(store_->count().value(), count - removed);
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(store_->exists(keys[i]).value(), i % 2 == 1) << i;
+  EXPECT_EQ(store_->check()->items_unaccounted, 0U);
 }
 
 TEST_P(Calls, OfOneKeyManyTimesInAMultiPutTheLastValueStays) {

@@ -108,6 +108,7 @@ class Client {
   }
   coro::Task<void> multi_get(std::span<Lookup> lookups);
   coro::Task<void> multi_put(std::span<Assignment> assignments);
+  coro::Task<void> multi_remove(std::span<Removal> removals);
   coro::Task<Result<void>> for_each(const std::function<bool(const Entry&)>* visit);
   coro::Task<Result<std::uint64_t>> count();
   coro::Task<Result<Collected>> collect();
@@ -179,6 +180,7 @@ class Client {
   [[nodiscard]] std::optional<hash::GroupedGet> grouped_get(hash::Key key, Lookup* lookup) const;
   coro::Task<void> put_group(std::span<Assignment> group);
   coro::Task<void> try_put_group(std::span<Assignment> group);
+  coro::Task<void> remove_group(std::span<Removal> group);
   void multi_get_here(std::span<Lookup> lookups, std::span<bool> done);
   void multi_put_here(std::span<Assignment> assignments, std::span<bool> done);
   // The versions of those that are done.

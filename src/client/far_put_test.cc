@@ -56,6 +56,19 @@ TEST_F(Far, APutWithATimeToLiveTakesOneMoreAndAnUpdateThatKeepsItDoesNot) {
   EXPECT_EQ(near_.get("key1").value_or("none"), value);
 }
 
+TEST_F(Far, RemovalsTogetherTakeAsLongAsOne) {
+  put_keys(40, 50);
+  warm_up();
+  Result<void> result;
+  const Cost alone = cost(far_->remove("key39"), &result);
+  ASSERT_TRUE(result.has_value());
+  std::vector<Removal> removals;
+  for (int i = 0; i < 39; ++i) removals.push_back({.key = keys_[static_cast<std::size_t>(i)]});
+  EXPECT_LE(cost(far_->multi_remove(removals)).round_trips, alone.round_trips);
+  for (const Removal& one : removals) EXPECT_TRUE(one.result.has_value()) << one.key;
+  EXPECT_EQ(near_.count().value(), 0U);
+}
+
 // Receive: puts of which some are of one key. Expect: the last of its values, no round trip more, and one
 // result for all of them.
 TEST_F(Far, PutsOfOneKeyTogetherAreOnePut) {

@@ -326,4 +326,21 @@ coro::Task<void> Client::multi_put(std::span<Assignment> assignments) {
   return in_turns(assignments, &Client::multi_put_here, &Client::put_one);
 }
 
+coro::Task<void> Client::remove_group(std::span<Removal> group) {
+  co_await refresh_if_due();
+  const DuringOperation during(*attachment_);
+  std::array<coro::Task<Result<void>>, group_max> tasks;
+  coro::Scope scope(attachment_->endpoint().queue());
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    tasks[i] = remove(group[i].key);
+    scope.start(tasks[i]);
+  }
+  co_await scope.join();
+  for (std::size_t i = 0; i < group.size(); ++i) group[i].result = tasks[i].take();
+}
+
+coro::Task<void> Client::multi_remove(std::span<Removal> removals) {
+  return in_groups(removals, &Client::remove_group);
+}
+
 }  // namespace loch::client

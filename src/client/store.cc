@@ -206,6 +206,10 @@ void Store::multi_put(std::span<Assignment> assignments) {
   }
 }
 
+void Store::multi_remove(std::span<Removal> removals) {
+  impl_->ask_for_each(removals, &Client::multi_remove, [](const Removal&) { return true; });
+}
+
 Result<void> Store::for_each(const std::function<bool(const Entry&)>& visit) {
   bool has_visited = false;
   const std::function<bool(const Entry&)> noting = [&](const Entry& entry) {

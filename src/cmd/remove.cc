@@ -1,5 +1,6 @@
 // loch remove: removes one key, all that begin alike, or all.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "cmd/command.h"
@@ -13,6 +14,8 @@ namespace {
 
 // Keys taken from one walk before they are removed: bounds the memory for them.
 constexpr std::size_t keys_per_walk = 1 << 17;
+// So many are removed together: an interrupt waits for those.
+constexpr std::size_t keys_at_once = 64;
 
 struct RemoveArguments {
   std::string store;
@@ -60,11 +63,18 @@ Result<Walked> remove_selected(Store& store, const Selection& selection, std::ui
     const auto found = some_keys(store, selection);
     if (!found) return std::unexpected(found.error());
     removed.damaged = std::max(removed.damaged, found->walked.damaged);  // each may meet the same
-    for (const std::string& key : found->keys) {
-      if (interrupted()) return removed;
-      const auto result = store.remove(key);
-      if (!result && result.error().code != Errc::not_found) return std::unexpected(result.error());
-      if (result) ++removed.items;
+    std::vector<Removal> removals;
+    for (std::size_t first = 0; first < found->keys.size() && !interrupted(); first += keys_at_once) {
+      const auto keys = std::span(found->keys).subspan(first);
+      removals.clear();
+      for (const std::string& key : keys.first(std::min(keys.size(), keys_at_once)))
+        removals.push_back({.key = key});
+      store.multi_remove(removals);
+      for (const Removal& each : removals) {
+        if (!each.result && each.result.error().code != Errc::not_found)
+          return std::unexpected(each.result.error());
+        if (each.result) ++removed.items;
+      }
       progress.update(removed.items, removed.items);
     }
     if (found->keys.size() < keys_per_walk) break;

@@ -90,6 +90,17 @@ std::shared_ptr<Store::Impl> Store::Impl::make(std::string url, const Options& o
   return {new Impl(std::move(url), options, placement, std::move(memory)), end};
 }
 
+Store::Impl::~Impl() {
+  const base::Clock clock;
+  const base::Nanos until = clock.now() + options_.timeout_ns;
+  for (Clients* clients : {&clients_, &lost_}) {
+    for (auto& client : *clients) {
+      if (clock.now() >= until) client->attachment().endpoint().port().break_off();
+      client.reset();
+    }
+  }
+}
+
 bool Store::Impl::is_inherited() const { return made_after_forks_ != forks; }
 
 Error Store::Impl::inherited(const char* operation) const {

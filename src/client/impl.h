@@ -39,6 +39,11 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   static std::shared_ptr<Impl> make(std::string url, const Options& options,
                                     const memory::Placement& placement,
                                     std::shared_ptr<memory::StoreMemory> memory);
+  // Its sessions take their leave; those are broken off that have not begun to within the time of an
+  // operation, since their hosts do not answer.
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // A client that is the caller's alone while this lives: the thread's own, or one that is given back. One on
   // another host lives as long, also where what the program is asked in the midst of a call makes calls

@@ -179,6 +179,10 @@ class Port {
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}
 
+  // Breaks the session off, if it is elsewhere: what was posted ends with an error, nothing more is asked
+  // for, and its hosts take it for dead.
+  virtual void break_off() {}
+
   // The connections over RDMA that it goes by, if it does; each host is asked for what its end is. Errors:
   // unavailable, timed_out, corrupt (what the host says), io.
   virtual Result<std::vector<RdmaConnection>> rdma_connections() { return {}; }

@@ -111,6 +111,9 @@ coro::Task<Result<void>> Growth::start() {
 }
 
 coro::Task<Result<void>> Growth::help() {
+  // All of it is split, but for what can not be now.
+  if (finishing_.level == slots_.directory().level && endpoint_.now() < finishing_.again_at)
+    co_return Result<void>{};
   // Not by the copy: the shard may be about to move.
   const auto read = co_await slots_.read_directory();
   if (!read) co_return std::unexpected(read.error());

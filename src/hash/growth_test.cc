@@ -242,7 +242,7 @@ TEST(Growth, RemovesDoNotNeedMemory) {
 
 // ---- its end
 
-// A client elsewhere that counts how often it reads many slots at once.
+// A client elsewhere that counts how often it reads many slots at once, and how often it takes a turn.
 class Finisher {
  public:
   explicit Finisher(MemoryStore& store, base::Nanos each_takes = 0)
@@ -252,6 +252,8 @@ class Finisher {
                     fabric::fake::PostingOptions{.mapped = {},
                                                  .before =
                                                      [this, &store, each_takes](const auto& operation) {
+                                                       if (operation.at == index_of_one_host.split_cursor())
+                                                         ++turns_;
                                                        if (operation.at.region != memory::index_region ||
                                                            operation.length_bytes < 1'024)
                                                          return;
@@ -263,9 +265,11 @@ class Finisher {
 
   [[nodiscard]] Client& client() { return client_; }
   [[nodiscard]] int looks() const { return looks_; }
+  [[nodiscard]] int turns() const { return turns_; }
 
  private:
   int looks_ = 0;
+  int turns_ = 0;
   Client client_;
 };
 
@@ -302,6 +306,7 @@ TEST(Growth, WhatHoldsItsEndBackIsLookedAtOnceInAWhile) {
   EXPECT_EQ(finisher.looks(), 1);
   put_many();
   EXPECT_EQ(finisher.looks(), 2);
+  EXPECT_EQ(finisher.turns(), 2) << "not one for each put";
   EXPECT_TRUE(directory_of(*store).growing);
   stopped.die();
   put_many();

@@ -213,6 +213,8 @@ class Allocator {
     std::uint64_t to_blocks = 0;
   };
   Result<Extension> next_extension(std::uint64_t blocks_wanted, std::uint64_t bytes_used) const;
+  coro::Task<Result<void>> look_at_headers(BlockNumber block, std::uint64_t stride, std::uint32_t count,
+                                           std::vector<ItemWords>* into);
   Result<void> extend(std::uint64_t blocks_wanted);
   coro::Task<Result<void>> extend_or_sweep(std::uint64_t blocks_wanted, std::optional<std::size_t>* swept);
   coro::Task<Result<void>> extend_soon(std::uint8_t size_class, std::uint64_t frees);

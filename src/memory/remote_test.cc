@@ -205,6 +205,30 @@ TEST_F(Remote, LooksAtManyBlocksAtOnce) {
   }
 }
 
+// Receive: a block of long items. Expect: no more is read of it than what says whose they are.
+TEST_F(Remote, LongItemsAreLookedAtWithoutTheirValues) {
+  Process near(*store_);
+  std::uint64_t bytes = 0;
+  Process far(std::make_shared<fabric::fake::PostingFabric>(
+      store_,
+      fabric::fake::PostingOptions{.seed = 3,
+                                   .mapped = {},
+                                   .before = [&](const fabric::Operation& one) { bytes += one.length_bytes; },
+                                   .held = {}}));
+  const ItemRef item = near.allocate(block_bytes / 10).value();
+  const BlockNumber block = block_of(item);
+  const LeaseWord lease = far.run(far.allocator->lease_of(block)).value();
+  std::vector<Allocator::ItemWords> items;
+  const std::uint64_t before = bytes;
+  ASSERT_TRUE(far.run(far.allocator->look_at_items(block, lease, &items)).has_value());
+  EXPECT_GE(items.size(), 5U);
+  EXPECT_EQ(bytes - before, items.size() * sizeof(ItemHeader));
+  for (std::uint32_t i = 0; i < items.size(); ++i) {
+    const std::uint64_t state = fabric::load_word(store_->at(item_of(block, lease, i).address()));
+    EXPECT_EQ(items[i].state.encode(), state) << i;
+  }
+}
+
 // However many steps an operation has: it asks before each whether to refresh.
 TEST_F(Remote, NeverRunsOutOfNonces) {
   Process far(elsewhere(*store_));

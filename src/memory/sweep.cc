@@ -9,6 +9,12 @@
 #include "memory/allocator.h"
 
 namespace loch::memory {
+namespace {
+
+// Items that are as far apart as that are looked at one by one, and what lies between is not read.
+constexpr std::uint64_t apart_from_bytes = 4096;
+
+}  // namespace
 
 coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord lease,
                                                   std::vector<ItemWords>* into) {
@@ -17,6 +23,7 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
   if (count == 0) co_return Result<void>{};
   const std::uint64_t stride =
       lease.state == BlockState::large_head ? block_bytes : class_bytes[lease.size_class];
+  if (stride >= apart_from_bytes) co_return co_await look_at_headers(block, stride, count, into);
   const std::uint64_t length = (count - 1) * stride + sizeof(ItemHeader);
   const auto bytes = co_await endpoint_.fetch(block_address(block), length);
   if (!bytes) co_return std::unexpected(bytes.error());
@@ -26,6 +33,20 @@ coro::Task<Result<void>> Allocator::look_at_items(BlockNumber block, LeaseWord l
     into->push_back({.state = ItemState::decode(fabric::load_word(item)),
                      .written_at_ns = fabric::load_word(item + offsetof(ItemHeader, written_at_ns))});
   }
+  co_return Result<void>{};
+}
+
+coro::Task<Result<void>> Allocator::look_at_headers(BlockNumber block, std::uint64_t stride,
+                                                    std::uint32_t count, std::vector<ItemWords>* into) {
+  std::vector<ItemHeader> headers(count);
+  std::vector<fabric::Operation> reading;
+  reading.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i)
+    reading.push_back(
+        fabric::Operation::read(block_address(block) + i * stride, &headers[i], sizeof(ItemHeader)));
+  if (auto read = co_await endpoint_.perform(reading); !read) co_return read;
+  for (const ItemHeader& header : headers)
+    into->push_back({.state = ItemState::decode(header.state), .written_at_ns = header.written_at_ns});
   co_return Result<void>{};
 }
 

@@ -36,6 +36,9 @@ class ClusterPort final : public Port {
     if (auto way = way_of(region)) (*way)->extend_soon(region, length_bytes);
   }
 
+  void break_off() override {
+    for (remote::RemotePort* port : ports_) port->break_off();
+  }
   [[nodiscard]] bool sends_each_alone() const override {
     return std::ranges::any_of(ports_, &remote::RemotePort::sends_each_alone);
   }

@@ -17,6 +17,11 @@
 
 namespace loch::fabric::remote {
 
+// Why a port is over that was broken off.
+inline Error broken_off() {
+  return {.code = Errc::unavailable, .detail = "the session was broken off by this client"};
+}
+
 class RemotePort : public Port {
  public:
   // `location` is of the store, for errors.

@@ -65,6 +65,9 @@ class TcpPort final : public remote::RemotePort {
   [[nodiscard]] bool is_idle() const override { return severed_ || flights_.empty(); }
   bool await(std::vector<pollfd>& waits) override;
   void abandon() override { abandoned_ = true; }
+  void break_off() override {
+    if (!severed_) sever(remote::broken_off());
+  }
   void tell_reached(NodeSet nodes) override { reached_ = nodes; }
   void give_sign(RegionId region) override;
   void extend_soon(RegionId region, std::uint64_t length_bytes) override;

@@ -301,6 +301,26 @@ TEST(LyingHost, ThatIsSilentIsNotToldOfTheEndOfSessionsThatHaveFailed) {
   EXPECT_LT(base::Clock().now() - began, sessions / 2 * remote::joining_max_ns);
 }
 
+// Receive: sessions that are broken off, with a read under way that nobody answers. Expect: the read ends at
+// once, and what is asked for after it, both with an error that says so; and they go without a word.
+TEST(LyingHost, ThatIsSilentIsNotToldOfSessionsThatAreBrokenOff) {
+  const LyingHost host([](net::Stream&) {}, LyingHost::Links::stay);
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  constexpr std::uint32_t sessions = 20;
+  const base::Nanos began = base::Clock().now();
+  for (std::uint32_t i = 0; i < sessions; ++i) {
+    Endpoint endpoint(fabric, fabric->connect("0123456789abcdef").value());
+    endpoint.set_timeout(60 * base::second_ns);
+    auto reading = read_one(&endpoint);
+    reading.start();
+    endpoint.port().break_off();
+    while (!reading.done()) endpoint.step();
+    for (const auto& read : {reading.take(), endpoint.run(read_one(&endpoint))})
+      EXPECT_THAT(read.error().detail, HasSubstr("the session was broken off"));
+  }
+  EXPECT_LT(base::Clock().now() - began, sessions / 2 * remote::joining_max_ns);
+}
+
 // Receive: a sign behind a long answer, of which more comes, and then nothing. Expect: it is late when there
 // was silence for too long, however long ago it was given; not for the time that the port stood still; and
 // not once it is answered.

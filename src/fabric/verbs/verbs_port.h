@@ -48,6 +48,9 @@ class VerbsPort final : public remote::RemotePort {
     return severed_ ? severed_ : agent_.severed();
   }
   void abandon() override { agent_.abandon(); }
+  void break_off() override {
+    if (!severed_) sever(remote::broken_off());
+  }
   void tell_reached(NodeSet nodes) override { agent_.tell_reached(nodes); }
   void give_sign(RegionId region) override { agent_.give_sign(region); }
   void extend_soon(RegionId region, std::uint64_t length_bytes) override {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/comes_true.h"
 #include "fabric/remote/link.h"
 #include "fabric/remote/remote_fabric.h"
 #include "fabric/testing/conformance.h"
@@ -107,6 +108,22 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
   EXPECT_EQ(silent->write_word(word_, 3).error().code, Errc::moved);
   EXPECT_EQ(silent->read_word(word_).error().code, Errc::moved);
   EXPECT_EQ(other->read_word(word_).value(), 1U);
+}
+
+// Receive: a session that is broken off. Expect: it does nothing more, and the host takes it for dead.
+TEST_P(VerbsHost, ASessionThatIsBrokenOffIsTakenForDead) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 30 * base::second_ns);
+  const auto other = session();
+  {
+    const auto leaving = session();
+    ASSERT_TRUE(leaving->write_word(word_, 1).has_value());
+    ASSERT_TRUE(leaving->endpoint.port().claim_presence(5).value());
+    leaving->endpoint.port().break_off();
+    EXPECT_EQ(leaving->write_word(word_, 2).error().code, Errc::unavailable);
+  }
+  EXPECT_TRUE(base::fake::comes_true([&] { return !other->endpoint.port().present(5); }));
+  EXPECT_EQ(other->read_word(word_).value(), 1U);
+  EXPECT_EQ(host_->counts().fenced, 1U);
 }
 
 // Receive: sessions that leave, one after the other. Expect: the host hears it before it sees their queue

@@ -282,6 +282,7 @@ class Store {
   Store& operator=(Store&&) noexcept;
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
+  // In the time of a call or two, also if its hosts do not answer.
   ~Store();
 
   // Reads. Errors: not_found, corrupt, timed_out, invalid_argument, no_space (in this process), unavailable.

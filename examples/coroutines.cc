@@ -21,8 +21,9 @@ using Added = loch::Result<loch::Version>;
 // Adds to a number. What a coroutine gets by value, as this key, lives as long as it does, through all its
 // waits.
 loch::coro::Task<Added> add(loch::Async& store, std::string key, int points) {
-  const bool is_known = (co_await store.exists(key)).value_or(false);
-  if (!is_known) std::printf("%s is new\n", key.c_str());
+  const auto is_known = co_await store.exists(key);
+  if (!is_known) co_return std::unexpected(is_known.error());
+  if (!*is_known) std::printf("%s is new\n", key.c_str());
   co_return co_await store.update(key, [points](auto value) {
     return std::to_string((value ? std::atoi(std::string(*value).c_str()) : 0) + points);
   });

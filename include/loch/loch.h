@@ -282,7 +282,7 @@ class Store {
   Store& operator=(Store&&) noexcept;
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  // In the time of a call or two, also if its hosts do not answer.
+  // One whose host does not answer is closed in the time of a few calls, however many threads have used it.
   ~Store();
 
   // Reads. Errors: not_found, corrupt, timed_out, invalid_argument, no_space (in this process), unavailable.
@@ -331,8 +331,8 @@ class Store {
   // Many keys at once; their memory misses and round trips overlap. The result of each key stands in its
   // element. A key that is put more than once gets the last of its values; what became of a put that another
   // one of its key follows may be what became of that one. Of a key that is removed more than once, one
-  // removal finds it. Several changes are not one step: others may see some of them done and the rest not
-  // yet, and some may fail.
+  // removal finds it at most. Several changes are not one step: others may see some of them done and the rest
+  // not yet, and some may fail.
   void multi_get(std::span<Lookup> lookups);
   void multi_put(std::span<Assignment> assignments);
   void multi_remove(std::span<Removal> removals);

@@ -79,7 +79,7 @@ std::uint64_t World::growth_word() const {
   // Behind the last row all are alike until the next one who looks whether the growth can be finished.
   const std::uint64_t finishes = directory().rows() / hash::rows_split_at_once;
   const std::uint64_t left = std::min(chunk, finishes + 1);
-  return directory().encode() | left << 16 | (cursor >> cursor_level_shift) << 24;
+  return directory().encode() | left << 24 | (cursor >> cursor_level_shift) << 32;
 }
 
 std::uint64_t World::presence_bits() const {

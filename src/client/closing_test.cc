@@ -4,10 +4,10 @@
 #include <csignal>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -47,7 +47,7 @@ TEST(Closing, AStoreOfAHostThatDoesNotAnswer) {
   });
   ASSERT_TRUE(host.has_value()) << host.error().message();
 
-  constexpr auto timeout = 500ms;
+  constexpr auto timeout = 1s;
   constexpr int threads_count = 24;
   Options options;
   options.mode = Options::Mode::attach;

@@ -163,7 +163,9 @@ TEST_F(ForkTest, CallsOfTheParentsStoreAreRefusedInTheChild) {
     std::array<Assignment, 1> assignments{{{.key = "before49", .value = "child"}}};
     store.multi_put(assignments);
     if (!is_refusal(lookups[0].result) || !is_refusal(lookups[1].result)) return 7;
-    if (!is_refusal(assignments[0].result)) return 8;
+    std::array<Removal, 1> removals{{{.key = "before49"}}};
+    store.multi_remove(removals);
+    if (!is_refusal(assignments[0].result) || !is_refusal(removals[0].result)) return 8;
     if (!is_refusal(store.for_each([](const Entry&) { return true; })) || !is_refusal(store.count()))
       return 9;
     if (!is_refusal(store.info()) || !is_refusal(store.collect()) || !is_refusal(store.check())) return 10;
@@ -178,7 +180,11 @@ TEST_F(ForkTest, CallsOfTheParentsStoreAreRefusedInTheChild) {
       return 14;
     async.run(async.multi_get(lookups));
     async.run(async.multi_put(assignments));
-    if (!is_refusal(lookups[0].result) || !is_refusal(assignments[0].result)) return 15;
+    removals[0].result = {};
+    async.run(async.multi_remove(removals));
+    if (!is_refusal(lookups[0].result) || !is_refusal(assignments[0].result) ||
+        !is_refusal(removals[0].result))
+      return 15;
 
     auto own = Store::open(url_);
     if (!own || own->get("before49").value_or("none") != expected_.at("before49")) return 16;

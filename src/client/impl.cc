@@ -92,10 +92,16 @@ std::shared_ptr<Store::Impl> Store::Impl::make(std::string url, const Options& o
 
 Store::Impl::~Impl() {
   const base::Clock clock;
-  const base::Nanos until = clock.now() + options_.timeout_ns;
+  base::Nanos asks_from = clock.now() + options_.timeout_ns;
+  bool is_silent = false;
   for (Clients* clients : {&clients_, &lost_}) {
     for (auto& client : *clients) {
-      if (clock.now() >= until) client->attachment().endpoint().port().break_off();
+      if (!is_silent && client->is_remote() && clock.now() >= asks_from) {
+        // It takes long: because there are many, or nobody answers.
+        is_silent = !client->run(client->attachment().refresh());
+        asks_from = clock.now() + options_.timeout_ns;
+      }
+      if (is_silent) client->attachment().endpoint().port().break_off();
       client.reset();
     }
   }

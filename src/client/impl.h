@@ -39,8 +39,8 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   static std::shared_ptr<Impl> make(std::string url, const Options& options,
                                     const memory::Placement& placement,
                                     std::shared_ptr<memory::StoreMemory> memory);
-  // Its sessions take their leave. Those that have not begun to within the time of one operation are broken
-  // off: the hosts do not answer, or are far.
+  // Its sessions take their leave, one after the other. If a host does not answer, those that are left are
+  // broken off.
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

@@ -105,6 +105,28 @@ TEST_F(Lent, AThreadBeginsAfterItsHostWasAway) {
   EXPECT_LE(open_descriptors(), descriptors_before) << "those that were lost are closed";
 }
 
+// Receive: a store that is closed, and was used by several threads. Expect: all their sessions take their
+// leave, and the host takes none for dead.
+TEST_F(Lent, SessionsOfAllThreadsTakeTheirLeave) {
+  {
+    auto far = open_far();
+    ASSERT_TRUE(far.has_value()) << far.error().message();
+    constexpr int threads_count = 8;
+    std::barrier all_have_sessions(threads_count);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < threads_count; ++i) {
+      threads.emplace_back([&] {
+        EXPECT_TRUE(far->put("k", "v").has_value());
+        all_have_sessions.arrive_and_wait();
+      });
+    }
+    threads.clear();
+    EXPECT_GE(host_->counts().sessions, std::uint64_t{threads_count});
+  }
+  EXPECT_TRUE(comes_true([&] { return host_->counts().sessions == 0; }));
+  EXPECT_EQ(host_->counts().fenced, 0U);
+}
+
 // Receive: calls right after the host has ended all sessions, as one does that gives shards away. Expect:
 // nobody notices.
 TEST_F(Lent, CallsGoOnInAnotherSessionWhenTheHostHasEndedTheirs) {

@@ -110,6 +110,12 @@ std::vector<Call> calls() {
          s.multi_put(given);
          return given[0].result;
        }},
+      {"multi_remove",
+       [](Store& s, Async&) {
+         std::array<Removal, 1> given{{{.key = key}}};
+         s.multi_remove(given);
+         return given[0].result;
+       }},
       {"for_each", [](Store& s, Async&) { return s.for_each([](const Entry&) { return true; }); }},
       {"count", [](Store& s, Async&) { return without_value(s.count()); }},
       {"info", [](Store& s, Async&) { return without_value(s.info()); }},
@@ -123,6 +129,12 @@ std::vector<Call> calls() {
       {"async replace",
        [](Store&, Async& a) { return without_value(a.run(a.replace(key, value, {.token = 1}))); }},
       {"async remove", [](Store&, Async& a) { return a.run(a.remove(key)); }},
+      {"async multi_remove",
+       [](Store&, Async& a) {
+         std::array<Removal, 1> given{{{.key = key}}};
+         a.run(a.multi_remove(given));
+         return given[0].result;
+       }},
       {"async remove of a version", [](Store&, Async& a) { return a.run(a.remove(key, {.token = 1})); }},
       {"async multi_get",
        [lookups](Store&, Async& a) {

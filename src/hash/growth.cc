@@ -111,14 +111,13 @@ coro::Task<Result<void>> Growth::start() {
 }
 
 coro::Task<Result<void>> Growth::help() {
-  // All of it is split, but for what can not be now.
-  if (finishing_.level == slots_.directory().level && endpoint_.now() < finishing_.again_at)
-    co_return Result<void>{};
   // Not by the copy: the shard may be about to move.
   const auto read = co_await slots_.read_directory();
   if (!read) co_return std::unexpected(read.error());
   const Directory d = *read;
   if (!d.growing) co_return Result<void>{};
+  // All of it is split, but for what can not be now.
+  if (finishing_.level == d.level && endpoint_.now() < finishing_.again_at) co_return Result<void>{};
   auto cursor = co_await endpoint_.fetch_add(slots_.place().split_cursor(), 1);
   if (!cursor) co_return std::unexpected(std::move(cursor.error()));
   if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};

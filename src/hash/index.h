@@ -65,7 +65,7 @@ struct Directory {
   std::uint8_t level = first_level;
   bool growing = false;
   ShardStage stage = ShardStage::open;
-  // Where its slots are; of one that has left, where they were. A shard's two regions take turns, so it may
+  // Where its slots are, unless it has left. A shard's two regions take turns, so it may
   // come back to a host in the other one: whoever goes by an older map does not take what it had there before
   // for its slots, nor is what is left of a move that was given up taken for the next one.
   fabric::RegionId region = memory::index_region;

@@ -124,7 +124,39 @@ TEST_F(HandingOver, ShardsStayOpenWhileTheirNewHomeHasNoRoom) {
   base::set_fault_hook(nullptr);
 }
 
-std::function<void()> after_slots;  // called there, by the mover
+std::function<void()> after_close;  // called there, by the mover
+
+// Receive: a host that was killed when it had closed shards, for a host that has no memory for them; and
+// another one that has some. Expect: when those of the second are closed, those of the first are open again.
+TEST_F(HandingOver, ShardsThatWereClosedInVainAreOpenedBeforeOthersMove) {
+  begin(1);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  const auto add = [&](const std::string& name, std::optional<std::uint64_t> max_bytes) {
+    fake::Node& next = add_host(name);
+    next.config().stores.front().max_bytes = max_bytes;
+    ASSERT_NO_FATAL_FAILURE(next.start());
+    change([&](const ClusterMap& map) { return cluster::with_node(map, name, next.address()); });
+  };
+  add("c", 4096);
+  ASSERT_TRUE(comes_true([&] { return moves_to(1) == 4; }));
+  nodes_[0]->stop();
+  add("d", std::nullopt);
+  ASSERT_EQ(close_shards(0), 8U);
+  std::vector<std::size_t> closed;
+  base::set_fault_hook([](const char* name) {
+    if (std::string_view(name) == "handover.after_close" && after_close) after_close();
+  });
+  after_close = [&] { closed.push_back(count_closed(0)); };
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  EXPECT_TRUE(comes_true([&] { return shards_of("d") >= 1; }));
+  nodes_.clear();
+  after_close = {};
+  base::set_fault_hook(nullptr);
+  ASSERT_FALSE(closed.empty());
+  EXPECT_EQ(closed.front(), 1U);
+}
+
+std::function<void()> after_slots;  // likewise
 
 // Receive: while the shard of one store is copied, the mover's session of the other is ended, for it was
 // silent. Expect: the other store's goes on with another session.

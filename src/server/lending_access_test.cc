@@ -205,9 +205,11 @@ void expect_no_changes(Store& reader, Store& writer) {
   const Version version = reader.read("a").value().version;
   std::vector<Assignment> batch{{.key = "a", .value = "2"}, {.key = "b", .value = "2"}};
   reader.multi_put(batch);
+  std::vector<Removal> removals{{.key = "a"}};
+  reader.multi_remove(removals);
   for (const Result<void>& refused :
        {to_void(reader.put("a", "2")), to_void(reader.insert("b", "2")), reader.remove("a"),
-        reader.remove("a", version), batch[0].result, batch[1].result,
+        reader.remove("a", version), removals[0].result, batch[0].result, batch[1].result,
         to_void(reader.replace("a", "2", version)), to_void(reader.collect())}) {
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, Errc::permission);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "cluster/changes.h"
@@ -228,12 +229,7 @@ Result<void> Rebalancer::try_to_give_away_shards() {
   const auto next = next_moves(*all, moves);
   if (!next) return std::unexpected(next.error());
   if (auto handed = hand_over(*all, *next); !handed) {
-    for (Way& way : *all) {
-      for (const Move& move : *next) {
-        // What can not be undone so is reopened by this host alone, or gone on with by the next look.
-        [[maybe_unused]] const auto undone = way.attachment->endpoint().run(move.on(way).undo());
-      }
-    }
+    for (const Move& move : *next) undo(*all, move);
     return handed;
   }
   return arrive(*all, *next);
@@ -298,7 +294,9 @@ Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) 
     }
     if (!next.empty() && bytes_with_it > bytes_together_) break;
     if (auto made = make_room(all, move); !made) {
+      if (made.error().code != Errc::no_space) return std::unexpected(std::move(made.error()));
       room = std::move(made);
+      undo(all, move);  // it may have been closed before this host was killed
       continue;
     }
     bytes = bytes_with_it;
@@ -313,13 +311,21 @@ Result<void> Rebalancer::make_room(Ways& all, const Move& move) const {
     hash::Handover handover = move.on(way);
     const auto directory = way.attachment->endpoint().run(handover.directory());
     if (!directory) return std::unexpected(directory.error());
-    if (auto made = handover.make_room(*directory); !made)
-      return fail(
-          made.error().code, "cluster",
-          fmt::format("'{}' has no room for a shard of {}: {}",
-                      member_.now().map.map.nodes[move.to.home].name, way.store, made.error().message()));
+    if (directory->stage == hash::ShardStage::left) continue;  // it is there
+    auto made = handover.make_room(*directory);
+    if (made) continue;
+    if (made.error().code != Errc::no_space) return made;
+    return fail(
+        Errc::no_space, "cluster",
+        fmt::format("'{}' has no room for a shard of {}: {}", member_.now().map.map.nodes[move.to.home].name,
+                    way.store, made.error().message()));
   }
   return {};
+}
+
+// What can not be undone so is reopened by this host alone, or gone on with by the next look.
+void Rebalancer::undo(Ways& all, const Move& move) {
+  for (Way& way : all) std::ignore = way.attachment->endpoint().run(move.on(way).undo());
 }
 
 // H1 to H4; H5 and H6 are `arrive`'s.

@@ -81,6 +81,7 @@ class Rebalancer {
   static Result<bool> has_left(Ways& all, const Move& move);
   [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves) const;
   Result<void> make_room(Ways& all, const Move& move) const;
+  static void undo(Ways& all, const Move& move);
   Result<void> hand_over(Ways& all, const Moves& moves);
   Result<void> close(Ways& all, const Moves& moves);
   Result<void> copy(Ways& all, const Moves& moves);

@@ -470,19 +470,26 @@ TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
   constexpr std::size_t some = 200;
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < many; ++i) keys.push_back(fmt::format("key {}", i));
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < many / 2; ++i) others.push_back(fmt::format("other {}", i));
   for (const std::string& key : keys) ASSERT_TRUE(store->put(key, "1").has_value());
+  for (const std::string& key : others) ASSERT_TRUE(store->put(key, "1").has_value());
   std::vector<Lookup> lookups;
   std::vector<Assignment> assignments;
+  std::vector<Removal> removals;  // of half as many others
   // For so many keys; a quarter of the puts are of keys that were put before.
   const auto ask = [&](const char* value, std::size_t count) {
     const std::size_t different = count * 3 / 4;
     lookups.assign(count, {});
     assignments.assign(count, {});
+    removals.assign(count / 2, {});
     for (std::size_t i = 0; i < count; ++i) lookups[i].key = keys[i];
     for (std::size_t i = 0; i < count; ++i)
       assignments[i] = {.key = keys[i % different], .value = i < different ? value : "last"};
+    for (std::size_t i = 0; i < count / 2; ++i) removals[i].key = others[i];
     store->multi_get(lookups);
     store->multi_put(assignments);
+    store->multi_remove(removals);
   };
   const auto open_shards = [&] {
     change_directories(0, true, [](hash::Directory d) { return d.with_stage(hash::ShardStage::open); });
@@ -501,6 +508,9 @@ TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
   for (const Lookup& one : lookups) is_there_or_late(one.result);
   for (const Assignment& one : assignments) is_there_or_late(one.result);
   EXPECT_GE(late, many / 4);
+  late = 0;
+  for (const Removal& one : removals) is_there_or_late(one.result);
+  EXPECT_GE(late, many / 8);
 
   std::thread opening([&] {
     std::this_thread::sleep_for(100ms);
@@ -514,6 +524,9 @@ TEST_F(RebalancerTest, CallsForManyKeysWaitTogetherForWhatMoves) {
   for (const Lookup& one : lookups) EXPECT_TRUE(one.result.has_value()) << one.result.error().message();
   for (const Assignment& one : assignments)
     EXPECT_TRUE(one.result.has_value()) << one.result.error().message();
+  for (const Removal& one : removals)  // some were removed before
+    EXPECT_TRUE(one.result || one.result.error().code == Errc::not_found) << one.result.error().message();
+  for (std::size_t i = 0; i < some / 2; ++i) EXPECT_FALSE(store->exists(others[i]).value()) << i;
   for (std::size_t i = 0; i < some * 3 / 4; ++i)
     EXPECT_EQ(store->get(keys[i]).value_or("none"), i < some / 4 ? "last" : "3") << i;
 }

@@ -56,7 +56,9 @@ while IFS= read -r note; do
     [[ -e $(dirname "$note")/${link%%#*} ]] || fail "${note#"$prefix/"} links to $link, which is not installed"
   done < <(grep -oP '\]\(\K[^)]+' "$note" | grep -v '^https\?:')
 done < <(find "$prefix" -name '*.md')
-[[ -e $prefix/share/doc/loch/examples/quickstart.cc ]] || fail "there is no program to start from"
+for example in quickstart coroutines; do
+  [[ -e $prefix/share/doc/loch/examples/$example.cc ]] || fail "the example $example is not installed"
+done
 answer=$("$prefix/bin/loch" --version)
 [[ $answer == *"$version"* ]] || fail "loch --version says '$answer', not $version"
 

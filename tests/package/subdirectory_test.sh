@@ -18,7 +18,7 @@ tests=$("${CTEST_COMMAND:-ctest}" --test-dir "$work/build" -N)
 [[ $tests == *"Total Tests: 0"* ]] || fail "it gets tests: $tests"
 targets=$("$cmake" --build "$work/build" --target help)
 [[ $targets == *libloch.a* ]] || fail "it does not get the library: $targets"
-if grep -E 'quickstart|probe|sim|lochd|_test' <<<"$targets"; then fail "it gets the targets above"; fi
+if grep -E 'quickstart|coroutines|probe|sim|lochd|_test' <<<"$targets"; then fail "it gets the targets above"; fi
 if grep -- '-Werror' "$work/build/build.ninja"; then fail "warnings in Loch are its errors"; fi
 "$cmake" --install "$work/build" --prefix "$work/prefix"
 [[ ! -e $work/prefix ]] || fail "it installs $(find "$work/prefix" -type f)"

@@ -20,11 +20,11 @@ using Added = loch::Result<loch::Version>;
 
 // Adds to a number. What a coroutine gets by value, as this key, lives as long as it does, through all its
 // waits.
-loch::coro::Task<Added> add(loch::Async& store, std::string key, int points) {
-  const auto is_known = co_await store.exists(key);
+loch::coro::Task<Added> add(loch::Async* store, std::string key, int points) {
+  const auto is_known = co_await store->exists(key);
   if (!is_known) co_return std::unexpected(is_known.error());
   if (!*is_known) std::printf("%s is new\n", key.c_str());
-  co_return co_await store.update(key, [points](auto value) {
+  co_return co_await store->update(key, [points](auto value) {
     return std::to_string((value ? std::atoi(std::string(*value).c_str()) : 0) + points);
   });
 }
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   // Each begins at once, and goes on in `step`.
   const std::vector<std::pair<std::string, int>> round{{"ada", 3}, {"ben", 2}, {"cem", 1}};
   std::vector<loch::coro::Task<Added>> adding;
-  for (const auto& [player, points] : round) adding.push_back(add(*async, player, points));
+  for (const auto& [player, points] : round) adding.push_back(add(&*async, player, points));
   for (auto& each : adding) each.start();
   while (!std::ranges::all_of(adding, [](const auto& each) { return each.done(); })) async->step();
   for (auto& each : adding) {

@@ -152,11 +152,11 @@ class Doorbells {
   Doorbells() {
     rung_chains.clear();
     for (ibv_context* device : all()) {
-      if (device->ops.post_send != &take_down) post_ = std::exchange(device->ops.post_send, &take_down);
+      if (device->ops.post_send != &take_down) post_send = std::exchange(device->ops.post_send, &take_down);
     }
   }
   ~Doorbells() {
-    for (ibv_context* device : all()) device->ops.post_send = post_;
+    for (ibv_context* device : all()) device->ops.post_send = post_send;
   }
   Doorbells(const Doorbells&) = delete;
   Doorbells& operator=(const Doorbells&) = delete;
@@ -172,11 +172,11 @@ class Doorbells {
     Chain& rung = rung_chains.emplace_back(Chain{.pair = pair});
     for (const ibv_send_wr* request = chain; request != nullptr; request = request->next)
       rung.signalled.push_back((request->send_flags & IBV_SEND_SIGNALED) != 0);
-    return post_(pair, chain, refused);
+    return post_send(pair, chain, refused);
   }
 
   static inline std::vector<Chain> rung_chains;
-  static inline decltype(ibv_context_ops::post_send) post_ = nullptr;
+  static inline decltype(ibv_context_ops::post_send) post_send = nullptr;
   int count_ = 0;
   std::unique_ptr<ibv_context*, verbs::Destroyer<&::rdma_free_devices>> devices_{::rdma_get_devices(&count_)};
 };

@@ -36,10 +36,7 @@ TEST_F(ClusterLog, NamesTheHostThatHasNoRoom) {
   begin(2);
   ASSERT_TRUE(comes_true([&] { return is_whole(); }));
   begin_log();
-  fake::Node& next = add_host("c");
-  next.config().stores.front().max_bytes = 4096;
-  ASSERT_NO_FATAL_FAILURE(next.start());
-  change([&](const ClusterMap& map) { return cluster::with_node(map, "c", next.address()); });
+  ASSERT_NO_FATAL_FAILURE(join("c", 4096));
   EXPECT_TRUE(comes_true([&] { return log().contains("'c' has no room for a shard of store"); })) << log();
   EXPECT_THAT(log(), HasSubstr("of the 4096 that it was created for"));
 }
@@ -50,9 +47,7 @@ TEST_F(ClusterLog, NamesTheHostThatShardsWaitFor) {
   ASSERT_TRUE(comes_true([&] { return is_whole(); }));
   begin_log();
   nodes_[2]->stop();
-  fake::Node& next = add_host("d");
-  ASSERT_NO_FATAL_FAILURE(next.start());
-  change([&](const ClusterMap& map) { return cluster::with_node(map, "d", next.address()); });
+  ASSERT_NO_FATAL_FAILURE(join("d"));
   EXPECT_TRUE(comes_true([&] { return log().contains("move when all hosts can be used"); })) << log();
   EXPECT_THAT(log(), AllOf(HasSubstr(fmt::format("host c ({})", nodes_[2]->address().text())),
                            HasSubstr("Connection refused"), HasSubstr("gone for good")));

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -100,19 +99,13 @@ TEST_F(HandingOver, ShardsStayOpenWhileTheirNewHomeHasNoRoom) {
   base::set_fault_hook([](const char* name) {
     if (std::string_view(name) == "handover.after_close") ++closings;
   });
-  const auto join = [&](const std::string& name, std::optional<std::uint64_t> max_bytes) {
-    fake::Node& next = add_host(name);
-    next.config().stores.front().max_bytes = max_bytes;
-    ASSERT_NO_FATAL_FAILURE(next.start());
-    change([&](const ClusterMap& map) { return cluster::with_node(map, name, next.address()); });
-  };
-  join("c", 4096);
+  ASSERT_NO_FATAL_FAILURE(join("c", 4096));
   ASSERT_TRUE(comes_true([&] { return moves_to(2) == 2; }));
   const int reads_before = map_.reads();
   constexpr int six_looks_of_each = 18;
   ASSERT_TRUE(comes_true([&] { return map_.reads() >= reads_before + six_looks_of_each; }));
   EXPECT_EQ(closings, 0);
-  join("d", std::nullopt);
+  ASSERT_NO_FATAL_FAILURE(join("d"));
   EXPECT_TRUE(comes_true([&] { return shards_of("d") == 2; }));
   EXPECT_GE(closings, 2);
   nodes_[2]->stop();
@@ -131,16 +124,10 @@ std::function<void()> after_close;  // called there, by the mover
 TEST_F(HandingOver, ShardsThatWereClosedInVainAreOpenedBeforeOthersMove) {
   begin(1);
   ASSERT_TRUE(comes_true([&] { return is_whole(); }));
-  const auto add = [&](const std::string& name, std::optional<std::uint64_t> max_bytes) {
-    fake::Node& next = add_host(name);
-    next.config().stores.front().max_bytes = max_bytes;
-    ASSERT_NO_FATAL_FAILURE(next.start());
-    change([&](const ClusterMap& map) { return cluster::with_node(map, name, next.address()); });
-  };
-  add("c", 4096);
+  ASSERT_NO_FATAL_FAILURE(join("c", 4096));
   ASSERT_TRUE(comes_true([&] { return moves_to(1) == 4; }));
   nodes_[0]->stop();
-  add("d", std::nullopt);
+  ASSERT_NO_FATAL_FAILURE(join("d"));
   ASSERT_EQ(close_shards(0), 8U);
   std::vector<std::size_t> closed;
   base::set_fault_hook([](const char* name) {

@@ -333,9 +333,7 @@ TEST_F(RebalancerTest, AHostThatIsLostIsDoneWithout) {
   EXPECT_THAT(left, IsSupersetOf(elsewhere));
   EXPECT_GT(left.size(), count / 4U);
   EXPECT_LT(left.size(), count * 3 / 4U);
-  Node& next = add_host("d");
-  ASSERT_NO_FATAL_FAILURE(next.start());
-  change([&](const ClusterMap& map) { return cluster::with_node(map, "d", next.address()); });
+  ASSERT_NO_FATAL_FAILURE(join("d"));
   EXPECT_TRUE(comes_true([&] { return shards_of("d") >= 2; }));
   auto store = open(0).value();
   EXPECT_EQ(look(store, Errc::not_found), std::pair(left, true));
@@ -413,9 +411,7 @@ TEST_F(RebalancerTest, ShardsStayWhileAHostIsDown) {
     return store && store->count();
   }));
   nodes_[2]->stop();
-  Node& next = add_host("d");
-  ASSERT_NO_FATAL_FAILURE(next.start());
-  change([&](const ClusterMap& map) { return cluster::with_node(map, "d", next.address()); });
+  ASSERT_NO_FATAL_FAILURE(join("d"));
   // Each of the three looks twice a second.
   const int reads_before = map_.reads();
   constexpr int six_looks_of_each = 18;

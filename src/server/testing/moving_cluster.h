@@ -147,6 +147,13 @@ class MovingCluster : public ::testing::Test {
     ASSERT_TRUE(map_.write(cluster::first_map(first, shards).value(), 0).has_value());
     for (const auto& node : nodes_) ASSERT_NO_FATAL_FAILURE(node->start());
   }
+  // Another host comes to the cluster. `max_bytes`: what its part of the store may grow to; 0: anything.
+  void join(const std::string& name, std::uint64_t max_bytes = 0) {
+    Node& next = add_host(name);
+    next.config().stores.front().max_bytes = max_bytes;
+    ASSERT_NO_FATAL_FAILURE(next.start());
+    change([&](const ClusterMap& map) { return cluster::with_node(map, name, next.address()); });
+  }
   template <class Change>
   void change(Change change) {
     SharedCoordinator coordinator(map_);

@@ -48,6 +48,11 @@ class Host {
     // For how many bytes of index and items a store was created; 0, as without this function: for any number.
     // Called by the host's thread.
     std::function<std::uint64_t(const Fabric& store)> bytes_max{};
+    // Where the store keeps the time by which sessions on other hosts go (memory/session.h), as long as the
+    // store is held: the host raises that word to its clock before each operation over a data connection, and
+    // over RDMA five times a second. Null, as without this function: it keeps none. Called by the host's
+    // thread.
+    std::function<std::byte*(Fabric& store)> time_of{};
     // Called by the host's thread. Without them, read-only sessions are refused.
     Readers readers{};
     // How long a session may be silent before others stop waiting for it.

@@ -41,6 +41,13 @@ inline std::uint64_t swap_word(std::byte* at, std::uint64_t expected, std::uint6
 inline std::uint64_t add_to_word(std::byte* at, std::uint64_t added) {
   return detail::word_at(at).fetch_add(added, std::memory_order_acq_rel);
 }
+// The word is `to` at least.
+inline void raise_word(std::byte* at, std::uint64_t to) {
+  const auto word = detail::word_at(at);
+  std::uint64_t before = word.load(std::memory_order_relaxed);
+  while (before < to && !word.compare_exchange_weak(before, to, std::memory_order_acq_rel)) {
+  }
+}
 
 inline void copy_from_region(std::byte* to, std::byte* from, std::size_t length_bytes) {
   std::size_t i = 0;

@@ -5,16 +5,6 @@
 #include <new>
 
 namespace loch::memory {
-namespace {
-
-void raise_here(std::uint64_t& word, std::uint64_t to) {
-  auto raised = shared(word);
-  std::uint64_t before = raised.load(std::memory_order_relaxed);
-  while (before < to && !raised.compare_exchange_weak(before, to, std::memory_order_acq_rel)) {
-  }
-}
-
-}  // namespace
 
 Control::Control(fabric::Endpoint& endpoint, fabric::RegionId region)
     : endpoint_(endpoint), region_(region), bytes_(endpoint.mapped({region, 0}, control_bytes)) {
@@ -41,9 +31,11 @@ Stats Control::totals() const {
   return stats;
 }
 
-void Control::raise_latest(base::Nanos time) const { raise_here(word(latest_offset), time); }
+void Control::raise_latest(base::Nanos time) const { fabric::raise_word(bytes_ + latest_offset, time); }
 
-void Control::raise_clients_end(std::uint32_t end) const { raise_here(word(clients_end_offset), end); }
+void Control::raise_clients_end(std::uint32_t end) const {
+  fabric::raise_word(bytes_ + clients_end_offset, end);
+}
 
 coro::Task<Result<void>> Control::write(std::uint64_t* word, std::uint64_t value) {
   if (auto written = co_await endpoint_.write_word(address_of(word), value); !written) co_return written;

@@ -105,6 +105,7 @@ Result<void> Daemon::lend(const Options& options) {
        .open_store = [this](const std::string& name) { return keeper_->open(name); },
        .cluster_of = cluster_of,
        .bytes_max = [this](const auto& store) { return keeper_->bytes_max(store); },
+       .time_of = [this](const auto& store) { return keeper_->time_of(store); },
        .readers = keeper_->readers(),
        .silence_max_ns = static_cast<base::Nanos>(config_.silence_max.count()) * base::millisecond_ns,
        .connections_max = connections_max(),

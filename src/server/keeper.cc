@@ -1,7 +1,6 @@
 #include "server/keeper.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -11,9 +10,7 @@
 namespace loch::server {
 
 Keeper::Keeper(fabric::Access access, NodeOf node_of)
-    : access_(std::move(access)),
-      node_of_(std::move(node_of)),
-      thread_([this](const auto& stop) { run(stop); }) {}
+    : access_(std::move(access)), node_of_(std::move(node_of)) {}
 
 Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
   {
@@ -40,9 +37,9 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     // Another thread may have opened it meanwhile, and clients use that one already.
     if (const auto other = usable(name)) return std::shared_ptr<fabric::Fabric>(other, other->fabric.get());
+    std::erase_if(kept_, [](const auto& each) { return each.second.expired(); });
     kept_[name] = kept;
   }
-  changed_.notify_all();
   return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
 }
 
@@ -64,6 +61,11 @@ std::shared_ptr<Keeper::Kept> Keeper::kept(const fabric::Fabric& store) {
 std::uint64_t Keeper::bytes_max(const fabric::Fabric& store) {
   const auto of = kept(store);
   return of == nullptr ? 0 : of->bytes_max;
+}
+
+std::byte* Keeper::time_of(const fabric::Fabric& store) {
+  const auto of = kept(store);
+  return of == nullptr ? nullptr : of->control.bytes() + memory::latest_offset;
 }
 
 Result<std::optional<fabric::Range>> Keeper::admit_reader(fabric::Fabric& store, std::uint32_t client) {
@@ -123,25 +125,5 @@ std::map<std::string, Keeper::Seen> Keeper::seen() {
 }
 
 std::uint64_t Keeper::count() { return seen().size(); }
-
-void Keeper::tick() {
-  for (const auto& [name, weak] : kept_) {
-    const auto kept = weak.lock();
-    if (kept != nullptr) kept->control.raise_latest(kept->endpoint.now());
-  }
-  std::erase_if(kept_, [](const auto& each) { return each.second.expired(); });
-}
-
-void Keeper::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    tick();
-    if (kept_.empty()) {
-      changed_.wait(lock, stop, [this] { return !kept_.empty(); });
-    } else {
-      changed_.wait_for(lock, stop, std::chrono::nanoseconds(tick_ns), [] { return false; });
-    }
-  }
-}
 
 }  // namespace loch::server

@@ -1,23 +1,21 @@
-// Keeper: opens the stores of this host for the Host, and keeps their time while clients on other hosts have
-// them open: those go by the store's latest time (docs/memory.md, "Remote sessions"), which stands still
-// where nobody raises it.
+// Keeper: opens the stores of this host for the Host, and says what the Host, which knows nothing of keys and
+// values, has to know of them: such as where they keep the time by which clients on other hosts go
+// (docs/memory.md, "Remote sessions"), and which stands still where nobody raises it.
 //
-// It has no session: of what the store's clients change it changes the latest time alone, which no client on
-// another host does, and what it says for those that may only read (memory/readers.h). So it may do this by
-// the processor's atomics, whosever those of the store are.
+// It has no session. Of what the store's clients change, the Host changes the latest time alone, which no
+// client on another host does, and the Keeper what it says for those that may only read (memory/readers.h).
+// So they may do this by the processor's atomics, whosever those of the store are.
 //
-// With no store open its thread sleeps. Any thread.
+// Any thread.
 #pragma once
 
-#include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,9 +30,6 @@ namespace loch::server {
 
 class Keeper {
  public:
-  // How far the time of a store is behind its host's at most.
-  static constexpr base::Nanos tick_ns = 200 * base::millisecond_ns;
-
   // Of a store that is a node of a cluster, `node_of` says which one it is.
   using NodeOf = std::function<std::optional<std::uint32_t>(const std::string& store)>;
   explicit Keeper(fabric::Access access, NodeOf node_of = {});
@@ -48,6 +43,9 @@ class Keeper {
 
   // For how many bytes a store was created that was opened here; 0: for any number.
   std::uint64_t bytes_max(const fabric::Fabric& store);
+
+  // Host::Options::time_of, of stores that were opened here.
+  std::byte* time_of(const fabric::Fabric& store);
 
   // fabric::Readers, of stores that were opened here.
   Result<std::optional<fabric::Range>> admit_reader(fabric::Fabric& store, std::uint32_t client);
@@ -84,8 +82,6 @@ class Keeper {
     Stats totals{};
   };
 
-  void run(const std::stop_token& stop);
-  void tick();
   std::vector<std::shared_ptr<fabric::Fabric>> open_reported();
   // Under the mutex. Null if it is not open here, is damaged, or another store has its name by now.
   [[nodiscard]] std::shared_ptr<Kept> usable(const std::string& name) const;
@@ -95,11 +91,9 @@ class Keeper {
   const fabric::Access access_;
   const NodeOf node_of_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;
   std::vector<std::string> reported_;
   std::map<std::string, Told> told_;  // of those that were seen last
-  std::jthread thread_;
 };
 
 }  // namespace loch::server

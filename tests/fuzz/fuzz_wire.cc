@@ -430,7 +430,7 @@ void run(Input input) {
                              .gathers = (how & 64) == 0};
   const Agent::Id id = lending.next_id++;
   lending.agent.add(id, std::make_unique<CutStream>(base::FileDescriptor(ends[1]), cuts),
-                    is_devices ? lending.of_device : lending.of_processor,
+                    is_devices ? lending.of_device : lending.of_processor, nullptr,
                     reads_only ? Agent::May::write_range : Agent::May::change_all);
   if (has_range) lending.agent.set_range(id, may.write);
   const std::string got = answers_to(client, asked);

@@ -1,8 +1,10 @@
 #include "fabric/host.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fmt/format.h>
+#include <limits>
 #include <optional>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -51,6 +53,14 @@ std::unexpected<Error> exhausted(std::error_code code) {
       Errc::unavailable, "listen",
       fmt::format("no {} for it: {}; raise {} of the unit", is_threads ? "thread" : "descriptor",
                   code.message(), is_threads ? "`ulimit -u`, or TasksMax" : "`ulimit -n`, or LimitNOFILE"));
+}
+
+// The shorter one of two waits, of which nothing is for ever, as poll(2) has it.
+int in_milliseconds(std::optional<base::Nanos> one, std::optional<base::Nanos> other) {
+  constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
+  const base::Nanos wait_ns = std::min(one.value_or(for_ever), other.value_or(for_ever));
+  if (wait_ns == for_ever) return -1;
+  return static_cast<int>((wait_ns + base::millisecond_ns - 1) / base::millisecond_ns);
 }
 
 class HostThread final : public Host {
@@ -116,6 +126,9 @@ class HostThread final : public Host {
   Outcome take(Id id, Peer& peer, const Message& said);
   Message greet(Peer& peer, const Message& said);
   Message open(Id id, Peer& peer, const Message& said);
+  [[nodiscard]] std::byte* time_of(Fabric& store) const {
+    return options_.time_of ? options_.time_of(store) : nullptr;
+  }
   // Hands the connection on to the agent, or says why not.
   std::optional<Message> join(Peer& peer, const Message& said);
   Message fence(const Peer& peer, const Message& said);
@@ -150,7 +163,7 @@ void HostThread::run() {
     waits.push_back({.fd = woken_.get(), .events = POLLIN, .revents = 0});
     waits.push_back({.fd = lender_ != nullptr ? lender_->descriptor() : -1, .events = POLLIN, .revents = 0});
     const std::size_t before_peers = waits.size();
-    const int wait_ms = peers_.await(&waits);
+    const int wait_ms = in_milliseconds(peers_.await(&waits), sessions_.look_in());
     if (::poll(waits.data(), waits.size(), wait_ms) < 0) continue;
 
     std::uint64_t count = 0;
@@ -235,6 +248,7 @@ Message HostThread::open(Id id, Peer& peer, const Message& said) {
                                                                 .by_read_key = client->by_read_key,
                                                                 .fabric = *fabric,
                                                                 .way = (*fabric)->connect(),
+                                                                .time = time_of(**fabric),
                                                                 .cluster = std::move(*of)});
   if (opened->cluster) {
     if (auto ended = sessions_.end_those_of_before(opened); !ended) return complain(peer, ended.error());

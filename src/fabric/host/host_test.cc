@@ -126,6 +126,25 @@ TEST_F(HostTest, ALinkThatTakesNoAnswersIsNotListenedTo) {
   }
 }
 
+// Receive: a session of a store that keeps its time. Expect: it is the clock's before the session has asked
+// for anything: what it asks for over RDMA passes the host by.
+TEST(HostOfAStoreThatKeepsItsTime, RaisesItWhenASessionBegins) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, std::uint64_t{1} << 20}}, .fill = {}});
+  const auto host = Host::start({.listen = {{.host = "127.0.0.1", .port = "0"}},
+                                 .open_store = [&](const std::string&) { return store->attach(); },
+                                 .time_of = [&](const Fabric&) { return store->at({0, 512}); }})
+                        .value();
+  const auto link = Link::open({.scheme = "tcp",
+                                .host = {.host = "127.0.0.1", .port = std::to_string(host->ports().at(0))},
+                                .store = "store"})
+                        .value();
+  for (int i = 0; i < 2; ++i) {
+    store->advance(base::second_ns);
+    ASSERT_TRUE(link->join({}).has_value());
+    EXPECT_TRUE(base::fake::comes_true([&] { return load_word(store->at({0, 512})) == store->now(); }));
+  }
+}
+
 TEST_F(HostTest, OnlyStoresOfTheDirectoryAreOpened) {
   for (const std::string name : {"/dev/shm/other/store", "other/store", "..", ".hidden", ""}) {
     Target target = target_;

@@ -15,6 +15,9 @@ using Level = Host::Level;
 namespace {
 
 // The kernel looks for a descriptor before it looks whether somebody waits for one.
+// While some may be late, or can not be taken on now.
+constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
+
 bool is_awaited_by_any(const net::Listener& listener) {
   pollfd waits{.fd = listener.socket.get(), .events = POLLIN, .revents = 0};
   return ::poll(&waits, 1, 0) == 1;
@@ -33,7 +36,7 @@ std::vector<std::uint16_t> Peers::ports() const {
   return ports;
 }
 
-int Peers::await(std::vector<pollfd>* waits) {
+std::optional<base::Nanos> Peers::await(std::vector<pollfd>* waits) {
   awaited_.clear();
   const bool accepts = base::Clock().now() >= accepts_from_ns_;
   for (const net::Listener& listener : listeners_)
@@ -49,10 +52,9 @@ int Peers::await(std::vector<pollfd>* waits) {
     awaited_.push_back(id);
     some_greet = some_greet || peer.stage != Peer::Stage::is_linked;
   }
-  // Asleep as long as nobody is there.
-  constexpr int look_every_ms = 500;
-  const bool looks = some_greet || !accepts || calls_.sessions() != 0;
-  return goes_on ? 0 : looks ? look_every_ms : -1;
+  if (goes_on) return 0;
+  if (some_greet || !accepts) return look_every_ns;
+  return std::nullopt;
 }
 
 void Peers::serve(std::span<const pollfd> waits) {

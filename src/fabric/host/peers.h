@@ -69,8 +69,8 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  // Adds what to wait for, and says for how many milliseconds.
-  int await(std::vector<pollfd>* waits);
+  // Adds what to wait for, and says for how many nanoseconds at most; nothing: for as long as it takes.
+  std::optional<base::Nanos> await(std::vector<pollfd>* waits);
   // What has come of the waits that `await` added last.
   void serve(std::span<const pollfd> waits);
   void end_all();

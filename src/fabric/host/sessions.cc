@@ -10,6 +10,7 @@
 #include "fabric/bus_guard.h"
 #include "fabric/host/log.h"
 #include "fabric/remote/protocol.h"
+#include "fabric/remote/wait.h"
 
 namespace loch::fabric::host {
 namespace {
@@ -70,10 +71,12 @@ void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::st
   const bool reads_only = store->reads_only;
   const auto may = reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all;
   const std::shared_ptr<Fabric> fabric = store->fabric;
+  std::byte* const time = store->time;
+  store->raise_time();
   sessions_[id] = {
       .link = link, .store = std::move(store), .reads_only = reads_only, .name = std::move(name)};
   count_.fetch_add(1);
-  agent_.add(id, std::move(stream), fabric, may);
+  agent_.add(id, std::move(stream), fabric, time, may);
 }
 
 bool Sessions::has(Id link, Id id) const {
@@ -249,6 +252,7 @@ void Sessions::look() {
   end_those_of_lost_stores();
   for (const Id id : gone) end(id, End::is_dead);
   for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
+  keep_time();
   end_silent();
   end_idle_now();
   end_those_of_paused_stores();
@@ -268,9 +272,26 @@ void Sessions::end_those_of_lost_stores() {
     log(options_, Host::Level::warning, fmt::format("{}; ended its sessions: {}", why, count));
 }
 
+std::optional<base::Nanos> Sessions::look_in() const {
+  if (sessions_.empty()) return std::nullopt;
+  base::Nanos due = looked_ns_ + look_every_ns();
+  if (lender_ != nullptr) due = std::min(due, kept_time_ns_ + tick_ns);
+  const base::Nanos now = remote::precise_now();
+  return due - std::min(due, now);
+}
+
+// What goes over RDMA passes the agent by, which keeps it otherwise.
+void Sessions::keep_time() {
+  if (lender_ == nullptr) return;
+  const base::Nanos now = remote::precise_now();
+  if (now - kept_time_ns_ < tick_ns) return;
+  kept_time_ns_ = now;
+  for (const auto& [id, session] : sessions_) session.store->raise_time();
+}
+
 void Sessions::end_silent() {
-  const base::Nanos now = base::Clock().now();
-  if (now - looked_ns_ < std::min(base::second_ns, options_.silence_max_ns / 4)) return;
+  const base::Nanos now = remote::precise_now();
+  if (now - looked_ns_ < look_every_ns()) return;
   looked_ns_ = now;
   end_silent_for(options_.silence_max_ns, {}, End::is_dead);
 }

@@ -3,6 +3,7 @@
 // off, and on the other hosts of its cluster, since they have told the fencer so.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "fabric/host/fencer.h"
 #include "fabric/tcp/agent.h"
 #include "fabric/verbs/lender.h"
+#include "fabric/words.h"
 #include "net/credentials.h"
 #include "net/stream.h"
 
@@ -31,12 +33,19 @@ struct OpenedStore {
   bool by_read_key = false;  // who opened it knows the key for reading alone
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Port> way;  // for presence
+  std::byte* time = nullptr;  // Host::Options::time_of
+
+  void raise_time() const {
+    if (time != nullptr) raise_word(time, fabric->clock().now());
+  }
   std::optional<Host::Options::Cluster> cluster;
 };
 
 class Sessions {
  public:
   using Id = tcp::Agent::Id;
+  // How far the time of a store that is lent over RDMA is behind the host's at most.
+  static constexpr base::Nanos tick_ns = 200 * base::millisecond_ns;
 
   // `lender` may be null. `wake` has the host's thread call `look` soon; any thread may call it. The other
   // hosts of its clusters are shown `credentials`.
@@ -78,8 +87,10 @@ class Sessions {
   // that has succeeded once. Errors: those of the fabric.
   Result<void> end_those_of_before(const std::shared_ptr<OpenedStore>& store);
   // Ends those that are gone, silent, idle for too long, of a paused store or of one whose memory is not here
-  // any more, and lets go of what is fenced everywhere. When woken, and now and then while there are any.
+  // any more, lets go of what is fenced everywhere, and raises the time of stores that are lent over RDMA.
+  // When woken, and when `look_in`, in nanoseconds, has passed; nothing: when woken alone.
   void look();
+  [[nodiscard]] std::optional<base::Nanos> look_in() const;
   // The host ends. What sessions of a cluster held is noted, and is seen to when it is back.
   void stop() { stopping_ = true; }
 
@@ -112,6 +123,10 @@ class Sessions {
   void condemn(Session session);
   void pardon(Fencer::Id condemned);
   void resume(const std::string& store);
+  void keep_time();
+  [[nodiscard]] base::Nanos look_every_ns() const {
+    return std::min(base::second_ns, options_.silence_max_ns / 4);
+  }
   void end_silent();
   void end_silent_for(base::Nanos longest_ns, const std::string& store, End how);
   void end_idle_now();
@@ -145,7 +160,8 @@ class Sessions {
   std::map<Fencer::Id, Session> condemned_;
   Fencer::Id next_condemned_ = 1;
   std::set<std::string> looked_for_those_of_before_;  // stores
-  base::Nanos looked_ns_ = 0;
+  base::Nanos kept_time_ns_ = 0;                      // when it did, and
+  base::Nanos looked_ns_ = 0;                         // looked for the silent, by remote::precise_now
   bool stopping_ = false;
 
   tcp::Agent agent_;

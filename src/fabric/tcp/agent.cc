@@ -27,6 +27,7 @@ struct Agent::Connection {
   Id id = 0;
   std::unique_ptr<net::Stream> stream;
   std::shared_ptr<Fabric> memory;
+  std::byte* time = nullptr;  // of the memory
   Executor executor;
   std::vector<std::byte> in{};    // the beginning of an operation
   std::vector<std::byte> kept{};  // answers that could not be sent yet
@@ -61,11 +62,12 @@ void Agent::wake() const {
   [[maybe_unused]] const ssize_t written = ::write(woken_.get(), &one, sizeof one);
 }
 
-void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory, May may) {
+void Agent::add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory, std::byte* time,
+                May may) {
   // A store whose words a device changes is not the agent's to change.
   const bool may_change = may == May::change_all && memory->atomics() == Atomics::processor;
   const Executor executor(answers_, executed_, {.may_change = may_change, .gathers = stream->gathers()});
-  auto connection = std::make_shared<Connection>(id, std::move(stream), std::move(memory), executor);
+  auto connection = std::make_shared<Connection>(id, std::move(stream), std::move(memory), time, executor);
   connection->last_heard = base::Clock().now();
   {
     const std::scoped_lock lock(mutex_);
@@ -280,6 +282,7 @@ Agent::After Agent::serve(Connection& connection) {
 
 // Carries out the operations that are whole in the first `have` bytes of in_, and keeps the rest.
 Agent::After Agent::answer_all(Connection& connection, std::size_t have) {
+  if (connection.time != nullptr) raise_word(connection.time, connection.memory->clock().now());
   const auto* in = reinterpret_cast<const std::byte*>(in_.get());
   std::size_t at = 0;
   const std::byte* fetched = in;

@@ -1,6 +1,7 @@
 // Agent: a thread that carries out what clients on other hosts ask for over `tcp`, on memory that is mapped
 // here and with the processor's atomics, so that those of local clients and of all others are atomic
-// together. It knows nothing of the stores above it.
+// together. It knows nothing of the stores above it, but for where they keep their time: before it carries
+// out what has come, it raises that to the clock.
 //
 // It takes what has come of a connection in one call, carries all of it out in order, and answers in one
 // call. It looks for more for a short while after its last work, and then sleeps. A connection that does
@@ -57,9 +58,10 @@ class Agent {
   // What may be changed over a connection: all, or what lies in one range, by writes alone.
   enum class May : std::uint8_t { change_all, write_range };
 
-  // Takes on a connection to `memory`, all of whose regions are mapped here. Any thread.
+  // Takes on a connection to `memory`, all of whose regions are mapped here, and which keeps its time in the
+  // word at `time` (null: nowhere). Any thread.
   void add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory,
-           May may = May::change_all);
+           std::byte* time = nullptr, May may = May::change_all);
   // The range of a connection that may write one; of none until it is told. When it returns, nothing is
   // written any more to what was its range before. Any thread but the agent's.
   void set_range(Id id, Range range);

@@ -118,6 +118,42 @@ TEST(AgentWithoutRoom, GivesUpAConnectionThatCanNotBeWatched) {
   EXPECT_EQ(receive(stream, sizeof(AnswerHead) + 8).size(), sizeof(AnswerHead) + 8);
 }
 
+// Receive: operations on a store that keeps its time. Expect: whoever asks finds what the clock said when it
+// asked, at least; a time that is ahead of it stays; and a store that keeps none is left alone.
+TEST(AgentOfAStoreThatKeepsItsTime, RaisesItBeforeItCarriesOutWhatHasCome) {
+  const auto store = fake::MemoryStore::create({.regions = {{0, region_bytes}}, .fill = {}});
+  constexpr std::uint64_t offset = 512;
+  std::byte* const time = store->at({0, offset});
+  Agent agent({});
+  Agent::Id ids = 0;
+  const auto connect = [&](std::byte* keeps_it_at) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    agent.add(++ids, std::make_unique<net::Stream>(base::FileDescriptor(ends[1])), store->attach(),
+              keeps_it_at);
+    return std::make_unique<net::Stream>(base::FileDescriptor(ends[0]));
+  };
+  const auto read_time = [](net::Stream& stream) {
+    send_all(stream, operation(Operation::Kind::read, offset, word_bytes, 0));
+    const std::string answered = receive(stream, sizeof(AnswerHead) + word_bytes);
+    std::uint64_t read = ~std::uint64_t{0};
+    if (answered.size() == sizeof(AnswerHead) + word_bytes)
+      std::memcpy(&read, answered.data() + sizeof(AnswerHead), word_bytes);
+    return read;
+  };
+  const auto without = connect(nullptr);
+  EXPECT_EQ(read_time(*without), 0U);
+  const auto with = connect(time);
+  for (int i = 0; i < 3; ++i) {
+    store->advance(base::second_ns);
+    EXPECT_EQ(read_time(*with), store->now());
+  }
+  EXPECT_EQ(read_time(*without), store->now());
+  const std::uint64_t ahead = store->now() + base::second_ns;
+  store_word(time, ahead);
+  EXPECT_EQ(read_time(*with), ahead);
+}
+
 TEST_F(AgentTest, WhatIsNoOperationEndsTheConnectionAndNoOther) {
   using enum Operation::Kind;
   const std::string wrong[] = {

@@ -69,6 +69,7 @@ class VerbsHost : public testing::TestWithParam<Atomics> {
   void start(const std::vector<std::string>& addresses, base::Nanos silence_max_ns) {
     Host::Options options{.verbs = true,
                           .open_store = [this](const std::string&) { return files_.attach(); },
+                          .time_of = [this](const Fabric&) { return near_.mapped(time_, word_bytes); },
                           .readers = files_.readers(),
                           .silence_max_ns = silence_max_ns};
     for (const std::string& address : addresses) options.listen.push_back({.host = address, .port = "0"});
@@ -84,7 +85,10 @@ class VerbsHost : public testing::TestWithParam<Atomics> {
   }
 
   const Address word_{small_region, 8};
+  const Address time_{small_region, 512};
   ShmWorld files_{small_plan(GetParam())};
+  const std::shared_ptr<Fabric> files_here_ = files_.attach();
+  Endpoint near_{files_here_, files_here_->connect()};
   std::vector<std::string> addresses_;
   std::unique_ptr<Host> host_;
 };
@@ -108,6 +112,24 @@ TEST_P(VerbsHost, ASessionThatIsTakenForDeadChangesNothing) {
   EXPECT_EQ(silent->write_word(word_, 3).error().code, Errc::moved);
   EXPECT_EQ(silent->read_word(word_).error().code, Errc::moved);
   EXPECT_EQ(other->read_word(word_).value(), 1U);
+}
+
+// Receive: a session that is there and asks for nothing. Expect: the store's time goes on, since the host
+// does not see what it may ask the device for; and stands still when there is none.
+TEST_P(VerbsHost, TimeGoesOnWhileThereAreSessions) {
+  start({environment("LOCH_TEST_VERBS_HOST")}, 30 * base::second_ns);
+  const auto time = [this] { return load_word(near_.mapped(time_, word_bytes)); };
+  {
+    const auto idle = session();
+    for (int i = 0; i < 3; ++i) {
+      const base::Nanos before = base::Clock().now();
+      EXPECT_TRUE(base::fake::comes_true([&] { return time() >= before; }));
+    }
+  }
+  ASSERT_TRUE(base::fake::comes_true([&] { return host_->counts().sessions == 0; }));
+  const std::uint64_t last = time();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(time(), last);
 }
 
 // Receive: a session that is broken off. Expect: it does nothing more, and the host takes it for dead.

@@ -32,6 +32,7 @@ class Lending : public testing::Test {
   Lending() {
     host_options_.listen = {port_.at()};
     host_options_.open_store = [this](const std::string& name) { return keeper_->open(name); };
+    host_options_.time_of = [this](const auto& store) { return keeper_->time_of(store); };
     host_options_.log = log_.sink();
   }
 

@@ -34,9 +34,11 @@ class LentWorld final : public calls::World {
       : World(lending.atomics),
         lending_(std::move(lending)),
         keeper_({.directory = here().directory, .huge_pages = false, .lends = true}) {
-    auto host = fabric::Host::start({.listen = {{.host = lending_.address, .port = "0"}},
-                                     .verbs = lending_.scheme == "verbs",
-                                     .open_store = [this](const auto& name) { return keeper_.open(name); }});
+    auto host =
+        fabric::Host::start({.listen = {{.host = lending_.address, .port = "0"}},
+                             .verbs = lending_.scheme == "verbs",
+                             .open_store = [this](const auto& name) { return keeper_.open(name); },
+                             .time_of = [this](const auto& store) { return keeper_.time_of(store); }});
     EXPECT_TRUE(host.has_value()) << host.error().message();
     host_ = std::move(host.value());
   }

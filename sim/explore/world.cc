@@ -20,8 +20,8 @@ using hash::SlotWord;
 namespace {
 
 constexpr std::uint64_t hash_seed = 42;
-// What is saved and restored of the control region: nobody touches more.
-constexpr std::size_t control_used_bytes = memory::registry_offset + 16 * sizeof(memory::ClientEntry);
+// What is saved and restored of the registry: nobody touches more.
+constexpr std::size_t client_numbers_used = 16;
 constexpr unsigned setter_number = clients_max + 5;  // its values are not those of one who probes
 
 bool fits(const std::string& name, const KeyShape& shape) {
@@ -108,10 +108,15 @@ void World::prepare_index() {
   all_at_once_ = false;
   LOCH_CHECK(violation_.empty());
   wait_for_all_slots();
-  const std::byte* control = store_->at({memory::control_region, 0});
-  initial_control_.assign(control, control + control_used_bytes);
-  const std::byte* index = store_->at({memory::index_region, 0});
-  initial_index_.assign(index, index + store_->length_bytes(memory::index_region));
+  using memory::control_region;
+  keep({control_region, 0}, memory::registry_offset + client_numbers_used * sizeof(memory::ClientEntry));
+  keep({control_region, memory::counters_offset}, client_numbers_used * sizeof(memory::ClientCounters));
+  keep({memory::index_region, 0}, store_->length_bytes(memory::index_region));
+}
+
+void World::keep(fabric::Address at, std::size_t bytes) {
+  const std::byte* const from = store_->at(at);
+  initial_.push_back({.at = at, .bytes{from, from + bytes}});
 }
 
 void World::place_initial_items(Actor& setter) {
@@ -159,8 +164,7 @@ std::unique_ptr<Actor> World::make_actor(unsigned number) {
 
 void World::reset() {
   actors_.clear();
-  std::ranges::copy(initial_control_, store_->at({memory::control_region, 0}));
-  std::ranges::copy(initial_index_, store_->at({memory::index_region, 0}));
+  for (const Kept& kept : initial_) std::ranges::copy(kept.bytes, store_->at(kept.at));
   monitor_ = {};
   for (unsigned k = 0; k < keys_max; ++k) monitor_.set_initial(k, initial_values_[k]);
   crashes_ = 0;

@@ -93,6 +93,8 @@ class World {
   [[nodiscard]] std::string slot_text(hash::SlotNumber number) const;
   [[nodiscard]] std::uint64_t presence_bits() const;
   [[nodiscard]] std::uint64_t growth_word() const;
+  // What is there now is the initial state.
+  void keep(fabric::Address at, std::size_t bytes);
 
   const Scenario scenario_;
   std::array<std::string, keys_max> key_names_;
@@ -101,8 +103,11 @@ class World {
   std::shared_ptr<fabric::fake::MemoryStore> store_;
   std::shared_ptr<ExploredFabric> fabric_;
   std::shared_ptr<memory::StoreMemory> memory_;
-  std::vector<std::byte> initial_control_;
-  std::vector<std::byte> initial_index_;
+  struct Kept {
+    fabric::Address at;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Kept> initial_;  // of the memory
   std::array<ValueId, keys_max> initial_values_{};
 
   std::vector<std::unique_ptr<Actor>> actors_;

@@ -371,10 +371,14 @@ coro::Task<Result<Collected>> Client::collect() {
 
 coro::Task<Result<Report>> Client::check() { return shards_.check(); }
 
-Stats Client::totals() const {
+coro::Task<Result<Stats>> Client::totals() {
   Stats sum;
-  for (const auto& node : attachment_->nodes()) sum += node.session->totals();
-  return sum;
+  for (const auto& node : attachment_->nodes()) {
+    const auto of_node = co_await node.session->totals();
+    if (!of_node) co_return of_node;
+    sum += *of_node;
+  }
+  co_return sum;
 }
 
 coro::Task<Result<void>> Client::describe(Info* into) {
@@ -412,7 +416,9 @@ coro::Task<Result<void>> Client::describe(Info* into) {
     }
     info.clients = std::max(info.clients, node.session->living());
   }
-  info.totals = totals();
+  const auto counted = co_await totals();
+  if (!counted) co_return std::unexpected(counted.error());
+  info.totals = *counted;
   info.max_bytes = memory.geometry().max_bytes;
   info.huge_page_bytes = memory.fabric().huge_page_bytes();
   info.expiry = std::chrono::milliseconds(memory.geometry().expiry_ns / base::millisecond_ns);

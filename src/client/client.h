@@ -115,7 +115,7 @@ class Client {
   coro::Task<Result<Report>> check();
 
   // The counters of all clients there ever were.
-  [[nodiscard]] Stats totals() const;
+  coro::Task<Result<Stats>> totals();
   // Fills in what a client knows of the store.
   coro::Task<Result<void>> describe(Info* into);
 

@@ -494,7 +494,7 @@ TEST_P(ReadOnlyConformance, WritesItsOwnWordsWhileItHasAClientNumber) {
   Session writer(*world_);
   Session reader(world_->attach_to_read());
   constexpr std::uint32_t client = 5;
-  const Range own = World::own_words(client);
+  const auto [own, other] = World::own_words(client);
   const Address last = own.at + (own.length_bytes - 8);
   EXPECT_FALSE(reader.write_word(own.at, 1).has_value()) << "it has no number yet";
   EXPECT_FALSE(reader.endpoint.port().claim_presence(World::client_of_nobody).value());
@@ -505,12 +505,14 @@ TEST_P(ReadOnlyConformance, WritesItsOwnWordsWhileItHasAClientNumber) {
 
   ASSERT_TRUE(reader.write_word(own.at, 1).has_value());
   ASSERT_TRUE(reader.write_word(last, 2).has_value());
+  ASSERT_TRUE(reader.write_word(other.at + 8, 3).has_value());
   EXPECT_EQ(writer.read_word(own.at).value(), 1U);
   EXPECT_EQ(writer.read_word(last).value(), 2U);
+  EXPECT_EQ(writer.read_word(other.at + 8).value(), 3U);
   EXPECT_EQ(reader.compare_swap(own.at, 1, 3).error().code, Errc::corrupt);
   EXPECT_EQ(reader.fetch_add(own.at, 1).error().code, Errc::corrupt);
   const std::string two_words(16, 'x');
-  for (const Address across : {Address{own.at.region, own.at.offset_bytes - 8}, last}) {
+  for (const Address across : {Address{own.at.region, own.at.offset_bytes - 8}, last, other.at + 8}) {
     EXPECT_EQ(reader.write(across, two_words).error().code, Errc::corrupt);
     EXPECT_EQ(reader.write_word({large_region, across.offset_bytes}, 9).error().code, Errc::corrupt);
   }

@@ -1,6 +1,7 @@
 #include "memory/control.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
@@ -25,7 +26,7 @@ Stats Control::totals() const {
   for (std::size_t i = 0; i < counter_count; ++i) {
     stats.values[i] = shared(word(totals_offset + i * sizeof(std::uint64_t))).load(std::memory_order_relaxed);
     for (std::uint32_t number = 1; number < end; ++number) {
-      stats.values[i] += shared(entry(number).counters[i]).load(std::memory_order_relaxed);
+      stats.values[i] += shared(counters(number).counted[i]).load(std::memory_order_relaxed);
     }
   }
   return stats;
@@ -87,7 +88,7 @@ coro::Task<Result<void>> Control::read(std::uint32_t own) {
     if (clients <= end) {
       // A copy that was begun later may have come before.
       if (*time < word(latest_offset)) co_return Result<void>{};
-      take_over(bytes->data(), length, own);
+      take_over({bytes->data(), length}, 0, registry_offset + own * sizeof(ClientEntry), sizeof(ClientEntry));
       word(latest_offset) = *time;
       break;
     }
@@ -97,12 +98,12 @@ coro::Task<Result<void>> Control::read(std::uint32_t own) {
   co_return co_await read_word(&word(unfinished_moves_offset));
 }
 
-void Control::take_over(const std::byte* bytes, std::uint64_t length, std::uint32_t own) {
-  const std::uint64_t own_at = registry_offset + own * sizeof(ClientEntry);
-  const std::uint64_t before = std::min(length, own_at);
-  std::memcpy(bytes_, bytes, before);
-  const std::uint64_t after = own_at + sizeof(ClientEntry);
-  if (after < length) std::memcpy(bytes_ + after, bytes + after, length - after);
+void Control::take_over(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t own,
+                        std::uint64_t own_bytes) {
+  const auto before = bytes.first(std::min(bytes.size(), own - offset));
+  std::memcpy(bytes_ + offset, before.data(), before.size());
+  const auto after = bytes.subspan(std::min(bytes.size(), own - offset + own_bytes));
+  std::memcpy(bytes_ + own + own_bytes, after.data(), after.size());
 }
 
 coro::Task<Result<void>> Control::read_word(std::uint64_t* word) {
@@ -113,16 +114,31 @@ coro::Task<Result<void>> Control::read_word(std::uint64_t* word) {
 
 coro::Task<Result<void>> Control::read_entry(std::uint32_t client) {
   if (!is_copy()) co_return Result<void>{};
-  const auto bytes = co_await endpoint_.fetch(address_of(&entry(client)), sizeof(ClientEntry));
-  if (!bytes) co_return std::unexpected(bytes.error());
-  std::memcpy(&entry(client), bytes->data(), sizeof(ClientEntry));
-  co_return Result<void>{};
+  ClientEntry& of = entry(client);
+  ClientCounters& counted = counters(client);
+  std::array reads{fabric::Operation::read(address_of(&of), &of, sizeof of),
+                   fabric::Operation::read(address_of(&counted), &counted, sizeof counted)};
+  co_return co_await endpoint_.perform(reads);
+}
+
+// Those of each session first: when it ends, they go to the totals before they are taken from its own.
+coro::Task<Result<void>> Control::read_totals(std::uint32_t own) {
+  if (!is_copy()) co_return Result<void>{};
+  const auto each =
+      co_await endpoint_.fetch({region_, counters_offset}, clients_end() * sizeof(ClientCounters));
+  if (!each) co_return std::unexpected(each.error());
+  take_over({each->data(), each->size()}, counters_offset, counters_offset + own * sizeof(ClientCounters),
+            sizeof(ClientCounters));
+  std::uint64_t* const totals = &word(totals_offset);
+  fabric::Operation read =
+      fabric::Operation::read(address_of(totals), totals, counter_count * sizeof(std::uint64_t));
+  co_return co_await endpoint_.perform({&read, 1});
 }
 
 coro::Task<Result<void>> Control::write_counters(std::uint32_t own) {
   if (!is_copy()) co_return Result<void>{};
-  const auto& counters = entry(own).counters;
-  co_return co_await endpoint_.write(address_of(counters.data()), std::as_bytes(std::span(counters)));
+  const auto& counted = counters(own).counted;
+  co_return co_await endpoint_.write(address_of(counted.data()), std::as_bytes(std::span(counted)));
 }
 
 }  // namespace loch::memory

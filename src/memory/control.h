@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 #include <loch/coro/task.h>
 
@@ -36,6 +37,9 @@ class Control {
   [[nodiscard]] ClientEntry& entry(std::uint32_t client) const {
     return reinterpret_cast<ClientEntry*>(bytes_ + registry_offset)[client];
   }
+  [[nodiscard]] ClientCounters& counters(std::uint32_t client) const {
+    return reinterpret_cast<ClientCounters*>(bytes_ + counters_offset)[client];
+  }
   // One more than the highest client number that was ever used.
   [[nodiscard]] std::uint32_t clients_end() const;
 
@@ -45,7 +49,8 @@ class Control {
     return {region_, static_cast<std::uint64_t>(offset)};
   }
 
-  // What all sessions have counted since the store was made.
+  // What all sessions have counted since the store was made. Of a copy: as far as they had when it was read
+  // last.
   [[nodiscard]] Stats totals() const;
   // The store's latest time is `time` at least. Only where it is mapped.
   void raise_latest(base::Nanos time) const;
@@ -69,16 +74,21 @@ class Control {
 
   // The rest is for copies alone; what is mapped is always new.
   //
-  // Everything, after a reading of the store's time that becomes the copy's latest time; but for the entry of
-  // `own`, who alone writes it.
+  // Everything but what has been counted, after a reading of the store's time that becomes the copy's latest
+  // time; and but for the entry of `own`, who alone writes it.
   coro::Task<Result<void>> read(std::uint32_t own);
   coro::Task<Result<void>> read_word(std::uint64_t* word);
+  // With its counters.
   coro::Task<Result<void>> read_entry(std::uint32_t client);
-  // What this session says of itself in the copy of its entry.
+  // What all have counted, but for `own`.
+  coro::Task<Result<void>> read_totals(std::uint32_t own);
+  // What this session has counted, as the copy has it.
   coro::Task<Result<void>> write_counters(std::uint32_t own);
 
  private:
-  void take_over(const std::byte* bytes, std::uint64_t length, std::uint32_t own);
+  // Bytes of the store from `offset` on, but for [own, own + own_bytes) of it.
+  void take_over(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t own,
+                 std::uint64_t own_bytes);
 
   fabric::Endpoint& endpoint_;
   const fabric::RegionId region_;

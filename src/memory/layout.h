@@ -19,6 +19,7 @@
 //             3848     of a cluster: digest of which nodes it has keys and items on
 //             3904     of a cluster: whether the node is closed
 //             4096     registry: client_count_max entries
+//             135168   what each of those sessions has counted
 //             528384   of a cluster: the roots of the shards that are at home here
 //
 //   a data region:  | descriptors | block 1 | block 2 | ...
@@ -38,7 +39,7 @@
 namespace loch::memory {
 
 inline constexpr std::uint64_t magic = 0x31'45'52'4f'54'53'48'4c;  // "LHSTORE1"
-inline constexpr std::uint32_t format_version = 9;
+inline constexpr std::uint32_t format_version = 10;
 
 inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t blocks_in_region_max = fabric::region_bytes_max / block_bytes;
@@ -84,7 +85,8 @@ inline constexpr std::uint64_t registry_offset = 4096;
 static_assert(incarnations_offset + fabric::node_count_max * sizeof(std::uint64_t) <= map_epoch_offset);
 
 // One session of one client process. Its owner alone writes it while it is present (fabric::Port::present);
-// the next session that takes the number settles what the last one left.
+// the next session that takes the number settles what the last one left. All that others go by is here, and
+// nothing else, since each remote session reads all entries now and then.
 struct ClientEntry {
   std::uint64_t open;          // 1 while a session has it; 1 and not present: died
   std::uint64_t opened_at_ns;  // what was written before by this number was written by a session that is gone
@@ -98,15 +100,22 @@ struct ClientEntry {
   // Of the oldest view or iteration; 0: none. If remote: since when it holds on to what was unlinked.
   std::uint64_t pin_start_ns;
   std::uint64_t unused_1[6];
-  std::array<std::uint64_t, counter_count> counters;
-  std::array<std::uint64_t, 48 - counter_count> unused_2;
 };
-static_assert(sizeof(ClientEntry) == 512 && std::has_unique_object_representations_v<ClientEntry>);
+static_assert(sizeof(ClientEntry) == 128 && std::has_unique_object_representations_v<ClientEntry>);
 static_assert(offsetof(ClientEntry, op_start_ns) == 64,
               "written twice an operation: a cache line of its own");
-static_assert(offsetof(ClientEntry, counters) == 128);
 
-inline constexpr std::uint64_t shard_roots_offset = registry_offset + client_count_max * sizeof(ClientEntry);
+// What the session with that number has counted, and those before it that are not settled. As its entry.
+struct ClientCounters {
+  std::array<std::uint64_t, counter_count> counted;
+  std::array<std::uint64_t, 48 - counter_count> unused;
+};
+static_assert(sizeof(ClientCounters) == 384 && std::has_unique_object_representations_v<ClientCounters>);
+
+inline constexpr std::uint64_t counters_offset = registry_offset + client_count_max * sizeof(ClientEntry);
+static_assert(counters_offset % fabric::cache_line_bytes == 0);
+inline constexpr std::uint64_t shard_roots_offset =
+    counters_offset + client_count_max * sizeof(ClientCounters);
 inline constexpr std::uint64_t shard_root_bytes = 256;
 inline constexpr std::uint64_t control_bytes =
     shard_roots_offset + fabric::shard_count_max * shard_root_bytes;

@@ -50,13 +50,14 @@ TEST(Layout, ClientEntryBytes) {
   entry.takes_part = 10;
   entry.op_start_ns = 6;
   entry.pin_start_ns = 7;
-  entry.counters[0] = 8;
   const std::string bytes = bytes_of(entry);
   EXPECT_EQ(bytes.substr(0, std::size_t{7} * 17),
             "0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000 "
             "0900000000000000 0a00000000000000 ");
   EXPECT_EQ(bytes.substr(8 * std::size_t{17}, 2 * 17 - 1), "0600000000000000 0700000000000000");
-  EXPECT_EQ(bytes.substr(16 * std::size_t{17}, 16), "0800000000000000");
+  ClientCounters counters{};
+  counters.counted[0] = 8;
+  EXPECT_EQ(bytes_of(counters).substr(0, 16), "0800000000000000");
 }
 
 TEST(Layout, OfTheControlRegion) {
@@ -73,6 +74,7 @@ TEST(Layout, OfTheControlRegion) {
   EXPECT_EQ(map_digest_offset, 3'848U);
   EXPECT_EQ(closed_offset, 3'904U);
   EXPECT_EQ(registry_offset, 4'096U);
+  EXPECT_EQ(counters_offset, 135'168U);
   EXPECT_EQ(shard_roots_offset, 528'384U);
   EXPECT_EQ(shard_root_bytes, 256U);
   EXPECT_EQ(control_bytes, 536'576U);

@@ -16,7 +16,7 @@ void store(std::uint64_t& word, std::uint64_t value) { shared(word).store(value,
 
 void make_room_for_readers(Control& control) { control.raise_clients_end(device_readers_end); }
 
-std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client, Atomics atomics) {
+std::optional<fabric::OwnWords> admit_reader(Control& control, std::uint32_t client, Atomics atomics) {
   if (client == 0 || client >= client_count_max) return std::nullopt;
   if (atomics == Atomics::device && client >= control.clients_end()) return std::nullopt;
   ClientEntry& entry = control.entry(client);
@@ -33,13 +33,13 @@ std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client
   if (atomics == Atomics::processor) control.raise_clients_end(client + 1);
   if (!base::planted(base::Planted::reader_unseen)) store(entry.open, 1);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Session::begin
-  static_assert(offsetof(ClientEntry, op_start_ns) < offsetof(ClientEntry, counters) &&
-                    offsetof(ClientEntry, next_nonce) < offsetof(ClientEntry, op_start_ns) &&
-                    offsetof(ClientEntry, unfinished_moves) < offsetof(ClientEntry, op_start_ns),
-                "a reader writes from op_start on to the end");
-  constexpr std::size_t from = offsetof(ClientEntry, op_start_ns);
-  return fabric::Range{.at = control.address_of(&entry.op_start_ns),
-                       .length_bytes = sizeof(ClientEntry) - from};
+  static_assert(offsetof(ClientEntry, pin_start_ns) ==
+                offsetof(ClientEntry, op_start_ns) + sizeof(entry.op_start_ns));
+  const ClientCounters& counters = control.counters(client);
+  return fabric::OwnWords{
+      .first = {.at = control.address_of(&entry.op_start_ns),
+                .length_bytes = sizeof entry.op_start_ns + sizeof entry.pin_start_ns},
+      .second = {.at = control.address_of(counters.counted.data()), .length_bytes = sizeof counters.counted}};
 }
 
 void dismiss_reader(Control& control, std::uint32_t client) {

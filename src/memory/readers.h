@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "fabric/fabric.h"
+#include "fabric/readers.h"
 #include "memory/control.h"
 
 namespace loch::memory {
@@ -25,7 +25,7 @@ void make_room_for_readers(Control& control);
 
 // The number becomes a reader's, which runs since now. Which words it writes itself; nothing if somebody who
 // wrote has died with the number, or if it is beyond those that there are.
-std::optional<fabric::Range> admit_reader(Control& control, std::uint32_t client, Atomics atomics);
+std::optional<fabric::OwnWords> admit_reader(Control& control, std::uint32_t client, Atomics atomics);
 void dismiss_reader(Control& control, std::uint32_t client);
 
 }  // namespace loch::memory

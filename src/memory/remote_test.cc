@@ -55,6 +55,52 @@ TEST_F(Remote, GoesByTheTimeOfItsCopy) {
   EXPECT_FALSE(far.session->refresh_due());
 }
 
+// Receive: a store with four times as many sessions as refresh at the full rate. Expect: a quarter of that.
+TEST_F(Remote, RefreshesTheMoreSeldomTheMoreSessionsThereAre) {
+  Process far(elsewhere(*store_));
+  const auto due_after = [&] {
+    refresh(far);
+    int ticks = 0;
+    for (; !far.session->refresh_due() && ticks < 1'000; ++ticks) pass(5 * base::millisecond_ns);
+    return ticks;
+  };
+  const int ticks = due_after();
+  fabric::store_word(store_->at({control_region, clients_end_offset}), client_count_max);
+  EXPECT_EQ(due_after(), 4 * ticks);
+}
+
+// Receive: a refresh, where there are all sessions that there may be. Expect: of each, what others go by is
+// read, and nothing else.
+TEST_F(Remote, ReadsOfTheOthersWhatItGoesBy) {
+  std::uint64_t bytes = 0;
+  Process far(std::make_shared<fabric::fake::PostingFabric>(
+      store_, fabric::fake::PostingOptions{.before = [&](const fabric::Operation& one) {
+        if (one.kind == fabric::Operation::Kind::read) bytes += one.length_bytes;
+      }}));
+  fabric::store_word(store_->at({control_region, clients_end_offset}), client_count_max);
+  refresh(far);  // and reads anew, as there are more of them
+  bytes = 0;
+  refresh(far);
+  EXPECT_LE(bytes, registry_offset + client_count_max * 128 + 2 * sizeof(std::uint64_t));
+}
+
+// Receive: what another session has counted since the last refresh, and one that has gone. Expect: both
+// count.
+TEST_F(Remote, CountsWhatAllHaveCounted) {
+  Process far(elsewhere(*store_));
+  far.session->count(Counter::get_hit, 1);
+  {
+    Process near(*store_);
+    near.session->count(Counter::get_hit, 10);
+    EXPECT_EQ(far.run(far.session->totals()).value()[Counter::get_hit], 1U) << "it is not known of";
+    refresh(far);
+    EXPECT_EQ(far.run(far.session->totals()).value()[Counter::get_hit], 11U);
+    near.session->count(Counter::get_hit, 100);
+    EXPECT_EQ(far.run(far.session->totals()).value()[Counter::get_hit], 111U);
+  }
+  EXPECT_EQ(far.run(far.session->totals()).value()[Counter::get_hit], 111U);
+}
+
 // What it says in the registry holds for all operations that it may begin before it says so anew.
 TEST_F(Remote, HoldsWhatItMayHaveSeenUntilItRefreshes) {
   Process near(*store_);
@@ -136,7 +182,7 @@ TEST_F(Remote, LeavesItsCountsAndNothingElse) {
   }
   Process near(*store_);
   EXPECT_EQ(near.session->client(), number) << "its number is free";
-  EXPECT_EQ(near.session->totals()[Counter::get_hit], 7U);
+  EXPECT_EQ(near.run(near.session->totals()).value()[Counter::get_hit], 7U);
   EXPECT_EQ(entry(near).unfinished_moves, 0U);
   EXPECT_FALSE(near.session->took_over());
 }
@@ -389,11 +435,11 @@ TEST_F(Readers, AreThereForTheOthersWhileTheyAreOpen) {
     EXPECT_TRUE(near.session->may_still_run(number, near.session->now()));
     reader.session->count(Counter::get_hit, 3);
     refresh(reader);
-    EXPECT_EQ(near.session->totals()[Counter::get_hit], 3U);
+    EXPECT_EQ(near.run(near.session->totals()).value()[Counter::get_hit], 3U);
     reader.session->count(Counter::get_hit, 2);
   }
   EXPECT_EQ(near.session->living(), 1U);
-  EXPECT_EQ(near.session->totals()[Counter::get_hit], 5U);
+  EXPECT_EQ(near.run(near.session->totals()).value()[Counter::get_hit], 5U);
   EXPECT_EQ(near.run(near.session->unfinished_moves_of_the_gone()).value(), 0U) << "it moved nothing";
   Process next(to_read());
   EXPECT_EQ(next.session->client(), number);
@@ -476,7 +522,7 @@ TEST_F(Readers, ThatDiedAreFollowedByOthers) {
   // One that writes settles it like others.
   EXPECT_EQ(near.run(near.session->take_dead(static_cast<std::uint16_t>(number - 1))).value(), number);
   ASSERT_TRUE(near.run(near.session->bury(number)).has_value());
-  EXPECT_EQ(near.session->totals()[Counter::get_hit], 4U);
+  EXPECT_EQ(near.run(near.session->totals()).value()[Counter::get_hit], 4U);
 }
 
 TEST_F(Readers, OfAStoreThatADeviceChangesAreAsManyAsWereProvidedFor) {

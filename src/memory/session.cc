@@ -17,11 +17,19 @@ namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t client_bits = 12;
+// Each refresh reads what all sessions say of themselves, so that where there are more of them than this,
+// each refreshes the more seldom.
+constexpr std::uint64_t sessions_at_full_rate = 256;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
 // No later than `for_ever`: what is added to may be damaged.
 constexpr base::Nanos later(base::Nanos time, base::Nanos by) { return time + std::min(by, for_ever - time); }
+
+base::Nanos refresh_every(base::Nanos expiry_ns, std::uint64_t sessions) {
+  const base::Nanos at_full_rate = std::min(expiry_ns / 4, refresh_every_max_ns);
+  return at_full_rate * std::max(sessions, sessions_at_full_rate) / sessions_at_full_rate;
+}
 
 // Whether R2 (session.h, "Reuse") is kept.
 bool keeps_what_others_see() { return !base::planted(base::Planted::reuse_beneath_others); }
@@ -40,7 +48,6 @@ Session::Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::En
       random_(0) {
   if (!remote()) return;
   act_until_ns_ = glance_until_ns_ = extend_after_ns_ = for_ever;
-  refresh_every_ns_ = std::min(geometry().expiry_ns / 4, refresh_every_max_ns);
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory) {
@@ -68,6 +75,7 @@ coro::Task<Result<void>> Session::enter() {
     if (!claimed) co_return std::unexpected(std::move(claimed.error()));
     if (!*claimed) continue;
     entry_ = &control_.entry(number);
+    counters_ = &control_.counters(number);
     client_ = static_cast<std::uint16_t>(number);
     // Where time is simulated, a run is to be repeated.
     random_ = base::Random(memory_->fabric().clock().simulated() ? number : base::system_seed());
@@ -186,12 +194,13 @@ coro::Task<Result<void>> Session::leave() {
 // Adds what a session counted to the totals. Nobody else writes its entry meanwhile.
 coro::Task<Result<void>> Session::settle_counters(std::uint32_t client) {
   ClientEntry& of = control_.entry(client);
+  auto& counters = control_.counters(client).counted;
   for (std::size_t i = 0; i < counter_count; ++i) {
-    const std::uint64_t counted = shared(of.counters[i]).load(std::memory_order_relaxed);
+    const std::uint64_t counted = shared(counters[i]).load(std::memory_order_relaxed);
     if (counted == 0) continue;
     std::uint64_t& total = control_.word(totals_offset + i * sizeof(std::uint64_t));
     if (auto added = co_await control_.add(&total, counted); !added) co_return added;
-    if (auto cleared = co_await control_.write(&of.counters[i], 0); !cleared) co_return cleared;
+    if (auto cleared = co_await control_.write(&counters[i], 0); !cleared) co_return cleared;
   }
   // Added there before it is taken away here: whoever looks sees it once at least.
   const std::uint64_t unfinished = shared(of.unfinished_moves).load(std::memory_order_acquire);
@@ -222,6 +231,7 @@ coro::Task<Result<void>> Session::refresh() {
     if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
   }
   refreshed_at_ns_ = endpoint_.now();
+  refresh_every_ns_ = refresh_every(geometry().expiry_ns, control_.clients_end());
   co_return Result<void>{};
 }
 
@@ -311,7 +321,7 @@ std::uint64_t Session::next_nonce() {
 Stats Session::counted() const {
   Stats stats;
   for (std::size_t i = 0; i < counter_count; ++i) {
-    stats.values[i] = shared(entry_->counters[i]).load(std::memory_order_relaxed);
+    stats.values[i] = shared(counters_->counted[i]).load(std::memory_order_relaxed);
   }
   return stats;
 }
@@ -320,6 +330,12 @@ Stats Session::stats() const {
   Stats stats = counted();
   for (std::size_t i = 0; i < counter_count; ++i) stats.values[i] -= counted_before_.values[i];
   return stats;
+}
+
+coro::Task<Result<Stats>> Session::totals() {
+  if (auto read = co_await control_.read_totals(client_); !read)
+    co_return std::unexpected(std::move(read.error()));
+  co_return control_.totals();
 }
 
 // Those that may act now. Who begins later sees what has been unlinked by then.

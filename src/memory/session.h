@@ -108,11 +108,10 @@ class Session {
   // `found`: whether the caller found an item. True, and counted as a hit, if it did and the session may
   // still act; else nothing may be given out.
   bool end_glance(bool found) {
-    ClientEntry* const entry = entry_;
     const bool succeeds = found && latest() <= glance_until_ns_;
-    shared(entry->op_start_ns).store(0, std::memory_order_release);
+    shared(entry_->op_start_ns).store(0, std::memory_order_release);
     if (succeeds) [[likely]]
-      count_in(*entry, Counter::get_hit, 1);
+      count(Counter::get_hit);
     return succeeds;
   }
   // How often the time until which this session may act was over when it was moved on.
@@ -139,7 +138,10 @@ class Session {
     return last_write_ns_;
   }
 
-  void count(Counter counter, std::uint64_t n = 1) { count_in(*entry_, counter, n); }
+  void count(Counter counter, std::uint64_t n = 1) {
+    auto word = shared(counters_->counted[static_cast<std::size_t>(counter)]);
+    word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   [[nodiscard]] Stats stats() const;
   // Whether it may change nothing.
   [[nodiscard]] bool reads_only() const { return reads_only_; }
@@ -201,7 +203,7 @@ class Session {
   // Living sessions of all processes, this one among them.
   [[nodiscard]] std::uint64_t living();
   // The counters of all sessions, dead and alive.
-  [[nodiscard]] Stats totals() const { return control_.totals(); }
+  coro::Task<Result<Stats>> totals();
 
  private:
   // In this program, before the loads that follow; for the processor a barrier of somebody else sees to it.
@@ -276,10 +278,6 @@ class Session {
   [[nodiscard]] bool nonces_are_few() const { return nonce_end_ - nonce_ < nonces_at_once_remote / 2; }
   // acquire: whoever sees an item, and then this, sees no older time than that of its writer.
   [[nodiscard]] base::Nanos latest() const { return shared(*latest_).load(std::memory_order_acquire); }
-  static void count_in(ClientEntry& entry, Counter counter, std::uint64_t n) {
-    auto word = shared(entry.counters[static_cast<std::size_t>(counter)]);
-    word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
   // Of a word that this session alone writes.
   static void add_to(std::uint64_t& word, std::uint64_t n) {
     shared(word).store(shared(word).load(std::memory_order_relaxed) + n, std::memory_order_release);
@@ -308,6 +306,7 @@ class Session {
   Control control_;
   std::uint64_t* latest_;
   ClientEntry* entry_ = nullptr;
+  ClientCounters* counters_ = nullptr;
   base::Nanos act_until_ns_ = 0;
   std::uint64_t lapses_ = 0;
   // Of a glance, by the clock alone: if the latest time is ahead of that (it was damaged, or somebody has

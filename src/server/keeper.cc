@@ -68,7 +68,7 @@ std::byte* Keeper::time_of(const fabric::Fabric& store) {
   return of == nullptr ? nullptr : of->control.bytes() + memory::latest_offset;
 }
 
-Result<std::optional<fabric::Range>> Keeper::admit_reader(fabric::Fabric& store, std::uint32_t client) {
+Result<std::optional<fabric::OwnWords>> Keeper::admit_reader(fabric::Fabric& store, std::uint32_t client) {
   const auto of = kept(store);
   if (of == nullptr)
     return fail(Errc::unavailable, "host", "the store is not lent any more; another has taken its name");

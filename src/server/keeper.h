@@ -48,7 +48,7 @@ class Keeper {
   std::byte* time_of(const fabric::Fabric& store);
 
   // fabric::Readers, of stores that were opened here.
-  Result<std::optional<fabric::Range>> admit_reader(fabric::Fabric& store, std::uint32_t client);
+  Result<std::optional<fabric::OwnWords>> admit_reader(fabric::Fabric& store, std::uint32_t client);
   void dismiss_reader(fabric::Fabric& store, std::uint32_t client);
   [[nodiscard]] fabric::Readers readers();
 

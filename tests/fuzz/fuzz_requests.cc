@@ -64,11 +64,12 @@ struct Served {
         return Host::Options::Cluster{.map = map_of_two(), .node = 0};
       },
       .bytes_max = [](const Fabric& /*store*/) { return limit_bytes; },
-      .readers = {.admit = [this](Fabric& /*store*/, std::uint32_t client) -> Result<std::optional<Range>> {
+      .readers = {.admit = [this](Fabric& /*store*/,
+                                  std::uint32_t client) -> Result<std::optional<OwnWords>> {
                     if (client % 8 == 6) return fail(Errc::io, "fuzz", "it can not be let in");
                     if (client % 8 == 7) return std::nullopt;
                     ++readers;
-                    return Range{.at = {0, 64}, .length_bytes = 64};
+                    return OwnWords{.first = {.at = {0, 64}, .length_bytes = 64}};
                   },
                   .dismiss = [this](Fabric& /*store*/, std::uint32_t /*client*/) { --readers; },
                   .numbers_max = 2}};

@@ -46,10 +46,10 @@ using Kind = Operation::Kind;
 constexpr std::array<fuzz::Shape, 3> shapes = {{{2, 3 * fuzz::page_bytes}, {3, 1'000}, {9, 0}}};
 constexpr std::array<RegionId, 8> named = {2, 2, 2, 3, 3, 9, 0, 255};
 
-// What a client may change: all, nothing, or one range, by writes alone.
+// What a client may change: all, nothing, or its own words, by writes alone.
 struct May {
   bool change_all = false;
-  Range write{};
+  OwnWords own{};
 };
 
 // The same memory as plain bytes, on which operations are carried out one after the other; and what is
@@ -122,9 +122,11 @@ class Model {
 
   [[nodiscard]] bool may(Kind kind, Address at, std::uint64_t length) const {
     if (kind == Kind::read || kind == Kind::expect || may_.change_all) return true;
-    const Range& own = may_.write;
-    return kind == Kind::write && at.region == own.at.region && at.offset_bytes >= own.at.offset_bytes &&
-           at.offset_bytes + length <= own.at.offset_bytes + own.length_bytes;
+    return kind == Kind::write &&
+           std::ranges::any_of(std::array{may_.own.first, may_.own.second}, [&](auto own) {
+             return at.region == own.at.region && at.offset_bytes >= own.at.offset_bytes &&
+                    at.offset_bytes + length <= own.at.offset_bytes + own.length_bytes;
+           });
   }
 
   void execute(const OperationHead& head, std::string_view rest) {
@@ -412,10 +414,13 @@ void run(Input input) {
   const std::uint64_t how = input.take(1);
   const std::uint64_t cut = input.take(1);
   const bool is_devices = (how & 7) == 6;
-  const bool has_range = (how & 7) == 5 || (how & 7) == 4;
-  const bool reads_only = (how & 7) == 7 || has_range;
+  const bool has_own_words = (how & 7) == 5 || (how & 7) == 4;
+  const bool reads_only = (how & 7) == 7 || has_own_words;
   May may{.change_all = !is_devices && !reads_only};
-  if (has_range) may.write = {.at = {named[input.take(1) & 7], input.take(2)}, .length_bytes = input.take(1)};
+  if (has_own_words) {
+    for (Range* own : {&may.own.first, &may.own.second})
+      *own = {.at = {named[input.take(1) & 7], input.take(2)}, .length_bytes = input.take(1)};
+  }
   const std::string asked = Sender(input).make();
 
   std::array<int, 2> ends{};
@@ -431,8 +436,8 @@ void run(Input input) {
   const Agent::Id id = lending.next_id++;
   lending.agent.add(id, std::make_unique<CutStream>(base::FileDescriptor(ends[1]), cuts),
                     is_devices ? lending.of_device : lending.of_processor, nullptr,
-                    reads_only ? Agent::May::write_range : Agent::May::change_all);
-  if (has_range) lending.agent.set_range(id, may.write);
+                    reads_only ? Agent::May::write_own : Agent::May::change_all);
+  if (has_own_words) lending.agent.set_own_words(id, may.own);
   const std::string got = answers_to(client, asked);
 
   Model model(may);

@@ -36,8 +36,8 @@ class HostWithKeys : public testing::Test {
   HostWithKeys() {
     options_.listen = {{.host = "127.0.0.1", .port = "0"}};
     options_.open_store = [this](const std::string&) { return store_->attach(); };
-    options_.readers.admit = [](Fabric&, std::uint32_t) -> Result<std::optional<Range>> {
-      return Range{.at = {0, 0}, .length_bytes = 64};
+    options_.readers.admit = [](Fabric&, std::uint32_t) -> Result<std::optional<OwnWords>> {
+      return OwnWords{.first = {.at = {0, 0}, .length_bytes = 64}};
     };
     options_.readers.dismiss = [](Fabric&, std::uint32_t) {};
   }

@@ -69,7 +69,7 @@ std::optional<remote::Target> Sessions::find(const Fencer::Other& other) const {
 void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::string name,
                      std::unique_ptr<net::Stream> stream) {
   const bool reads_only = store->reads_only;
-  const auto may = reads_only ? tcp::Agent::May::write_range : tcp::Agent::May::change_all;
+  const auto may = reads_only ? tcp::Agent::May::write_own : tcp::Agent::May::change_all;
   const std::shared_ptr<Fabric> fabric = store->fabric;
   std::byte* const time = store->time;
   store->raise_time();
@@ -103,7 +103,7 @@ std::size_t Sessions::numbers_by_read_key(const std::string& store) const {
 Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
   Session& session = sessions_.at(id);
   OpenedStore& store = *session.store;
-  // One, since it has one range to write to.
+  // One, since it has the words of one to write.
   if (session.reads_only && !session.clients.empty())
     return fail(Errc::permission, "host", "a session that only reads has one client number");
   const std::size_t numbers_max = options_.readers.numbers_max;
@@ -116,18 +116,18 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
   auto claimed = store.way->claim_presence(client);
   if (!claimed || !*claimed) return claimed;
   if (session.reads_only) {
-    const auto range = options_.readers.admit(*store.fabric, client);
-    if (!range || !*range) {
+    const auto words = options_.readers.admit(*store.fabric, client);
+    if (!words || !*words) {
       store.way->release_presence(client);
-      if (!range) return std::unexpected(range.error());
+      if (!words) return std::unexpected(words.error());
       return false;
     }
-    agent_.set_range(id, **range);
+    agent_.set_own_words(id, **words);
   }
   // Unless it is noted, nobody ends it on the other hosts should this one end before it.
   if (!session.name.empty()) {
     if (auto noted = store.fabric->note_session(client, note_of(session.name, reached)); !noted) {
-      if (session.reads_only) agent_.set_range(id, {});
+      if (session.reads_only) agent_.set_own_words(id, {});
       let_go(session, client);
       return std::unexpected(std::move(noted.error()));
     }
@@ -140,7 +140,7 @@ Result<bool> Sessions::claim(Id id, std::uint32_t client, NodeSet reached) {
 void Sessions::release(Id id, std::uint32_t client) {
   Session& session = sessions_.at(id);
   if (session.clients.erase(client) == 0) return;
-  if (session.reads_only) agent_.set_range(id, {});
+  if (session.reads_only) agent_.set_own_words(id, {});
   let_go(session, client);
 }
 

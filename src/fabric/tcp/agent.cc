@@ -85,9 +85,9 @@ void Agent::remove(Id id) {
   wait_for(lock, ++commands_given_);
 }
 
-void Agent::set_range(Id id, Range range) {
+void Agent::set_own_words(Id id, const OwnWords& words) {
   std::unique_lock lock(mutex_);
-  ranges_.emplace_back(id, range);
+  own_words_.emplace_back(id, words);
   wait_for(lock, ++commands_given_);
 }
 
@@ -119,13 +119,13 @@ void Agent::take_commands() {
   [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
   std::vector<std::shared_ptr<Connection>> added;
   std::vector<Id> removed;
-  std::vector<std::pair<Id, Range>> ranges;
+  std::vector<std::pair<Id, OwnWords>> own_words;
   std::uint64_t given = 0;
   {
     const std::scoped_lock lock(mutex_);
     added = std::exchange(added_, {});
     removed = std::exchange(removed_, {});
-    ranges = std::exchange(ranges_, {});
+    own_words = std::exchange(own_words_, {});
     given = commands_given_;
   }
   for (auto& connection : added) {
@@ -146,9 +146,9 @@ void Agent::take_commands() {
     // What it sent before it was taken on may be with the stream already.
     unfinished_.push_back(id);
   }
-  for (const auto& [id, range] : ranges) {
+  for (const auto& [id, words] : own_words) {
     if (const auto found = connections_.find(id); found != connections_.end())
-      found->second->executor.set_range(range);
+      found->second->executor.set_own_words(words);
   }
   for (const Id id : removed) {
     if (const auto found = connections_.find(id); found != connections_.end()) take_leave(*found->second);

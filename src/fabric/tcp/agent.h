@@ -23,6 +23,7 @@
 
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
+#include "fabric/readers.h"
 #include "fabric/tcp/answers.h"
 #include "fabric/tcp/executor.h"
 #include "fabric/tcp/focus.h"
@@ -55,16 +56,16 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // What may be changed over a connection: all, or what lies in one range, by writes alone.
-  enum class May : std::uint8_t { change_all, write_range };
+  // What may be changed over a connection: all, or its own words, by writes alone.
+  enum class May : std::uint8_t { change_all, write_own };
 
   // Takes on a connection to `memory`, all of whose regions are mapped here, and which keeps its time in the
   // word at `time` (null: nowhere). Any thread.
   void add(Id id, std::unique_ptr<net::Stream> stream, std::shared_ptr<Fabric> memory,
            std::byte* time = nullptr, May may = May::change_all);
-  // The range of a connection that may write one; of none until it is told. When it returns, nothing is
-  // written any more to what was its range before. Any thread but the agent's.
-  void set_range(Id id, Range range);
+  // The own words of a connection that may write these; none until it is told. When it returns, nothing is
+  // written any more to what were its words before. Any thread but the agent's.
+  void set_own_words(Id id, const OwnWords& words);
   // When it returns, the connection is closed, and nothing that came over it happens any more; the other end
   // is told so, if it takes its answers. Any thread but the agent's.
   void remove(Id id);
@@ -102,7 +103,7 @@ class Agent {
   std::condition_variable done_;
   std::vector<std::shared_ptr<Connection>> added_;
   std::vector<Id> removed_;
-  std::vector<std::pair<Id, Range>> ranges_;
+  std::vector<std::pair<Id, OwnWords>> own_words_;
   std::uint64_t commands_given_ = 0;
   std::uint64_t commands_done_ = 0;
   std::map<Id, std::shared_ptr<Connection>> known_;

@@ -52,7 +52,7 @@ void Executor::execute(const std::byte* operation) {
   const bool changes = kind != Operation::Kind::read && kind != Operation::Kind::expect;
   if (changes && !settings_.may_change) {
     const bool is_its_own =
-        !is_atomic && may_write_.contains({head.region, head.offset_bytes}, head.length_bytes);
+        !is_atomic && own_words_.contains({head.region, head.offset_bytes}, head.length_bytes);
     if (!is_its_own) at = nullptr;
   }
   const bool is_skipped = is_after_previous(head) && refused_last_;

@@ -14,6 +14,7 @@
 
 #include "fabric/endpoint.h"
 #include "fabric/fabric.h"
+#include "fabric/readers.h"
 #include "fabric/tcp/answers.h"
 #include "fabric/tcp/wire.h"
 
@@ -30,7 +31,7 @@ class Executor {
     std::atomic<std::uint64_t> reads, writes, atomics, bad_addresses;
   };
   struct Settings {
-    bool may_change = false;  // all; else what lies in its range, by writes alone
+    bool may_change = false;  // all; else its own words, by writes alone
     bool gathers = true;      // Stream::gathers
   };
 
@@ -41,7 +42,7 @@ class Executor {
   // Before anything else.
   void set_regions(std::shared_ptr<Endpoint> regions) { regions_ = std::move(regions); }
   // Which it may write if it may not change all; none until it is told.
-  void set_range(Range range) { may_write_ = range; }
+  void set_own_words(const OwnWords& words) { own_words_ = words; }
 
   // Whether what a READ is of goes out from where it lies.
   [[nodiscard]] bool gathers(const OperationHead& head) const {
@@ -64,7 +65,7 @@ class Executor {
   Counts& counts_;
   const Settings settings_;
   std::shared_ptr<Endpoint> regions_;
-  Range may_write_{};
+  OwnWords own_words_{};
   bool refused_last_ = false;  // the operation before
 };
 

@@ -73,21 +73,25 @@ TEST_F(ExecutorTest, CarriesOutEachKind) {
   EXPECT_EQ(counts_.bad_addresses, 0U);
 }
 
-// Receive: a connection that may write one range. Expect: it does so once it has been told which, and changes
-// nothing else, nor that by atomics.
-TEST_F(ExecutorTest, WhoMayWriteOneRangeChangesNothingElse) {
+// Receive: a connection that may write its own words alone. Expect: it does so once it has been told which,
+// and changes nothing else, nor those by atomics.
+TEST_F(ExecutorTest, WhoMayWriteItsOwnWordsChangesNothingElse) {
   Executor one = executor({.may_change = false});
   const std::string written = answer(write, Status::done, 0, 0);
   const std::string refused = answer(write, Status::bad_address, 0, 0);
   EXPECT_EQ(done_by(one, operation(write, 64, 8, 0, word(1))), refused);
-  one.set_range({.at = {0, 64}, .length_bytes = 16});
+  one.set_own_words(
+      {.first = {.at = {0, 64}, .length_bytes = 16}, .second = {.at = {0, 96}, .length_bytes = 8}});
   EXPECT_EQ(done_by(one, operation(write, 64, 16, 0, word(1) + word(2))), written);
   EXPECT_EQ(done_by(one, operation(write, 72, 16, 0, word(3) + word(4))), refused);
+  EXPECT_EQ(done_by(one, operation(write, 96, 8, 0, word(5))), written);
+  EXPECT_EQ(done_by(one, operation(write, 88, 8, 0, word(6))), refused);
+  EXPECT_EQ(done_by(one, operation(write, 96, 16, 0, word(6) + word(7))), refused);
   EXPECT_EQ(done_by(one, operation(fetch_add, 64, 8, 0, word(1))),
             answer(fetch_add, Status::bad_address, 0, 0));
   EXPECT_EQ(done_by(one, operation(read, 64, 24, 0)),
             answer(read, Status::done, 0, 24, word(1) + word(2) + word(0)));
-  one.set_range({});
+  one.set_own_words({});
   EXPECT_EQ(done_by(one, operation(write, 64, 8, 0, word(1))), refused);
 }
 

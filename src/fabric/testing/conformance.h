@@ -41,15 +41,15 @@ class World {
   virtual std::shared_ptr<Fabric> attach_to_read() { return nullptr; }
 
   // The words that such a session of a client number may write.
-  static Range own_words(std::uint32_t client) {
-    constexpr std::uint64_t words_of_each = 8;
-    constexpr std::uint64_t bytes_of_each = words_of_each * sizeof(std::uint64_t);
-    return {.at = {small_region, 1'024 + client * bytes_of_each}, .length_bytes = bytes_of_each};
+  static OwnWords own_words(std::uint32_t client) {
+    constexpr std::uint64_t bytes_of_each = 128;
+    const Address at{small_region, 1'024 + client * bytes_of_each};
+    return {.first = {.at = at, .length_bytes = 64}, .second = {.at = at + 96, .length_bytes = 16}};
   }
   // Nobody can have this one.
   static constexpr std::uint32_t client_of_nobody = 9;
   [[nodiscard]] Readers readers() {
-    return {.admit = [](Fabric& /*store*/, std::uint32_t client) -> Result<std::optional<Range>> {
+    return {.admit = [](Fabric& /*store*/, std::uint32_t client) -> Result<std::optional<OwnWords>> {
               if (client == client_of_nobody) return std::nullopt;
               return own_words(client);
             },

@@ -233,13 +233,13 @@ Result<bool> MemoryPort::claim_presence(std::uint32_t client) {
     return fail(Errc::permission, "claim", "a session that only reads has one client number");
   auto claimed = memory_.claim_presence(client);
   if (!claimed || !*claimed || !memory_.read_only()) return claimed;
-  const auto range = memory_.readers()->admit(memory_, client);
-  if (range && *range) {
-    own_[node_of_client(client)] = **range;
+  const auto words = memory_.readers()->admit(memory_, client);
+  if (words && *words) {
+    own_[node_of_client(client)] = **words;
     return true;
   }
   memory_.release_presence(client);
-  if (!range) return std::unexpected(range.error());
+  if (!words) return std::unexpected(words.error());
   return false;
 }
 

@@ -147,7 +147,7 @@ class MemoryPort : public Port {
   [[nodiscard]] bool may(const Operation& operation) const;
 
   MemoryFabric& memory_;
-  std::map<std::uint32_t, Range>
+  std::map<std::uint32_t, OwnWords>
       own_;  // of one that may only read: by node, while it has a client number there
 };
 

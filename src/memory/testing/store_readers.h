@@ -23,16 +23,17 @@ inline fabric::Readers readers_of(RegionMap map = RegionMap::of_one_host(),
     Control control(endpoint, map.nodes.at(fabric::node_of_client(client)).control);
     return what(control, fabric::number_of_client(client));
   };
-  return {.admit = [=](fabric::Fabric& store, std::uint32_t client) -> Result<std::optional<fabric::Range>> {
-            return with_control(store, client, [atomics](Control& control, std::uint32_t number) {
-              return admit_reader(control, number, atomics);
-            });
-          },
-          .dismiss =
-              [=](fabric::Fabric& store, std::uint32_t client) {
-                with_control(store, client,
-                             [](Control& control, std::uint32_t number) { dismiss_reader(control, number); });
-              }};
+  return {
+      .admit = [=](fabric::Fabric& store, std::uint32_t client) -> Result<std::optional<fabric::OwnWords>> {
+        return with_control(store, client, [atomics](Control& control, std::uint32_t number) {
+          return admit_reader(control, number, atomics);
+        });
+      },
+      .dismiss =
+          [=](fabric::Fabric& store, std::uint32_t client) {
+            with_control(store, client,
+                         [](Control& control, std::uint32_t number) { dismiss_reader(control, number); });
+          }};
 }
 
 }  // namespace loch::memory::fake

@@ -39,12 +39,13 @@ std::vector<std::size_t> shard_counts(const ClusterMap& map) {
   return counts;
 }
 
-// The node that serves and has the fewest shards.
-std::optional<std::uint32_t> least_laden(const ClusterMap& map) {
+// The node that serves and has the fewest shards, but for these.
+std::optional<std::uint32_t> least_laden(const ClusterMap& map, fabric::NodeSet but_for = 0) {
   const auto counts = shard_counts(map);
   std::optional<std::uint32_t> least;
   for (std::uint32_t node = 0; node < map.nodes.size(); ++node) {
-    if (map.nodes[node].state == NodeState::serves && (!least || counts[node] < counts[*least])) least = node;
+    if (map.nodes[node].state != NodeState::serves || (but_for & fabric::node_bit(node)) != 0) continue;
+    if (!least || counts[node] < counts[*least]) least = node;
   }
   return least;
 }
@@ -247,14 +248,23 @@ bool has_too_many(const ClusterMap& map, std::uint32_t from) {
   return any_above ? counts[from] > share : counts[from] > counts[*least_laden(map)] + 1;
 }
 
-ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from) {
+ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from, fabric::NodeSet full) {
   ClusterMap with = map;
   for (auto shard = static_cast<std::uint32_t>(map.shards.size()); shard-- > 0;) {
     const ClusterMap::Place home = map.shards[shard].home;
     if (home.node != from || map.shards[shard].next) continue;
-    const auto to = least_laden(with);
+    const auto to = least_laden(with, full);
     if (!to || *to == from || !has_too_many(with, from)) break;
     with.shards[shard].next = {.node = *to, .index = other_region(shard, home.index)};
+  }
+  return with;
+}
+
+ClusterMap with_moves_taken_back(const ClusterMap& map, std::uint32_t from,
+                                 const std::vector<std::uint32_t>& shards) {
+  ClusterMap with = map;
+  for (const std::uint32_t shard : shards) {
+    if (shard < with.shards.size() && with.shards[shard].home.node == from) with.shards[shard].next.reset();
   }
   return with;
 }

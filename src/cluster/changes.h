@@ -51,9 +51,12 @@ fabric::NodeSet drained_nodes(const ClusterMap& map, fabric::NodeSet before);
 // Whether node `from` has to give away shards: all of them if it leaves; else, if it has more than its share,
 // or nobody has and another that serves has fewer by more than one.
 bool has_too_many(const ClusterMap& map, std::uint32_t from);
-// The map in which those that it gives away have a `next`; of the same epoch, for clients need not know. One
-// that moves already stays as it is.
-ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from);
+// The map in which those that it gives away have a `next`, on none of `full`; of the same epoch, for clients
+// need not know. One that moves already stays as it is.
+ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from, fabric::NodeSet full = 0);
+// The map in which those of these shards that were to move from `from`, and are open there, stay; likewise.
+ClusterMap with_moves_taken_back(const ClusterMap& map, std::uint32_t from,
+                                 const std::vector<std::uint32_t>& shards);
 // The map in which those of these shards that move from `from` are where they were to go.
 ClusterMap with_moves_done(const ClusterMap& map, std::uint32_t from,
                            const std::vector<std::uint32_t>& shards);

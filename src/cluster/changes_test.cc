@@ -216,6 +216,26 @@ TEST(Changes, HostsThatHaveMoreGiveAwayToOneThatComes) {
   for (std::uint32_t node = 0; node < 4; ++node) EXPECT_FALSE(has_too_many(map, node));
 }
 
+TEST(Changes, ShardsGoToNoneThatHasNoRoom) {
+  ClusterMap map = draining(map_of(3, 4), "n0").value();
+  const ClusterMap to_another = with_moves_announced(map, 0, fabric::node_bit(1));
+  EXPECT_EQ(to_another.shards[0].next->node, 2U);
+  EXPECT_EQ(to_another.shards[3].next->node, 2U);
+  EXPECT_EQ(with_moves_announced(map, 0, fabric::all_nodes), map);
+}
+
+TEST(Changes, MovesAreTakenBack) {
+  const ClusterMap map = draining(map_of(3, 4), "n0").value();
+  const ClusterMap moving = with_moves_announced(map, 0);
+  ASSERT_TRUE(moving.shards[0].next && moving.shards[3].next);
+  EXPECT_EQ(with_moves_taken_back(moving, 1, {0, 3}), moving) << "they are another's";
+  const ClusterMap one_stays = with_moves_taken_back(moving, 0, {3, 2, 32});
+  EXPECT_EQ(one_stays.shards[0], moving.shards[0]);
+  EXPECT_EQ(one_stays.shards[3], map.shards[3]);
+  EXPECT_EQ(one_stays.epoch, map.epoch);
+  EXPECT_EQ(with_moves_taken_back(moving, 0, {0, 3}), map);
+}
+
 TEST(Changes, TheLastHostThatServesStays) {
   ClusterMap map = map_of(2, 4);
   map = draining(map, "n0").value();
@@ -260,7 +280,7 @@ TEST(Changes, AnyChangesGiveMapsThatCanBe) {
     const std::string name = map.nodes[node].name;
     const std::uint64_t epoch = map.epoch;
     Result<ClusterMap> next = map;
-    switch (below(6)) {
+    switch (below(7)) {
       case 0:
         next = with_node(map, fmt::format("m{}", names), at(100 + names), 1 + below(5));
         ++names;
@@ -275,7 +295,10 @@ TEST(Changes, AnyChangesGiveMapsThatCanBe) {
         next = without_node(map, name, below(8) == 0);
         break;
       case 4:
-        next = with_moves_announced(map, node);
+        next = with_moves_announced(map, node, below(8) == 0 ? fabric::node_bit(below(map.nodes.size())) : 0);
+        break;
+      case 5:
+        next = with_moves_taken_back(map, node, {below(32), below(32)});
         break;
       default:
         next = with_moves_done(map, node, {below(32), below(32), below(32)});

@@ -117,6 +117,38 @@ TEST_F(HandingOver, ShardsStayOpenWhileTheirNewHomeHasNoRoom) {
   base::set_fault_hook(nullptr);
 }
 
+// Receive: a host without memory for the shards that are to come is to leave again. Expect: they stay, and it
+// is drained.
+TEST_F(HandingOver, AHostWithoutRoomForWhatComesIsDrained) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  ASSERT_NO_FATAL_FAILURE(join("c", 4096));
+  ASSERT_TRUE(comes_true([&] { return moves_to(2) == 2; }));
+  change([](const ClusterMap& map) { return cluster::draining(map, "c"); });
+  EXPECT_TRUE(comes_true([&] { return state_of("c") == ClusterMap::NodeState::drained; }));
+  EXPECT_EQ(shards_of("a"), 4);
+  EXPECT_EQ(shards_of("b"), 4);
+  EXPECT_TRUE(is_whole());
+}
+
+// Receive: a host is to leave, of whose shards some are to go to one that has no memory for them. Expect:
+// they go to others.
+TEST_F(HandingOver, ShardsOfAHostThatLeavesGoWhereThereIsRoom) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  {
+    auto store = open(0).value();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.put(fmt::format("key{}", i), "value").has_value());
+  }
+  ASSERT_NO_FATAL_FAILURE(join("c", 4096));
+  ASSERT_TRUE(comes_true([&] { return moves_to(2) == 2; }));
+  change([](const ClusterMap& map) { return cluster::draining(map, "a"); });
+  EXPECT_TRUE(comes_true([&] { return state_of("a") == ClusterMap::NodeState::drained; }));
+  EXPECT_EQ(homes_on(1), 8);
+  auto store = open(1).value();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(store.get(fmt::format("key{}", i)).has_value()) << i;
+}
+
 std::function<void()> after_close;  // called there, by the mover
 
 // Receive: a host that was killed when it had closed shards, for a host that has no memory for them; and

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <optional>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +26,9 @@ constexpr base::Nanos idle_ns = 600 * base::millisecond_ns;
 constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;
 // Before a host is emptied, where nobody has to wait.
 constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
+
+// For so long a host that leaves gives no shard to one that had no room for it, if there is another one.
+constexpr base::Nanos full_for_ns = 60 * base::second_ns;
 
 // How far behind a server of the coordinator may be.
 constexpr base::Nanos behind_max_ns = 10 * base::second_ns;
@@ -226,6 +230,9 @@ Result<void> Rebalancer::try_to_give_away_shards() {
   for (Way& way : *all) {
     if (auto settled = check_settled(way); !settled) return settled;
   }
+  const auto taken_back = take_back(*all, moves);
+  if (!taken_back) return std::unexpected(taken_back.error());
+  if (*taken_back) return {};
   const auto next = next_moves(*all, moves);
   if (!next) return std::unexpected(next.error());
   if (auto handed = hand_over(*all, *next); !handed) {
@@ -249,8 +256,57 @@ Rebalancer::Moves Rebalancer::moves_of(const Member::State& state) {
 
 Result<void> Rebalancer::announce_moves() {
   const Member::State state = member_.now();
-  if (cluster::with_moves_announced(state.map.map, *state.node) == state.map.map) return {};
-  return change_map(cluster::with_moves_announced);
+  const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
+  const auto announce = [full = leaves ? full_nodes() : 0](const ClusterMap& map, std::uint32_t node) {
+    return cluster::with_moves_announced(map, node, full);
+  };
+  if (announce(state.map.map, *state.node) == state.map.map) return {};
+  return change_map(announce);
+}
+
+// Else nobody could be drained to or from whom a shard was to go for which there is no memory.
+bool Rebalancer::is_to_be_taken_back(const Member::State& state, const Move& move) const {
+  using enum ClusterMap::NodeState;
+  const ClusterMap& map = state.map.map;
+  if (map.nodes[move.to.home].state != serves) return true;
+  const fabric::NodeSet full = full_nodes();
+  const auto has_room = [&](std::uint32_t node) {
+    return node != *state.node && map.nodes[node].state == serves && (full & fabric::node_bit(node)) == 0;
+  };
+  return state.self().state == leaves && !has_room(move.to.home) &&
+         std::ranges::any_of(std::views::iota(std::uint32_t{0}, map.nodes.size()), has_room);
+}
+
+fabric::NodeSet Rebalancer::full_nodes() const {
+  fabric::NodeSet full = 0;
+  for (const auto& [node, since_ns] : full_) {
+    if (base::Clock().now() - since_ns < full_for_ns) full |= fabric::node_bit(node);
+  }
+  return full;
+}
+
+// Of those that are open here in all stores, since nobody else begins a move of them.
+Result<bool> Rebalancer::take_back(Ways& all, const Moves& moves) {
+  const Member::State state = member_.now();
+  std::vector<std::uint32_t> shards;
+  for (const Move& move : moves) {
+    if (!is_to_be_taken_back(state, move)) continue;
+    undo(all, move);
+    bool is_open = true;
+    for (Way& way : all) {
+      const auto directory = way.attachment->endpoint().run(move.on(way).directory());
+      if (!directory) return std::unexpected(directory.error());
+      is_open = is_open && directory->stage == hash::ShardStage::open;
+    }
+    if (is_open) shards.push_back(move.shard);
+  }
+  if (shards.empty()) return false;
+  const auto told = change_map([&](const ClusterMap& map, std::uint32_t node) {
+    return cluster::with_moves_taken_back(map, node, shards);
+  });
+  if (!told) return std::unexpected(told.error());
+  member_.log(Level::info, fmt::format("{} of its shards are to go elsewhere", shards.size()));
+  return true;
 }
 
 Result<void> Rebalancer::change_map(
@@ -281,7 +337,7 @@ Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
 // So many that clients hardly notice that they are closed, one at least. The map says of them all together
 // where they are, so that clients do not go by another one more often than they have to. Those whose new home
 // has no room stay as they are, and open.
-Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) const {
+Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) {
   Moves next;
   std::uint64_t bytes = 0;
   Result<void> room;  // or why there was none
@@ -296,6 +352,7 @@ Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) 
     if (auto made = make_room(all, move); !made) {
       if (made.error().code != Errc::no_space) return std::unexpected(std::move(made.error()));
       room = std::move(made);
+      full_[move.to.home] = base::Clock().now();
       undo(all, move);  // it may have been closed before this host was killed
       continue;
     }

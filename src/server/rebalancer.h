@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -79,7 +80,11 @@ class Rebalancer {
       const std::function<fabric::ClusterMap(const fabric::ClusterMap&, std::uint32_t node)>& how);
   static Moves moves_of(const Member::State& state);
   static Result<bool> has_left(Ways& all, const Move& move);
-  [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves) const;
+  [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves);
+  // Of those that can go to another host instead; whether there were any.
+  Result<bool> take_back(Ways& all, const Moves& moves);
+  [[nodiscard]] bool is_to_be_taken_back(const Member::State& state, const Move& move) const;
+  [[nodiscard]] fabric::NodeSet full_nodes() const;
   Result<void> make_room(Ways& all, const Move& move) const;
   static void undo(Ways& all, const Move& move);
   Result<void> hand_over(Ways& all, const Moves& moves);
@@ -111,6 +116,7 @@ class Rebalancer {
   bool told_of_older_ = false;                 // and it was logged
   std::string told_;                           // the last error that was logged
   std::uint64_t read_version_ = 0;             // of the map as it was read last
+  std::map<std::uint32_t, base::Nanos> full_;  // nodes that had no room for a shard, and when
   std::stop_token stop_;                       // of the thread, and its own
   std::mutex mutex_;
   std::condition_variable_any stopped_;

@@ -416,8 +416,10 @@ std::span<const std::string_view> workloads() { return names; }
 std::span<const char* const> simulated_fault_points() {
   static const auto points = [] {
     std::vector<const char*> simulated;
-    std::ranges::copy_if(base::fault_points(), std::back_inserter(simulated),
-                         [](std::string_view point) { return !point.contains("_here."); });
+    // What is mapped is not simulated, nor files.
+    std::ranges::copy_if(base::fault_points(), std::back_inserter(simulated), [](std::string_view point) {
+      return !point.contains("_here.") && point != "session.store_found";
+    });
     return simulated;
   }();
   return points;

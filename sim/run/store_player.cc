@@ -282,6 +282,13 @@ Result<void> StorePlayer::put_at_once(std::string_view key, std::string_view val
   return just_the_error(done);
 }
 
+Stats StorePlayer::totals() {
+  auto totals = client_->run(client_->totals());
+  if (!totals)
+    scene().fail_with(fmt::format("what was counted can not be read: {}", totals.error().message()));
+  return totals.value_or(Stats{});
+}
+
 void StorePlayer::judge() {
   judge_memory();
   if (scene().violation.empty()) judge_keys();

@@ -19,7 +19,7 @@ class StorePlayer final : public Player {
   [[nodiscard]] bool is_attached_to(std::uint32_t node) const override {
     return client_ != nullptr && has_session(client_->attachment(), node);
   }
-  [[nodiscard]] Stats totals() override { return client_->run(client_->totals()).value_or(Stats{}); }
+  [[nodiscard]] Stats totals() override;
 
  private:
   [[nodiscard]] fabric::Endpoint* endpoint() override {

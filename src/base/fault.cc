@@ -42,7 +42,7 @@ constexpr std::array points = {
     // hash: collections
     "collect.before_forget", "reclaim.after_mark",
     // sessions
-    "session.opened"};
+    "session.store_found", "session.opened"};
 
 constexpr std::array of_handovers = {"handover.after_close", "handover.after_slots", "handover.after_left"};
 

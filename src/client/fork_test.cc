@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <loch/async.h>
 #include <loch/loch.h>
 
+#include "base/fault.h"
 #include "client/impl.h"
 #include "client/testing/store_test.h"
 #include "memory/layout.h"
@@ -246,41 +248,53 @@ TEST_F(ForkTest, AnUpdateIsRefusedInTheChildAndDoneInTheParent) {
   expect_in_order(*store_);
 }
 
-// Receive: a parent that ends while its child lives on. Expect: its sessions count as over.
-TEST_F(ForkTest, AChildThatLivesOnDoesNotKeepItsParentsSessions) {
+std::array<int, 2> begins{};
+std::array<int, 2> ends{};
+
+void fork_who_lives_on() {
+  if (::fork() != 0) return;
+  char byte = 0;
+  ::close(ends[1]);
+  (void)!::write(begins[1], &byte, 1);
+  (void)!::read(ends[0], &byte, 1);  // until the test is over
+  ::_exit(0);
+}
+
+class AChildThatLivesOn : public ForkTest, public testing::WithParamInterface<const char*> {};
+
+// Receive: a parent that ends while its child lives on, which it had when it had put something, or was about
+// to open the store, as another thread of it may. Expect: its sessions count as over.
+TEST_P(AChildThatLivesOn, DoesNotKeepItsParentsSessions) {
   store_.reset();
-  std::array<int, 2> begins{};
-  std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(begins.data()), 0);
   ASSERT_EQ(::pipe(ends.data()), 0);
   const pid_t parent = ::fork();
   if (parent == 0) {
+    base::set_fault_hook([](const char* point) {
+      if (std::string_view(point) == GetParam()) fork_who_lives_on();
+    });
     auto store = Store::open(url_);
     if (!store || !store->put("k", "v")) ::_exit(1);
-    if (::fork() == 0) {
-      char byte = 0;
-      ::close(ends[1]);
-      (void)!::write(begins[1], &byte, 1);
-      (void)!::read(ends[0], &byte, 1);  // until the test is over
-      ::_exit(0);
-    }
     ::_exit(0);  // as if it were killed
   }
   int status = 0;
   ASSERT_EQ(::waitpid(parent, &status, 0), parent);
   ASSERT_EQ(status, 0);
+  ::close(begins[1]);
   char byte = 1;
   ASSERT_EQ(::read(begins[0], &byte, 1), 1);
   auto mine = Store::open(url_);
   ASSERT_TRUE(mine.has_value()) << mine.error().message();
   EXPECT_EQ(mine->info()->clients, 1U);
   EXPECT_EQ(mine->get("k").value_or("none"), "v");
-  for (const int end : {begins[0], begins[1], ends[0], ends[1]}) ::close(end);
+  for (const int end : {begins[0], ends[0], ends[1]}) ::close(end);
   put_some(*mine, "after", 50);
   EXPECT_EQ(mine->collect()->sessions_reaped, 1U);
   const auto report = mine->check();
   EXPECT_EQ(report->findings, std::vector<std::string>{});
 }
+
+INSTANTIATE_TEST_SUITE_P(Forks, AChildThatLivesOn, testing::Values("session.store_found", "put.after_home"));
 
 }  // namespace
 }  // namespace loch

@@ -264,7 +264,11 @@ ClusterMap with_moves_taken_back(const ClusterMap& map, std::uint32_t from,
                                  const std::vector<std::uint32_t>& shards) {
   ClusterMap with = map;
   for (const std::uint32_t shard : shards) {
-    if (shard < with.shards.size() && with.shards[shard].home.node == from) with.shards[shard].next.reset();
+    if (shard >= with.shards.size()) continue;
+    ClusterMap::Shard& staying = with.shards[shard];
+    if (staying.home.node != from || !staying.next) continue;
+    staying.next.reset();
+    with.epoch = map.epoch + 1;
   }
   return with;
 }

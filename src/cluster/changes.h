@@ -54,7 +54,8 @@ bool has_too_many(const ClusterMap& map, std::uint32_t from);
 // The map in which those that it gives away have a `next`, on none of `full`; of the same epoch, for clients
 // need not know. One that moves already stays as it is.
 ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from, fabric::NodeSet full = 0);
-// The map in which those of these shards that were to move from `from`, and are open there, stay; likewise.
+// The map in which those of these shards that were to move from `from`, and are open there, stay. Of a later
+// epoch, so that whoever goes by the one in which they move does not go on with that.
 ClusterMap with_moves_taken_back(const ClusterMap& map, std::uint32_t from,
                                  const std::vector<std::uint32_t>& shards);
 // The map in which those of these shards that move from `from` are where they were to go.

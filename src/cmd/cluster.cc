@@ -303,8 +303,10 @@ Exit run_add(Context& context, const Arguments& arguments) {
 // ---- drain
 
 // The items follow when all shards have gone.
-std::string what_is_left(std::size_t shards) {
-  return shards > 0 ? how_many(shards, "shard") + " left" : "no shards left, items move";
+std::string what_is_left(const Shards& shards) {
+  if (shards.here > 0) return how_many(shards.here, "shard") + " left";
+  if (shards.coming > 0) return how_many(shards.coming, "shard") + " to come, which their hosts take back";
+  return "no shards left, items move";
 }
 
 // A node drains itself.
@@ -322,7 +324,7 @@ std::expected<std::uint64_t, Exit> wait_until_drained(Context& context, Coordina
   constexpr std::chrono::milliseconds look_at_signals{500};
   const auto at_most = arguments.at_most.value_or(usual_wait);
   const auto deadline = std::chrono::steady_clock::now() + at_most;
-  std::optional<std::size_t> left;
+  std::optional<Shards> left;
   std::uint64_t version = 0;
   while (true) {
     const auto read = coordinator.read_map();
@@ -337,9 +339,10 @@ std::expected<std::uint64_t, Exit> wait_until_drained(Context& context, Coordina
       if (state == NodeState::serves)
         return std::unexpected(context.complain(
             Exit::failed, fmt::format("node '{}' serves again: somebody has added it", arguments.node)));
-      const std::size_t here = shards_of(read->map, *node).here;
-      if (left != here) context.note(fmt::format("{}: {}", arguments.node, what_is_left(here)));
-      left = here;
+      const Shards now = shards_of(read->map, *node);
+      const bool says_more = !left || what_is_left(now) != what_is_left(*left);
+      if (says_more) context.note(fmt::format("{}: {}", arguments.node, what_is_left(now)));
+      left = now;
       version = read->version;
     }
     if (interrupted()) return std::unexpected(Exit::failed);

@@ -225,4 +225,19 @@ coro::Task<Result<void>> Handover::undo() {
   co_return opened ? voided : opened;
 }
 
+coro::Task<Result<bool>> Handover::take_back() {
+  if (auto undone = co_await undo(); !undone) co_return std::unexpected(std::move(undone.error()));
+  const auto here = co_await directory();
+  if (!here) co_return std::unexpected(here.error());
+  if (here->stage != ShardStage::open) co_return false;
+  // Of a move that this host has undone alone (reopen).
+  const auto there = co_await endpoint_.read_word(to_.directory());
+  if (!there) co_return std::unexpected(there.error());
+  const Directory d = Directory::decode(*there);
+  if (!d.arrives(to_.slots)) co_return true;
+  auto voided = co_await endpoint_.write_word(to_.directory(), d.with_stage(ShardStage::left).encode());
+  if (!voided) co_return std::unexpected(std::move(voided.error()));
+  co_return true;
+}
+
 }  // namespace loch::hash

@@ -20,6 +20,7 @@ std::uint32_t Control::clients_end() const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
 }
 
+// The totals first: while a session ends, its counts may be in neither, but never in both (Keeper::seen).
 Stats Control::totals() const {
   Stats stats;
   const std::uint32_t end = clients_end();
@@ -88,7 +89,9 @@ coro::Task<Result<void>> Control::read(std::uint32_t own) {
     if (clients <= end) {
       // A copy that was begun later may have come before.
       if (*time < word(latest_offset)) co_return Result<void>{};
-      take_over({bytes->data(), length}, 0, registry_offset + own * sizeof(ClientEntry), sizeof(ClientEntry));
+      const ClientEntry mine = entry(own);
+      std::memcpy(bytes_, bytes->data(), length);
+      entry(own) = mine;
       word(latest_offset) = *time;
       break;
     }
@@ -96,14 +99,6 @@ coro::Task<Result<void>> Control::read(std::uint32_t own) {
   }
   // After the entries, since a session's count goes there from its entry.
   co_return co_await read_word(&word(unfinished_moves_offset));
-}
-
-void Control::take_over(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t own,
-                        std::uint64_t own_bytes) {
-  const auto before = bytes.first(std::min(bytes.size(), own - offset));
-  std::memcpy(bytes_ + offset, before.data(), before.size());
-  const auto after = bytes.subspan(std::min(bytes.size(), own - offset + own_bytes));
-  std::memcpy(bytes_ + own + own_bytes, after.data(), after.size());
 }
 
 coro::Task<Result<void>> Control::read_word(std::uint64_t* word) {
@@ -121,14 +116,16 @@ coro::Task<Result<void>> Control::read_entry(std::uint32_t client) {
   co_return co_await endpoint_.perform(reads);
 }
 
-// Those of each session first: when it ends, they go to the totals before they are taken from its own.
+// Those of each session first: when it ends, they go to the totals before they are taken from its own. So who
+// asks once only misses none.
 coro::Task<Result<void>> Control::read_totals(std::uint32_t own) {
   if (!is_copy()) co_return Result<void>{};
   const auto each =
       co_await endpoint_.fetch({region_, counters_offset}, clients_end() * sizeof(ClientCounters));
   if (!each) co_return std::unexpected(each.error());
-  take_over({each->data(), each->size()}, counters_offset, counters_offset + own * sizeof(ClientCounters),
-            sizeof(ClientCounters));
+  const ClientCounters mine = counters(own);
+  std::memcpy(bytes_ + counters_offset, each->data(), each->size());
+  counters(own) = mine;
   std::uint64_t* const totals = &word(totals_offset);
   fabric::Operation read =
       fabric::Operation::read(address_of(totals), totals, counter_count * sizeof(std::uint64_t));

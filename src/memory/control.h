@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <span>
 
 #include <loch/coro/task.h>
 
@@ -86,10 +85,6 @@ class Control {
   coro::Task<Result<void>> write_counters(std::uint32_t own);
 
  private:
-  // Bytes of the store from `offset` on, but for [own, own + own_bytes) of it.
-  void take_over(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t own,
-                 std::uint64_t own_bytes);
-
   fabric::Endpoint& endpoint_;
   const fabric::RegionId region_;
   struct Free {

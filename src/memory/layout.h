@@ -104,6 +104,7 @@ struct ClientEntry {
 static_assert(sizeof(ClientEntry) == 128 && std::has_unique_object_representations_v<ClientEntry>);
 static_assert(offsetof(ClientEntry, op_start_ns) == 64,
               "written twice an operation: a cache line of its own");
+static_assert(offsetof(ClientEntry, pin_start_ns) == 72, "remote sessions write both together");
 
 // What the session with that number has counted, and those before it that are not settled. As its entry.
 struct ClientCounters {

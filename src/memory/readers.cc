@@ -33,8 +33,6 @@ std::optional<fabric::OwnWords> admit_reader(Control& control, std::uint32_t cli
   if (atomics == Atomics::processor) control.raise_clients_end(client + 1);
   if (!base::planted(base::Planted::reader_unseen)) store(entry.open, 1);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Session::begin
-  static_assert(offsetof(ClientEntry, pin_start_ns) ==
-                offsetof(ClientEntry, op_start_ns) + sizeof(entry.op_start_ns));
   const ClientCounters& counters = control.counters(client);
   return fabric::OwnWords{
       .first = {.at = control.address_of(&entry.op_start_ns),

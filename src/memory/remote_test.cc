@@ -55,20 +55,6 @@ TEST_F(Remote, GoesByTheTimeOfItsCopy) {
   EXPECT_FALSE(far.session->refresh_due());
 }
 
-// Receive: a store with four times as many sessions as refresh at the full rate. Expect: a quarter of that.
-TEST_F(Remote, RefreshesTheMoreSeldomTheMoreSessionsThereAre) {
-  Process far(elsewhere(*store_));
-  const auto due_after = [&] {
-    refresh(far);
-    int ticks = 0;
-    for (; !far.session->refresh_due() && ticks < 1'000; ++ticks) pass(5 * base::millisecond_ns);
-    return ticks;
-  };
-  const int ticks = due_after();
-  fabric::store_word(store_->at({control_region, clients_end_offset}), client_count_max);
-  EXPECT_EQ(due_after(), 4 * ticks);
-}
-
 // Receive: a refresh, where there are all sessions that there may be. Expect: of each, what others go by is
 // read, and nothing else.
 TEST_F(Remote, ReadsOfTheOthersWhatItGoesBy) {

@@ -17,19 +17,11 @@ namespace {
 
 constexpr std::uint64_t nonces_at_once = std::uint64_t{1} << 20;
 constexpr std::uint64_t client_bits = 12;
-// Each refresh reads what all sessions say of themselves, so that where there are more of them than this,
-// each refreshes the more seldom.
-constexpr std::uint64_t sessions_at_full_rate = 256;
 constexpr base::Nanos refresh_every_max_ns = 250 * base::millisecond_ns;
 constexpr base::Nanos for_ever = std::numeric_limits<base::Nanos>::max();
 
 // No later than `for_ever`: what is added to may be damaged.
 constexpr base::Nanos later(base::Nanos time, base::Nanos by) { return time + std::min(by, for_ever - time); }
-
-base::Nanos refresh_every(base::Nanos expiry_ns, std::uint64_t sessions) {
-  const base::Nanos at_full_rate = std::min(expiry_ns / 4, refresh_every_max_ns);
-  return at_full_rate * std::max(sessions, sessions_at_full_rate) / sessions_at_full_rate;
-}
 
 // Whether R2 (session.h, "Reuse") is kept.
 bool keeps_what_others_see() { return !base::planted(base::Planted::reuse_beneath_others); }
@@ -48,6 +40,7 @@ Session::Session(std::shared_ptr<StoreMemory> memory, std::shared_ptr<fabric::En
       random_(0) {
   if (!remote()) return;
   act_until_ns_ = glance_until_ns_ = extend_after_ns_ = for_ever;
+  refresh_every_ns_ = std::min(geometry().expiry_ns / 4, refresh_every_max_ns);
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<StoreMemory> memory) {
@@ -191,7 +184,7 @@ coro::Task<Result<void>> Session::leave() {
   co_return co_await control_.write(&entry_->open, 0);
 }
 
-// Adds what a session counted to the totals. Nobody else writes its entry meanwhile.
+// Adds what a session counted to the totals. Nobody else writes its entry or counters meanwhile.
 coro::Task<Result<void>> Session::settle_counters(std::uint32_t client) {
   ClientEntry& of = control_.entry(client);
   auto& counters = control_.counters(client).counted;
@@ -220,8 +213,6 @@ coro::Task<Result<void>> Session::refresh() {
   if (pins_.any()) kept = std::min(kept, pins_.oldest());
   kept_since_ns_ = std::max(kept_since_ns_, kept);
   // Not by way of the copy, whose words say what runs now.
-  static_assert(offsetof(ClientEntry, pin_start_ns) ==
-                offsetof(ClientEntry, op_start_ns) + sizeof(base::Nanos));
   const std::array starts{since_ns_, kept_since_ns_};
   const fabric::Address at = control_.address_of(&entry_->op_start_ns);
   if (auto written = co_await endpoint_.write(at, std::as_bytes(std::span(starts))); !written)
@@ -231,7 +222,6 @@ coro::Task<Result<void>> Session::refresh() {
     if (auto reserved = co_await reserve_nonces(); !reserved) co_return reserved;
   }
   refreshed_at_ns_ = endpoint_.now();
-  refresh_every_ns_ = refresh_every(geometry().expiry_ns, control_.clients_end());
   co_return Result<void>{};
 }
 

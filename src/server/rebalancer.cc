@@ -28,7 +28,7 @@ constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;
 constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
 
 // For so long a host that leaves gives no shard to one that had no room for it, if there is another one.
-constexpr base::Nanos full_for_ns = 60 * base::second_ns;
+constexpr base::Nanos full_for_ns = 600 * base::second_ns;
 
 // How far behind a server of the coordinator may be.
 constexpr base::Nanos behind_max_ns = 10 * base::second_ns;
@@ -229,10 +229,11 @@ Result<void> Rebalancer::try_to_give_away_shards() {
   }
   for (Way& way : *all) {
     if (auto settled = check_settled(way); !settled) return settled;
+    if (auto heard = check_heard(way, moves); !heard) return heard;
   }
   const auto taken_back = take_back(*all, moves);
   if (!taken_back) return std::unexpected(taken_back.error());
-  if (*taken_back) return {};
+  if (*taken_back) return try_to_give_away_shards();
   const auto next = next_moves(*all, moves);
   if (!next) return std::unexpected(next.error());
   if (auto handed = hand_over(*all, *next); !handed) {
@@ -256,8 +257,7 @@ Rebalancer::Moves Rebalancer::moves_of(const Member::State& state) {
 
 Result<void> Rebalancer::announce_moves() {
   const Member::State state = member_.now();
-  const bool leaves = state.self().state == ClusterMap::NodeState::leaves;
-  const auto announce = [full = leaves ? full_nodes() : 0](const ClusterMap& map, std::uint32_t node) {
+  const auto announce = [full = full_nodes(state)](const ClusterMap& map, std::uint32_t node) {
     return cluster::with_moves_announced(map, node, full);
   };
   if (announce(state.map.map, *state.node) == state.map.map) return {};
@@ -266,51 +266,54 @@ Result<void> Rebalancer::announce_moves() {
 
 // Else nobody could be drained to or from whom a shard was to go for which there is no memory.
 bool Rebalancer::is_to_be_taken_back(const Member::State& state, const Move& move) const {
-  using enum ClusterMap::NodeState;
-  const ClusterMap& map = state.map.map;
-  if (map.nodes[move.to.home].state != serves) return true;
-  const fabric::NodeSet full = full_nodes();
-  const auto has_room = [&](std::uint32_t node) {
-    return node != *state.node && map.nodes[node].state == serves && (full & fabric::node_bit(node)) == 0;
-  };
-  return state.self().state == leaves && !has_room(move.to.home) &&
-         std::ranges::any_of(std::views::iota(std::uint32_t{0}, map.nodes.size()), has_room);
+  return state.map.map.nodes[move.to.home].state != ClusterMap::NodeState::serves ||
+         (full_nodes(state) & fabric::node_bit(move.to.home)) != 0;
 }
 
-fabric::NodeSet Rebalancer::full_nodes() const {
+fabric::NodeSet Rebalancer::full_nodes(const Member::State& state) const {
+  if (state.self().state != ClusterMap::NodeState::leaves) return 0;
+  const auto& nodes = state.map.map.nodes;
   fabric::NodeSet full = 0;
-  for (const auto& [node, since_ns] : full_) {
-    if (base::Clock().now() - since_ns < full_for_ns) full |= fabric::node_bit(node);
+  bool has_any_room = false;
+  for (std::uint32_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].state != ClusterMap::NodeState::serves) continue;
+    const auto found = full_.find({node, nodes[node].since});
+    if (found != full_.end() && base::Clock().now() - found->second < full_for_ns)
+      full |= fabric::node_bit(node);
+    else
+      has_any_room = true;
   }
-  return full;
+  return has_any_room ? full : 0;
 }
 
-// Of those that are open here in all stores, since nobody else begins a move of them.
+// Of those that are open here in all stores: nobody else begins a move of them.
 Result<bool> Rebalancer::take_back(Ways& all, const Moves& moves) {
   const Member::State state = member_.now();
   std::vector<std::uint32_t> shards;
   for (const Move& move : moves) {
     if (!is_to_be_taken_back(state, move)) continue;
-    undo(all, move);
-    bool is_open = true;
+    bool stays = true;
     for (Way& way : all) {
-      const auto directory = way.attachment->endpoint().run(move.on(way).directory());
-      if (!directory) return std::unexpected(directory.error());
-      is_open = is_open && directory->stage == hash::ShardStage::open;
+      const auto taken_back = way.attachment->endpoint().run(move.on(way).take_back());
+      if (!taken_back) return taken_back;
+      stays = stays && *taken_back;
     }
-    if (is_open) shards.push_back(move.shard);
+    if (stays) shards.push_back(move.shard);
   }
   if (shards.empty()) return false;
   const auto told = change_map([&](const ClusterMap& map, std::uint32_t node) {
     return cluster::with_moves_taken_back(map, node, shards);
   });
   if (!told) return std::unexpected(told.error());
-  member_.log(Level::info, fmt::format("{} of its shards are to go elsewhere", shards.size()));
+  member_.log(Level::info,
+              fmt::format("{} of its shards do not go where they were to go: there is no room for "
+                          "them, or the host leaves",
+                          shards.size()));
   return true;
 }
 
 Result<void> Rebalancer::change_map(
-    const std::function<ClusterMap(const ClusterMap&, std::uint32_t node)>& how) {
+    const std::function<Result<ClusterMap>(const ClusterMap&, std::uint32_t node)>& how) {
   const Member::State state = member_.now();
   const auto changed =
       cluster::change_map(member_.coordinator(), [&](const ClusterMap& map) -> Result<ClusterMap> {
@@ -320,6 +323,19 @@ Result<void> Rebalancer::change_map(
       });
   if (!changed) return std::unexpected(changed.error());
   return follow_map();
+}
+
+// What a host has to void by a later map it has voided when it says that it goes by it: not what is about to
+// be copied there.
+Result<void> Rebalancer::check_heard(const Way& way, const Moves& moves) {
+  const std::uint64_t epoch = way.attachment->region_map().epoch;
+  for (const Move& move : moves) {
+    const auto& control = way.attachment->node(move.to.home)->session->control();
+    if (control.word(memory::map_epoch_offset) < epoch)
+      return fail(Errc::unavailable, "cluster",
+                  "a host that shards are to go to is about to learn of another map");
+  }
+  return {};
 }
 
 // Whether the shard has `left` (H4) in all stores, and both its hosts are reached. H5 and H6 need no other
@@ -352,7 +368,7 @@ Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) 
     if (auto made = make_room(all, move); !made) {
       if (made.error().code != Errc::no_space) return std::unexpected(std::move(made.error()));
       room = std::move(made);
-      full_[move.to.home] = base::Clock().now();
+      full_[{move.to.home, member_.now().map.map.nodes[move.to.home].since}] = base::Clock().now();
       undo(all, move);  // it may have been closed before this host was killed
       continue;
     }
@@ -457,8 +473,15 @@ Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
 Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
   std::vector<std::uint32_t> shards;
   for (const Move& move : moves) shards.push_back(move.shard);
-  const auto told = change_map(
-      [&](const ClusterMap& map, std::uint32_t node) { return cluster::with_moves_done(map, node, shards); });
+  const auto told = change_map([&](const ClusterMap& map, std::uint32_t node) -> Result<ClusterMap> {
+    ClusterMap with = cluster::with_moves_done(map, node, shards);
+    const auto is_there = [&with](const Move& move) {
+      const ClusterMap::Place& home = with.shards[move.shard].home;
+      return home.node == move.to.home && home.index == move.to.index;
+    };
+    if (std::ranges::all_of(moves, is_there)) return with;
+    return fail(Errc::corrupt, "cluster", "the map has shards go elsewhere than they have gone");
+  });
   if (!told) return told;
   member_.log(Level::info, fmt::format("gave away {} of its shards", shards.size()));
   // Their new homes do it as well, when they learn of it.

@@ -77,14 +77,17 @@ class Rebalancer {
   Result<void> announce_moves();
   // On the newest map, of the node that this host is; and goes by it.
   Result<void> change_map(
-      const std::function<fabric::ClusterMap(const fabric::ClusterMap&, std::uint32_t node)>& how);
+      const std::function<Result<fabric::ClusterMap>(const fabric::ClusterMap&, std::uint32_t node)>& how);
   static Moves moves_of(const Member::State& state);
+  // Errors: a host that a shard is to go to goes by an older map.
+  static Result<void> check_heard(const Way& way, const Moves& moves);
   static Result<bool> has_left(Ways& all, const Move& move);
   [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves);
   // Of those that can go to another host instead; whether there were any.
   Result<bool> take_back(Ways& all, const Moves& moves);
   [[nodiscard]] bool is_to_be_taken_back(const Member::State& state, const Move& move) const;
-  [[nodiscard]] fabric::NodeSet full_nodes() const;
+  // To which this host gives nothing if it leaves. Never all that serve.
+  [[nodiscard]] fabric::NodeSet full_nodes(const Member::State& state) const;
   Result<void> make_room(Ways& all, const Move& move) const;
   static void undo(Ways& all, const Move& move);
   Result<void> hand_over(Ways& all, const Moves& moves);
@@ -116,8 +119,9 @@ class Rebalancer {
   bool told_of_older_ = false;                 // and it was logged
   std::string told_;                           // the last error that was logged
   std::uint64_t read_version_ = 0;             // of the map as it was read last
-  std::map<std::uint32_t, base::Nanos> full_;  // nodes that had no room for a shard, and when
-  std::stop_token stop_;                       // of the thread, and its own
+  // Nodes that had no room for a shard, by number and ClusterMap::Node::since, and when.
+  std::map<std::pair<std::uint32_t, std::uint64_t>, base::Nanos> full_;
+  std::stop_token stop_;  // of the thread, and its own
   std::mutex mutex_;
   std::condition_variable_any stopped_;
   std::jthread thread_;

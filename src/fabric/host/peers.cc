@@ -14,10 +14,10 @@ using Level = Host::Level;
 
 namespace {
 
-// The kernel looks for a descriptor before it looks whether somebody waits for one.
 // While some may be late, or can not be taken on now.
 constexpr base::Nanos look_every_ns = 500 * base::millisecond_ns;
 
+// The kernel looks for a descriptor before it looks whether somebody waits for one.
 bool is_awaited_by_any(const net::Listener& listener) {
   pollfd waits{.fd = listener.socket.get(), .events = POLLIN, .revents = 0};
   return ::poll(&waits, 1, 0) == 1;

@@ -150,6 +150,7 @@ Result<Message> Requests::offer_queue_pair(Id session, const OpenedStore& store)
         Errc::unavailable, "host",
         "this host does not lend over verbs; set verbs = true in its lochd.toml, or open tcp:// instead");
   }
+  sessions_.note_queue_pair(session);
   const verbs::Lender::Offer offer = lender_->expect(session, store.fabric, store.reads_only);
   return Message{{"token", offer.token}, {"device_changes", offer.device_changes}};
 }

@@ -79,6 +79,11 @@ void Sessions::begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::st
   agent_.add(id, std::move(stream), fabric, time, may);
 }
 
+void Sessions::note_queue_pair(Id id) {
+  Session& session = sessions_.at(id);
+  if (!std::exchange(session.has_pair, true)) ++pairs_;
+}
+
 bool Sessions::has(Id link, Id id) const {
   const auto found = sessions_.find(id);
   return found != sessions_.end() && found->second.link == link;
@@ -163,6 +168,7 @@ void Sessions::end(Id id, End how) {
   Session session = std::move(found->second);
   sessions_.erase(found);
   count_.fetch_sub(1);
+  if (session.has_pair) --pairs_;
   if (stopping_ && session.store->cluster) return;
   // One that holds no number here has seen nothing here that it could rely on elsewhere.
   const bool held_others_up = !session.clients.empty();
@@ -274,25 +280,27 @@ void Sessions::end_those_of_lost_stores() {
 
 std::optional<base::Nanos> Sessions::look_in() const {
   if (sessions_.empty()) return std::nullopt;
-  base::Nanos due = looked_ns_ + look_every_ns();
-  if (lender_ != nullptr) due = std::min(due, kept_time_ns_ + tick_ns);
+  base::Nanos due = looked_for_silent_ns_ + look_every_ns();
+  if (pairs_ != 0) due = std::min(due, kept_time_ns_ + tick_ns);
   const base::Nanos now = remote::precise_now();
   return due - std::min(due, now);
 }
 
-// What goes over RDMA passes the agent by, which keeps it otherwise.
+// The agent sees to that of the others.
 void Sessions::keep_time() {
-  if (lender_ == nullptr) return;
+  if (pairs_ == 0) return;
   const base::Nanos now = remote::precise_now();
   if (now - kept_time_ns_ < tick_ns) return;
   kept_time_ns_ = now;
-  for (const auto& [id, session] : sessions_) session.store->raise_time();
+  for (const auto& [id, session] : sessions_) {
+    if (session.has_pair) session.store->raise_time();
+  }
 }
 
 void Sessions::end_silent() {
   const base::Nanos now = remote::precise_now();
-  if (now - looked_ns_ < look_every_ns()) return;
-  looked_ns_ = now;
+  if (now - looked_for_silent_ns_ < look_every_ns()) return;
+  looked_for_silent_ns_ = now;
   end_silent_for(options_.silence_max_ns, {}, End::is_dead);
 }
 

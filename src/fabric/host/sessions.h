@@ -34,17 +34,17 @@ struct OpenedStore {
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Port> way;  // for presence
   std::byte* time = nullptr;  // Host::Options::time_of
+  std::optional<Host::Options::Cluster> cluster;
 
   void raise_time() const {
     if (time != nullptr) raise_word(time, fabric->clock().now());
   }
-  std::optional<Host::Options::Cluster> cluster;
 };
 
 class Sessions {
  public:
   using Id = tcp::Agent::Id;
-  // How far the time of a store that is lent over RDMA is behind the host's at most.
+  // How often the time of a store is raised that is lent over RDMA.
   static constexpr base::Nanos tick_ns = 200 * base::millisecond_ns;
 
   // `lender` may be null. `wake` has the host's thread call `look` soon; any thread may call it. The other
@@ -60,6 +60,8 @@ class Sessions {
   // know it by; else empty.
   void begin(Id id, Id link, std::shared_ptr<OpenedStore> store, std::string name,
              std::unique_ptr<net::Stream> stream);
+  // It gets a queue pair: what goes over that passes the agent by.
+  void note_queue_pair(Id id);
   [[nodiscard]] bool has(Id link, Id id) const;
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
   [[nodiscard]] std::size_t size_by_read_key() const;
@@ -110,9 +112,10 @@ class Sessions {
   struct Session {
     Id link = 0;
     std::shared_ptr<OpenedStore> store;
-    bool reads_only = false;            // for all that is known
-    std::string name;                   // of a cluster
-    NodeSet reached = all_nodes;        // of it
+    bool reads_only = false;      // for all that is known
+    std::string name;             // of a cluster
+    NodeSet reached = all_nodes;  // of it
+    bool has_pair = false;
     std::set<std::uint32_t> clients{};  // whose presence it holds
   };
   // Ends those of which `is_meant(id, session)` is true; how many there were.
@@ -160,8 +163,10 @@ class Sessions {
   std::map<Fencer::Id, Session> condemned_;
   Fencer::Id next_condemned_ = 1;
   std::set<std::string> looked_for_those_of_before_;  // stores
-  base::Nanos kept_time_ns_ = 0;                      // when it did, and
-  base::Nanos looked_ns_ = 0;                         // looked for the silent, by remote::precise_now
+  std::size_t pairs_ = 0;                             // sessions that have queue pairs
+  // By remote::precise_now.
+  base::Nanos kept_time_ns_ = 0;
+  base::Nanos looked_for_silent_ns_ = 0;
   bool stopping_ = false;
 
   tcp::Agent agent_;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
+#include "base/fault.h"
 #include "fabric/shm/folder.h"
 #include "fabric/shm/fork_watch.h"
 #include "fabric/shm/owner.h"
@@ -60,10 +61,19 @@ void drop_byte(int fd, std::uint64_t byte) {
 
 class ShmFabric final : public Fabric, private ForkWatch::Owner {
  public:
-  ShmFabric(Folder folder, Atomics atomics, bool huge_pages, FileDescriptor present)
-      : folder_(std::move(folder)), atomics_(atomics), huge_pages_(huge_pages), present_(std::move(present)) {
+  ShmFabric(Folder folder, Atomics atomics, bool huge_pages)
+      : folder_(std::move(folder)), atomics_(atomics), huge_pages_(huge_pages) {
     // Also of who has no session, but changes what others say for theirs, as lochd does.
     base::take_part_in_barriers();
+  }
+
+  // Before anything else; when it is told of forks.
+  Result<void> open_present() {
+    const std::scoped_lock lock(mutex_);
+    auto present = folder_.open_file(present_file, "open");
+    if (!present) return std::unexpected(std::move(present.error()));
+    present_ = std::move(*present);
+    return {};
   }
 
   std::unique_ptr<Port> connect() override;
@@ -200,8 +210,8 @@ class ShmFabric final : public Fabric, private ForkWatch::Owner {
   const Folder folder_;
   const Atomics atomics_;
   const bool huge_pages_;
-  FileDescriptor present_;  // not open in the child of a fork
   mutable std::mutex mutex_;
+  FileDescriptor present_;   // not open in the child of a fork
   FileDescriptor sessions_;  // once something is noted
   std::vector<std::uint32_t> held_;
   std::array<Region, region_count_max> regions_;
@@ -418,8 +428,12 @@ Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& ac
             "verbs://HOST/{0}, where lochd lends it",
             name));
   }
-  return std::make_shared<ShmFabric>(std::move(*folder), is_of_device ? Atomics::device : Atomics::processor,
-                                     access.huge_pages, std::move(*present));
+  LOCH_FAULT_POINT("session.store_found");
+  auto fabric = std::make_shared<ShmFabric>(
+      std::move(*folder), is_of_device ? Atomics::device : Atomics::processor, access.huge_pages);
+  // Anew: what a child of a fork by another thread has a copy of by now would keep this process's locks.
+  if (auto opened = fabric->open_present(); !opened) return std::unexpected(std::move(opened.error()));
+  return fabric;
 }
 
 Result<std::shared_ptr<Fabric>> create(const std::string& name, const Access& access, const Plan& plan) {

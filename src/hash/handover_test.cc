@@ -199,6 +199,36 @@ TEST_F(ClusterHandover, IsUndoneOrGoneOnWith) {
   EXPECT_EQ(Client(*store_, {}, regions_later()).error_of_get(keys_.back()), Errc{});
 }
 
+// Receive: a move that came as far as its copy; that was undone by the shard's host alone; and that is over.
+// Expect: of the first two, nothing is there that is ever opened; the last is not taken back.
+TEST_F(ClusterHandover, IsTakenBackUntilTheShardHasLeft) {
+  const auto there = [this] {
+    const memory::RegionMap later = regions_later();
+    const auto place = IndexPlace::of(later.shards[0], later.nodes[later.shards[0].home]);
+    return Directory::decode(fabric::load_word(store_->at(place.directory()))).stage;
+  };
+  for (const bool was_reopened : {false, true}) {
+    Handover move = handover();
+    ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+    client_tells();
+    ASSERT_TRUE(mover_->run(move.copy()).has_value());
+    ASSERT_EQ(there(), ShardStage::arrives);
+    const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
+    if (was_reopened)
+      ASSERT_TRUE(mover_->run(Handover::reopen(&mover_->attachment().endpoint(), here)).has_value());
+    EXPECT_TRUE(mover_->run(move.take_back()).value());
+    EXPECT_EQ(there(), ShardStage::left);
+    EXPECT_EQ(directory().stage, ShardStage::open);
+  }
+  Handover move = handover();
+  ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
+  client_tells();
+  ASSERT_TRUE(mover_->run(move.copy()).has_value());
+  ASSERT_TRUE(mover_->run(move.clear()).has_value());
+  EXPECT_FALSE(mover_->run(move.take_back()).value());
+  EXPECT_EQ(there(), ShardStage::arrives);
+}
+
 // Receive: a directory with a word that no client writes. Expect: an error, and the word stays as it is.
 TEST_F(ClusterHandover, ADamagedDirectoryIsAnError) {
   std::byte* directory = store_->at(IndexPlace::of(regions().shards[0], regions().nodes[0]).directory());

@@ -217,7 +217,7 @@ TEST(Changes, HostsThatHaveMoreGiveAwayToOneThatComes) {
 }
 
 TEST(Changes, ShardsGoToNoneThatHasNoRoom) {
-  ClusterMap map = draining(map_of(3, 4), "n0").value();
+  const ClusterMap map = draining(map_of(3, 4), "n0").value();
   const ClusterMap to_another = with_moves_announced(map, 0, fabric::node_bit(1));
   EXPECT_EQ(to_another.shards[0].next->node, 2U);
   EXPECT_EQ(to_another.shards[3].next->node, 2U);

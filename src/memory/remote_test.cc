@@ -67,7 +67,7 @@ TEST_F(Remote, ReadsOfTheOthersWhatItGoesBy) {
   refresh(far);  // and reads anew, as there are more of them
   bytes = 0;
   refresh(far);
-  EXPECT_LE(bytes, registry_offset + client_count_max * 128 + 2 * sizeof(std::uint64_t));
+  EXPECT_LE(bytes, registry_offset + std::uint64_t{client_count_max} * 128 + 2 * sizeof(std::uint64_t));
 }
 
 // Receive: what another session has counted since the last refresh, and one that has gone. Expect: both

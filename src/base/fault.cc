@@ -83,17 +83,17 @@ struct Armed {
   }
 };
 
-void (*hook)(const char*) = nullptr;
+std::atomic<void (*)(const char*)> hook = nullptr;
 
 }  // namespace
 
 std::span<const char* const> fault_points() { return points; }
 std::span<const char* const> handover_points() { return of_handovers; }
 
-void set_fault_hook(void (*new_hook)(const char*)) { hook = new_hook; }
+void set_fault_hook(void (*new_hook)(const char*)) { hook.store(new_hook, std::memory_order_release); }
 
 void fault_hit(const char* name) {
-  if (hook != nullptr) return hook(name);
+  if (const auto call = hook.load(std::memory_order_acquire); call != nullptr) return call(name);
   static Armed armed;
   if (armed.signal == 0 || armed.name != name) return;
   if (armed.countdown.fetch_sub(1) == 1) kill(getpid(), armed.signal);

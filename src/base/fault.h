@@ -19,8 +19,8 @@ std::span<const char* const> handover_points();
 // Acts if the environment's LOCH_FAULT names this point. A name that is not listed is a bug.
 void fault_hit(const char* name);
 
-// Called at every point instead of the environment's action; a simulation sets it. Not synchronised: set it
-// before any client runs.
+// Called at every point instead of the environment's action; a simulation sets it. Whoever runs already may
+// pass a point before it knows of it.
 void set_fault_hook(void (*hook)(const char* name));
 
 }  // namespace loch::base

@@ -305,7 +305,7 @@ Exit run_add(Context& context, const Arguments& arguments) {
 // The items follow when all shards have gone.
 std::string what_is_left(const Shards& shards) {
   if (shards.here > 0) return how_many(shards.here, "shard") + " left";
-  if (shards.coming > 0) return how_many(shards.coming, "shard") + " to come, which their hosts take back";
+  if (shards.coming > 0) return how_many(shards.coming, "shard") + " on the way there";
   return "no shards left, items move";
 }
 

@@ -20,7 +20,7 @@ std::uint32_t Control::clients_end() const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, client_count_max));
 }
 
-// The totals first: while a session ends, its counts may be in neither, but never in both (Keeper::seen).
+// The totals first: while a session ends, its counts may be in neither, and seldom in both (Keeper::seen).
 Stats Control::totals() const {
   Stats stats;
   const std::uint32_t end = clients_end();

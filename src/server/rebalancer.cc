@@ -28,7 +28,7 @@ constexpr base::Nanos quiet_within_ns = 700 * base::millisecond_ns;
 constexpr base::Nanos calm_within_ns = 5 * base::second_ns;
 
 // For so long a host that leaves gives no shard to one that had no room for it, if there is another one.
-constexpr base::Nanos full_for_ns = 600 * base::second_ns;
+constexpr base::Nanos full_for_ns = 120 * base::second_ns;
 
 // How far behind a server of the coordinator may be.
 constexpr base::Nanos behind_max_ns = 10 * base::second_ns;
@@ -201,20 +201,20 @@ Result<void> Rebalancer::check_settled(Way& way) {
 }
 
 Result<void> Rebalancer::give_away_shards() {
-  auto given = try_to_give_away_shards();
+  Result<bool> again = true;
+  while (again && *again && member_.now().node) again = try_to_give_away_shards();
+  if (again) return {};
   // What can not be given away now is used here until then, also if nobody else can be reached.
-  if (!given) {
-    if (auto reopened = member_.reopen_what_leaves(); !reopened) return reopened;
-  }
-  return given;
+  if (auto reopened = member_.reopen_what_leaves(); !reopened) return reopened;
+  return std::unexpected(std::move(again.error()));
 }
 
-Result<void> Rebalancer::try_to_give_away_shards() {
-  if (auto announced = announce_moves(); !announced) return announced;
+Result<bool> Rebalancer::try_to_give_away_shards() {
+  if (auto announced = announce_moves(); !announced) return std::unexpected(std::move(announced.error()));
   const Member::State state = member_.now();
-  if (!state.node) return {};  // removed meanwhile
+  if (!state.node) return false;  // removed meanwhile
   const Moves moves = moves_of(state);
-  if (moves.empty()) return {};
+  if (moves.empty()) return false;
   auto all = ways();
   if (!all) return std::unexpected(std::move(all.error()));
   Moves begun;
@@ -224,23 +224,23 @@ Result<void> Rebalancer::try_to_give_away_shards() {
     if (*left) begun.push_back(move);
   }
   if (!begun.empty()) {
-    if (auto cleared = clear(*all, begun); !cleared) return cleared;
-    return arrive(*all, begun);
+    if (auto cleared = clear(*all, begun); !cleared) return std::unexpected(std::move(cleared.error()));
+    if (auto arrived = arrive(*all, begun); !arrived) return std::unexpected(std::move(arrived.error()));
+    return false;
   }
   for (Way& way : *all) {
-    if (auto settled = check_settled(way); !settled) return settled;
-    if (auto heard = check_heard(way, moves); !heard) return heard;
+    if (auto settled = check_settled(way); !settled) return std::unexpected(std::move(settled.error()));
   }
-  const auto taken_back = take_back(*all, moves);
-  if (!taken_back) return std::unexpected(taken_back.error());
-  if (*taken_back) return try_to_give_away_shards();
+  auto taken_back = take_back(*all, moves);
+  if (!taken_back || *taken_back) return taken_back;
   const auto next = next_moves(*all, moves);
   if (!next) return std::unexpected(next.error());
   if (auto handed = hand_over(*all, *next); !handed) {
     for (const Move& move : *next) undo(*all, move);
-    return handed;
+    return std::unexpected(std::move(handed.error()));
   }
-  return arrive(*all, *next);
+  if (auto arrived = arrive(*all, *next); !arrived) return std::unexpected(std::move(arrived.error()));
+  return false;
 }
 
 Rebalancer::Moves Rebalancer::moves_of(const Member::State& state) {
@@ -327,13 +327,13 @@ Result<void> Rebalancer::change_map(
 
 // What a host has to void by a later map it has voided when it says that it goes by it: not what is about to
 // be copied there.
-Result<void> Rebalancer::check_heard(const Way& way, const Moves& moves) {
-  const std::uint64_t epoch = way.attachment->region_map().epoch;
-  for (const Move& move : moves) {
+Result<void> Rebalancer::check_heard(const Ways& all, const Move& move) const {
+  for (const Way& way : all) {
     const auto& control = way.attachment->node(move.to.home)->session->control();
-    if (control.word(memory::map_epoch_offset) < epoch)
-      return fail(Errc::unavailable, "cluster",
-                  "a host that shards are to go to is about to learn of another map");
+    if (control.word(memory::map_epoch_offset) >= way.attachment->region_map().epoch) continue;
+    return fail(Errc::unavailable, "cluster",
+                fmt::format("'{}' does not go by the newest map yet, with {}; its log may say why",
+                            member_.now().map.map.nodes[move.to.home].name, way.store));
   }
   return {};
 }
@@ -352,11 +352,11 @@ Result<bool> Rebalancer::has_left(Ways& all, const Move& move) {
 
 // So many that clients hardly notice that they are closed, one at least. The map says of them all together
 // where they are, so that clients do not go by another one more often than they have to. Those whose new home
-// has no room stay as they are, and open.
+// has no room, or has not heard of the map, stay as they are, and open.
 Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) {
   Moves next;
   std::uint64_t bytes = 0;
-  Result<void> room;  // or why there was none
+  Result<void> can_go;  // or why one of them can not
   for (const Move& move : moves) {
     std::uint64_t bytes_with_it = bytes;
     for (Way& way : all) {
@@ -365,17 +365,22 @@ Result<Rebalancer::Moves> Rebalancer::next_moves(Ways& all, const Moves& moves) 
       bytes_with_it += directory->slots() * sizeof(std::uint64_t);
     }
     if (!next.empty() && bytes_with_it > bytes_together_) break;
-    if (auto made = make_room(all, move); !made) {
-      if (made.error().code != Errc::no_space) return std::unexpected(std::move(made.error()));
-      room = std::move(made);
-      full_[{move.to.home, member_.now().map.map.nodes[move.to.home].since}] = base::Clock().now();
+    auto may_go = check_heard(all, move);
+    if (may_go) {
+      may_go = make_room(all, move);
+      if (!may_go && may_go.error().code != Errc::no_space) return std::unexpected(std::move(may_go.error()));
+      if (!may_go)
+        full_[{move.to.home, member_.now().map.map.nodes[move.to.home].since}] = base::Clock().now();
+    }
+    if (!may_go) {
+      can_go = std::move(may_go);
       undo(all, move);  // it may have been closed before this host was killed
       continue;
     }
     bytes = bytes_with_it;
     next.push_back(move);
   }
-  if (next.empty() && !room) return std::unexpected(std::move(room.error()));
+  if (next.empty() && !can_go) return std::unexpected(std::move(can_go.error()));
   return next;
 }
 
@@ -473,14 +478,13 @@ Result<void> Rebalancer::clear(Ways& all, const Moves& moves) {
 Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
   std::vector<std::uint32_t> shards;
   for (const Move& move : moves) shards.push_back(move.shard);
-  const auto told = change_map([&](const ClusterMap& map, std::uint32_t node) -> Result<ClusterMap> {
+  bool are_there = false;  // by the map, all of them
+  const auto told = change_map([&](const ClusterMap& map, std::uint32_t node) {
     ClusterMap with = cluster::with_moves_done(map, node, shards);
-    const auto is_there = [&with](const Move& move) {
-      const ClusterMap::Place& home = with.shards[move.shard].home;
-      return home.node == move.to.home && home.index == move.to.index;
-    };
-    if (std::ranges::all_of(moves, is_there)) return with;
-    return fail(Errc::corrupt, "cluster", "the map has shards go elsewhere than they have gone");
+    are_there = std::ranges::all_of(moves, [&with](const Move& move) {
+      return with.shards[move.shard].home == ClusterMap::Place{.node = move.to.home, .index = move.to.index};
+    });
+    return with;
   });
   if (!told) return told;
   member_.log(Level::info, fmt::format("gave away {} of its shards", shards.size()));
@@ -490,7 +494,9 @@ Result<void> Rebalancer::arrive(Ways& all, const Moves& moves) {
       if (auto opened = way.attachment->endpoint().run(move.on(way).open()); !opened) return opened;
     }
   }
-  return {};
+  if (are_there) return {};
+  return fail(Errc::unavailable, "cluster",
+              "the map was changed while shards moved, and does not have all of them where they are");
 }
 
 // ---- items

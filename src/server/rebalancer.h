@@ -73,14 +73,15 @@ class Rebalancer {
   // `version`: of the map that the coordinator tells of; 0: it has none.
   void note_older_map(std::uint64_t version);
   Result<void> give_away_shards();
-  Result<void> try_to_give_away_shards();
+  // True if there may be more to do at once, by another map.
+  Result<bool> try_to_give_away_shards();
   Result<void> announce_moves();
   // On the newest map, of the node that this host is; and goes by it.
   Result<void> change_map(
       const std::function<Result<fabric::ClusterMap>(const fabric::ClusterMap&, std::uint32_t node)>& how);
   static Moves moves_of(const Member::State& state);
-  // Errors: a host that a shard is to go to goes by an older map.
-  static Result<void> check_heard(const Way& way, const Moves& moves);
+  // Errors: unavailable, if the host that the shard is to go to goes by an older map.
+  Result<void> check_heard(const Ways& all, const Move& move) const;
   static Result<bool> has_left(Ways& all, const Move& move);
   [[nodiscard]] Result<Moves> next_moves(Ways& all, const Moves& moves);
   // Of those that can go to another host instead; whether there were any.

@@ -79,6 +79,21 @@ void abandon(ClusterMap& map, std::uint32_t node) {
   }
 }
 
+// Those of these shards that move from `from` are where `end` puts them; of a later epoch, if there are any.
+template <class End>
+ClusterMap with_moves_ended(const ClusterMap& map, std::uint32_t from,
+                            const std::vector<std::uint32_t>& shards, End end) {
+  ClusterMap with = map;
+  for (const std::uint32_t shard : shards) {
+    if (shard >= with.shards.size()) continue;
+    ClusterMap::Shard& moving = with.shards[shard];
+    if (moving.home.node != from || !moving.next) continue;
+    end(moving);
+    with.epoch = map.epoch + 1;
+  }
+  return with;
+}
+
 // How many shards are on the node, or on their way there.
 std::size_t shards_on(const ClusterMap& map, std::uint32_t node) {
   return static_cast<std::size_t>(std::ranges::count_if(map.shards, [&](const auto& shard) {
@@ -262,28 +277,13 @@ ClusterMap with_moves_announced(const ClusterMap& map, std::uint32_t from, fabri
 
 ClusterMap with_moves_taken_back(const ClusterMap& map, std::uint32_t from,
                                  const std::vector<std::uint32_t>& shards) {
-  ClusterMap with = map;
-  for (const std::uint32_t shard : shards) {
-    if (shard >= with.shards.size()) continue;
-    ClusterMap::Shard& staying = with.shards[shard];
-    if (staying.home.node != from || !staying.next) continue;
-    staying.next.reset();
-    with.epoch = map.epoch + 1;
-  }
-  return with;
+  return with_moves_ended(map, from, shards, [](ClusterMap::Shard& moving) { moving.next.reset(); });
 }
 
 ClusterMap with_moves_done(const ClusterMap& map, std::uint32_t from,
                            const std::vector<std::uint32_t>& shards) {
-  ClusterMap with = map;
-  for (const std::uint32_t shard : shards) {
-    if (shard >= with.shards.size()) continue;
-    ClusterMap::Shard& moving = with.shards[shard];
-    if (moving.home.node != from || !moving.next) continue;
-    moving = {.home = *moving.next};
-    with.epoch = map.epoch + 1;
-  }
-  return with;
+  return with_moves_ended(map, from, shards,
+                          [](ClusterMap::Shard& moving) { moving = {.home = *moving.next}; });
 }
 
 }  // namespace loch::cluster

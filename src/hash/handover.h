@@ -54,11 +54,12 @@ class Handover {
   coro::Task<Result<void>> open() { return open(&endpoint_, to_); }
   // Instead of H4: the shard stays where it is.
   coro::Task<Result<void>> undo();
-  // The same for good: nothing that a move has left there is ever opened. False if the shard has left.
-  coro::Task<Result<bool>> take_back();
   // The same by the shard's host alone, whether the other one can be reached or not. Nothing if it does not
   // leave.
   static coro::Task<Result<void>> reopen(fabric::Endpoint* endpoint, IndexPlace here);
+  // Undoes it for good, also after `reopen`: what it has left there is never opened. False if the shard has
+  // left.
+  coro::Task<Result<bool>> take_back();
 
  private:
   coro::Task<Result<void>> copy_slots(Directory d);

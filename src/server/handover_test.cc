@@ -149,6 +149,52 @@ TEST_F(HandingOver, ShardsOfAHostThatLeavesGoWhereThereIsRoom) {
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(store.get(fmt::format("key{}", i)).has_value()) << i;
 }
 
+std::atomic<bool> lags = false;
+
+// One that is behind as long as it lags.
+class LaggingCoordinator final : public cluster::Coordinator {
+ public:
+  explicit LaggingCoordinator(fake::Map& map) : newest_(map) {}
+  Result<cluster::Versioned> read_map() override {
+    if (!lags) last_ = newest_.read_map();
+    return last_;
+  }
+  [[nodiscard]] bool may_change() const override { return true; }
+  Result<void> write_map(const ClusterMap& map, std::uint64_t version) override {
+    return newest_.write_map(map, version);
+  }
+  Result<void> announce(const cluster::Present& self) override { return newest_.announce(self); }
+  Result<std::vector<cluster::Present>> present() override { return newest_.present(); }
+  void wait_for_change(std::uint64_t /*version*/, base::Nanos at_most_ns) override {
+    newest_.wait_for_change(0, std::min(at_most_ns, 50 * base::millisecond_ns));
+  }
+
+ private:
+  fake::SharedCoordinator newest_;
+  Result<cluster::Versioned> last_;
+};
+
+// Receive: a host is to leave, of whose shards some are to go to one that does not learn of it. Expect: the
+// others go, and these when it has learned of it.
+TEST_F(HandingOver, AHostThatLagsHoldsUpItsOwnShardsAlone) {
+  begin(2);
+  ASSERT_TRUE(comes_true([&] { return is_whole(); }));
+  lags = false;
+  fake::Node& c = add_host("c");
+  c.make_coordinator = [&] { return std::make_unique<LaggingCoordinator>(map_); };
+  ASSERT_NO_FATAL_FAILURE(c.start());
+  change([&](const ClusterMap& map) { return cluster::with_node(map, "c", c.address()); });
+  ASSERT_TRUE(comes_true([&] { return shards_of("c") == 2; }));
+  lags = true;
+  change([](const ClusterMap& map) { return cluster::draining(map, "b"); });
+  EXPECT_TRUE(comes_true([&] { return homes_on(0) == 4; }));
+  EXPECT_EQ(moves_to(2), 2);
+  EXPECT_EQ(homes_on(1), 2);
+  lags = false;
+  EXPECT_TRUE(comes_true([&] { return state_of("b") == ClusterMap::NodeState::drained; }));
+  EXPECT_EQ(homes_on(2), 4);
+}
+
 std::function<void()> after_close;  // called there, by the mover
 
 // Receive: a host that was killed when it had closed shards, for a host that has no memory for them; and

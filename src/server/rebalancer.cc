@@ -202,7 +202,7 @@ Result<void> Rebalancer::check_settled(Way& way) {
 
 Result<void> Rebalancer::give_away_shards() {
   Result<bool> again = true;
-  while (again && *again && member_.now().node) again = try_to_give_away_shards();
+  while (again && *again && member_.now().node && !stop_.stop_requested()) again = try_to_give_away_shards();
   if (again) return {};
   // What can not be given away now is used here until then, also if nobody else can be reached.
   if (auto reopened = member_.reopen_what_leaves(); !reopened) return reopened;

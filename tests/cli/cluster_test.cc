@@ -139,6 +139,13 @@ TEST_F(ClusterCommand, AClusterOfZooKeeperGrowsAndShrinks) {
   change([](const ClusterMap& map) { return cluster::with_moves_done(map, 1, {1, 4}); });
   ASSERT_TRUE(waits.await("b: 1 shard left")) << waits.output();
   change([](const ClusterMap& map) { return cluster::with_moves_done(map, 1, {7}); });
+  ASSERT_TRUE(waits.await("no shards left, items move")) << waits.output();
+  change([](ClusterMap map) {
+    map.shards[0].next = {.node = 1, .index = fabric::index_region_of(0, 1)};
+    return map;
+  });
+  ASSERT_TRUE(waits.await("b: 1 shard on the way there")) << waits.output();
+  change([](const ClusterMap& map) { return cluster::with_moves_taken_back(map, 0, {0}); });
   change([](const ClusterMap& map) { return cluster::drained(map, "b").value(); });
   EXPECT_EQ(waits.wait(), 0) << waits.output();
   const std::uint64_t epoch = coordinator->read_map().value().map.epoch;

@@ -1,13 +1,18 @@
 #include "bench/network.h"
 
 #include <arpa/inet.h>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string>
 #include <sys/socket.h>
 
+#include "base/file_descriptor.h"
 #include "bench/socket_stream.h"
+#include "lab/namespaces.h"
 #include "lab/process.h"
 #include "lab/temp_folder.h"
 
@@ -44,6 +49,41 @@ TEST(Network, JoinsTwoNamespacesOrSaysWhyNot) {
         [&] { return connects(network.server_address()); }, std::chrono::seconds(20));
     if (!server) return 3;
     return connects("127.0.0.1") ? 4 : 0;
+  });
+  EXPECT_EQ(outcome, 0);
+}
+
+std::string congestion_control_of(const base::FileDescriptor& socket) {
+  std::array<char, 16> name{};
+  socklen_t length = name.size() - 1;
+  ::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length);
+  return name.data();
+}
+
+// Receive: a connection between the namespaces, on a system of any congestion control. Expect: both ends have
+// the one that the network tells of.
+TEST(Network, ChoosesTheCongestionControl) {
+  const auto folder = lab::TempFolder::make("/tmp").value();
+  const int outcome = in_child([&] {
+    const Network network = Network::make(folder.path() + "/log");
+    if (!network.has_namespaces()) return 0;
+    const auto clients = lab::NetworkNamespace::current().value();
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    ::inet_pton(AF_INET, network.server_address().c_str(), &address.sin_addr);
+    socklen_t length = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    network.enter_servers().value();
+    const base::FileDescriptor listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::bind(listening.get(), name, length) != 0 || ::listen(listening.get(), 1) != 0 ||
+        ::getsockname(listening.get(), name, &length) != 0)
+      return 1;
+    clients.enter().value();
+    const base::FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(client.get(), name, length) != 0) return 2;
+    const base::FileDescriptor server(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!network.text().ends_with(congestion_control_of(client))) return 3;
+    return network.text().ends_with(congestion_control_of(server)) ? 0 : 4;
   });
   EXPECT_EQ(outcome, 0);
 }

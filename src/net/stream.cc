@@ -324,6 +324,8 @@ Result<TlsContext> TlsContext::make(const TlsFiles& files, bool is_server) {
         return std::unexpected(std::move(sound.error()));
     }
     if (auto used = use_key(context.get(), files.key); !used) return std::unexpected(std::move(used.error()));
+    // A key of another type than the certificate's is taken for that of another one, which may follow.
+    if (SSL_CTX_check_private_key(context.get()) != 1) return unusable("key", files.key);
   }
   if (!files.authority.empty()) {
     if (SSL_CTX_load_verify_locations(context.get(), files.authority.c_str(), nullptr) != 1)

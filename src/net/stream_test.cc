@@ -138,5 +138,19 @@ TEST_F(TlsTest, AnEncryptedKeyIsRefused) {
   EXPECT_THAT(made.error().detail, HasSubstr("the key in " + files.key + " can not be used"));
 }
 
+// Receive: keys that are not the certificate's, of its type and of another.
+TEST_F(TlsTest, TheKeyOfAnotherCertificateIsRefused) {
+  for (const char* other : {"client.key", "rsa.key"}) {
+    const TlsFiles files{.certificate = certificates_.file("host.pem"),
+                         .key = certificates_.file(other),
+                         .authority = certificates_.file("authority.pem")};
+    for (const auto& made : {TlsContext::server(files), TlsContext::client(files)}) {
+      ASSERT_FALSE(made.has_value()) << other;
+      EXPECT_EQ(made.error().code, Errc::invalid_argument);
+      EXPECT_THAT(made.error().detail, HasSubstr("the key in " + files.key + " can not be used"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace loch::net

@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,7 @@ void read_all(TomlSettings& settings, Config& config) {
   settings.table("log", [&](TomlSettings& log) { read_log(log, config); });
   settings.table("metrics", [&](TomlSettings& metrics) {
     metrics.address("listen", default_metrics_port, [&](const auto& address) { config.metrics = address; });
+    if (!config.metrics) metrics.complain_of("listen", "[metrics] needs an address to listen at");
   });
   settings.table("cluster", [&](TomlSettings& cluster) {
     Config::Cluster& of = config.cluster.emplace();
@@ -111,8 +113,10 @@ bool is_loopback(const net::HostPort& address) {
          address.host == "localhost";
 }
 
-// False only if the system says that it is not: what can not be told now shows when the store is made.
-bool may_be_group(const std::string& name) {
+// What the system says of a group. What can not be told now shows when the store is made.
+enum class Group : std::uint8_t { unknown, is_none, has_this_user, has_others };
+
+Group look_up_group(const std::string& name) {
   // One of many members takes much.
   constexpr std::size_t buffer_bytes_max = std::size_t{1} << 24;
   std::vector<char> buffer;
@@ -123,7 +127,9 @@ bool may_be_group(const std::string& name) {
     buffer.resize(bytes);
     error = ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
   }
-  return found != nullptr || error != 0;
+  if (found == nullptr) return error == 0 ? Group::is_none : Group::unknown;
+  const bool is_in_it = entry.gr_gid == ::getegid() || ::group_member(entry.gr_gid) != 0;
+  return is_in_it ? Group::has_this_user : Group::has_others;
 }
 
 std::vector<Config::Store> stores_of_cluster(const Config& config) {
@@ -220,7 +226,7 @@ Result<void> check_config(const Config& config, const std::string& path) {
           store.name));
     if (store.of_cluster && store.atomics == Atomics::device)
       return wrong(fmt::format("store '{}' is of a cluster; its words are the processors'", store.name));
-    if (!store.group.empty() && !may_be_group(store.group))
+    if (!store.group.empty() && look_up_group(store.group) == Group::is_none)
       return wrong(fmt::format("store '{}': there is no group '{}'", store.name, store.group));
   }
   for (const net::HostPort& address : config.listen) {
@@ -242,6 +248,14 @@ std::vector<std::string> warnings_of(const Config& config, const std::string& pa
         fmt::format("hosts of a cluster reach each other at `listen`; {} is this host alone: set listen = "
                     "[\"0.0.0.0:{}\"], unless all of them are on this host",
                     config.listen.front().host, fabric::default_port));
+  }
+  for (const Config::Store& store : config.stores) {
+    const bool may_give_to_any = ::geteuid() == 0;
+    if (may_give_to_any || store.group.empty() || look_up_group(store.group) != Group::has_others) continue;
+    warnings.push_back(fmt::format(
+        "store '{0}' is for group '{1}', which this user is not in: its files can not be given to "
+        "the group unless lochd's user is in it (usermod -aG {1} USER)",
+        store.name, store.group));
   }
   for (const Config::Store& store : config.stores) {
     if (store.atomics != Atomics::device || config.verbs) continue;

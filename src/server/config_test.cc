@@ -122,6 +122,11 @@ node = "a"
   EXPECT_EQ(config->cluster->node, "a");
 }
 
+TEST_F(ConfigTest, MetricsNeedAnAddress) {
+  EXPECT_NE(error_of("directory = \"/\"\n[metrics]\n").find(":2: [metrics] needs an address"),
+            std::string::npos);
+}
+
 TEST_F(ConfigTest, AStoreOfAClusterNeedsOne) {
   EXPECT_NE(error_of("[[store]]\nname = \"s\"\ncluster = true\n").find("there is no [cluster]"),
             std::string::npos);

@@ -17,6 +17,12 @@
 #include "server/differences.h"
 
 namespace loch::server {
+namespace {
+
+// Whose it is does not matter then: everybody may change all of it anyway.
+bool is_for_all(const Config::Store& store) { return store.mode == 0666U; }
+
+}  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(config), options.log));
@@ -32,7 +38,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, Options options) {
 }
 
 Result<void> Daemon::begin(Options& options) {
-  if (auto made = make_stores(config_); !made) return made;
+  if (auto failures = make_stores(config_); !failures.empty())
+    return std::unexpected(std::move(failures.front()));
   if (auto joined = join(options); !joined) return joined;
   if (auto lends = lend(options); !lends) return lends;
   if (member_ != nullptr) {
@@ -53,7 +60,14 @@ fabric::Access Daemon::here() const {
   return {.directory = config_.directory, .huge_pages = config_.huge_pages, .lends = true};
 }
 
-Result<void> Daemon::make_stores(const Config& config) const {
+fabric::Access Daemon::own() const {
+  fabric::Access access = here();
+  access.not_of_others = true;
+  return access;
+}
+
+std::vector<Error> Daemon::make_stores(const Config& config) const {
+  std::vector<Error> failures;
   for (const Config::Store& wanted : config.stores) {
     if (wanted.of_cluster) continue;
     loch::Options options;
@@ -67,15 +81,19 @@ Result<void> Daemon::make_stores(const Config& config) const {
     options.group = wanted.group;
     const auto made = Store::create("shm://" + wanted.name, options);
     if (made) continue;
-    if (made.error().code != Errc::exists) return std::unexpected(made.error());
-    warn_of_differences(wanted, here(), memory::RegionMap::of_one_host(), log_);
+    if (made.error().code == Errc::exists) {
+      warn_of_differences(wanted, is_for_all(wanted) ? here() : own(), memory::RegionMap::of_one_host(),
+                          log_);
+    } else {
+      failures.push_back(made.error());
+    }
   }
-  return {};
+  return failures;
 }
 
 Result<void> Daemon::join(Options& options) {
   if (!config_.cluster) return {};
-  auto of_member = Member::options_of(config_, here());
+  auto of_member = Member::options_of(config_, own());
   if (!of_member) return std::unexpected(std::move(of_member.error()));
   of_member->log = options.log;
   auto member = options.coordinator != nullptr
@@ -94,6 +112,7 @@ Result<void> Daemon::lend(const Options& options) {
     cluster_of = [this](const std::string& store) { return member_->cluster_of(store); };
   }
   keeper_ = std::make_unique<Keeper>(here(), node_of);
+  expect_stores(config_);
   auto host = fabric::Host::start(
       {.listen = config_.listen,
        .key_file = config_.key_file,
@@ -112,7 +131,6 @@ Result<void> Daemon::lend(const Options& options) {
        .log = options.log});
   if (!host) return std::unexpected(std::move(host.error()));
   host_ = std::move(*host);
-  report_stores(config_);
   return {};
 }
 
@@ -139,16 +157,21 @@ std::size_t Daemon::connections_max() const {
   return std::min(may_be, config_.connections_max);
 }
 
-void Daemon::report_stores(const Config& config) {
-  std::vector<std::string> names;
-  for (const Config::Store& store : config.stores) names.push_back(store.name);
-  keeper_->report(std::move(names));
+void Daemon::expect_stores(const Config& config) {
+  std::vector<Keeper::Expected> expected;
+  for (const Config::Store& store : config.stores)
+    expected.push_back({.name = store.name, .may_be_of_others = is_for_all(store)});
+  keeper_->expect(std::move(expected));
 }
 
 Result<void> Daemon::reload(const Config& now) {
-  if (auto made = make_stores(now); !made) return made;
-  report_stores(now);
-  return host_->reload();
+  if (auto taken = host_->reload(); !taken) return taken;
+  const auto failures = make_stores(now);
+  expect_stores(now);
+  for (const Error& why : failures) {
+    if (log_) log_(fabric::Host::Level::warning, why.message());
+  }
+  return {};
 }
 
 }  // namespace loch::server

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cluster/coordinator.h"
 #include "fabric/host.h"
@@ -33,9 +34,8 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Makes the stores of this host that are new in the configuration, and reads keys and certificates again.
-  // What can fail comes first, so that a wrong file changes nothing but which stores there are. Errors: as
-  // start.
+  // Reads keys and certificates again, and makes the stores of this host that are new in the configuration.
+  // Those that can not be made are logged. Errors: those of Host::reload; nothing has changed then.
   Result<void> reload(const Config& now);
 
   [[nodiscard]] const Config& config() const { return config_; }
@@ -48,13 +48,16 @@ class Daemon {
   // Throws std::system_error where the kernel has no thread left.
   Result<void> begin(Options& options);
   [[nodiscard]] fabric::Access here() const;
-  Result<void> make_stores(const Config& config) const;
+  // To a store that lochd makes itself, or would have.
+  [[nodiscard]] fabric::Access own() const;
+  // Returns why those that could not be made were not.
+  [[nodiscard]] std::vector<Error> make_stores(const Config& config) const;
   Result<void> join(Options& options);
   Result<void> lend(const Options& options);
   // Those that the configuration allows, as far as there are descriptors for them.
   [[nodiscard]] std::size_t connections_max() const;
   // Those of the configuration are told of, whether or not a client has them open.
-  void report_stores(const Config& config);
+  void expect_stores(const Config& config);
 
   // Each uses what stands before it.
   const Config config_;

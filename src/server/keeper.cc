@@ -17,7 +17,7 @@ Result<std::shared_ptr<fabric::Fabric>> Keeper::open(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     if (const auto kept = usable(name)) return std::shared_ptr<fabric::Fabric>(kept, kept->fabric.get());
   }
-  auto attached = fabric::attach("shm://" + name, access_);
+  auto attached = fabric::attach("shm://" + name, access_to(name));
   if (!attached) return attached;
   memory::RegionMap map = memory::RegionMap::of_one_host();
   const auto node = node_of_ ? node_of_(name) : std::nullopt;
@@ -84,27 +84,35 @@ fabric::Readers Keeper::readers() {
           .dismiss = [this](auto& store, auto client) { dismiss_reader(store, client); }};
 }
 
-void Keeper::report(std::vector<std::string> stores) {
+void Keeper::expect(std::vector<Expected> stores) {
   const std::scoped_lock lock(mutex_);
-  reported_ = std::move(stores);
+  expected_ = std::move(stores);
 }
 
-std::vector<std::shared_ptr<fabric::Fabric>> Keeper::open_reported() {
-  std::vector<std::string> names;
+fabric::Access Keeper::access_to(const std::string& name) {
+  fabric::Access access = access_;
+  const std::scoped_lock lock(mutex_);
+  access.not_of_others = std::ranges::any_of(
+      expected_, [&name](const Expected& store) { return store.name == name && !store.may_be_of_others; });
+  return access;
+}
+
+std::vector<std::shared_ptr<fabric::Fabric>> Keeper::open_expected() {
+  std::vector<Expected> expected;
   {
     const std::scoped_lock lock(mutex_);
-    names = reported_;
+    expected = expected_;
   }
   std::vector<std::shared_ptr<fabric::Fabric>> opened;
-  for (const std::string& name : names) {
-    if (auto store = open(name)) opened.push_back(std::move(*store));
+  for (const Expected& each : expected) {
+    if (auto store = open(each.name)) opened.push_back(std::move(*store));
   }
   return opened;
 }
 
 std::map<std::string, Keeper::Seen> Keeper::seen() {
   std::map<std::string, Seen> seen;
-  const auto held = open_reported();
+  const auto held = open_expected();
   const std::scoped_lock lock(mutex_);
   std::map<std::string, Told> told;
   for (const auto& [name, weak] : kept_) {

@@ -60,10 +60,15 @@ class Keeper {
     memory::Usage usage;
     std::uint64_t bytes_max = 0;  // 0: no limit
   };
-  // Of the stores that are open, and of those that are to be reported.
+  // Of the stores that are open, and of those that are expected.
   std::map<std::string, Seen> seen();
-  // Those are also seen while no client has them open, if they are there.
-  void report(std::vector<std::string> stores);
+  struct Expected {
+    std::string name;
+    bool may_be_of_others = false;  // made by whomever (Access::not_of_others)
+  };
+  // Those are also seen while no client has them open, if they are there; and opened if they are what lochd
+  // itself would have made.
+  void expect(std::vector<Expected> stores);
   [[nodiscard]] std::uint64_t count();
 
  private:
@@ -82,7 +87,8 @@ class Keeper {
     Stats totals{};
   };
 
-  std::vector<std::shared_ptr<fabric::Fabric>> open_reported();
+  std::vector<std::shared_ptr<fabric::Fabric>> open_expected();
+  [[nodiscard]] fabric::Access access_to(const std::string& name);
   // Under the mutex. Null if it is not open here, is damaged, or another store has its name by now.
   [[nodiscard]] std::shared_ptr<Kept> usable(const std::string& name) const;
   // Null if it is not open here.
@@ -92,7 +98,7 @@ class Keeper {
   const NodeOf node_of_;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Kept>> kept_;
-  std::vector<std::string> reported_;
+  std::vector<Expected> expected_;
   std::map<std::string, Told> told_;  // of those that were seen last
 };
 

@@ -47,7 +47,7 @@ TEST_F(KeeperTest, AStoreThatTwoOpenAtOnceIsKeptOnce) {
 TEST_F(KeeperTest, NoCounterGoesBack) {
   near();
   Keeper keeper(fabric::Access{.directory = folder_, .huge_pages = false});
-  keeper.report({"store"});
+  keeper.expect({{.name = "store"}});
   const auto hits = [&] { return keeper.seen().at("store").totals[Counter::get_hit]; };
   const auto set_hits = [&](std::uint64_t count) {
     const auto here =

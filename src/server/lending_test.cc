@@ -291,6 +291,27 @@ TEST_F(LendingTest, AnotherStoreOfTheSameNameIsNotTakenForIt) {
   EXPECT_TRUE(open_far()->put("a", "2").has_value());
 }
 
+// Receive: a store that is removed, and made again, while it is lent. Expect: its sessions end by themselves,
+// and what a client puts goes into neither.
+TEST_F(LendingTest, AStoreThatIsRemovedMeanwhileIsNotUsedAnyMore) {
+  host_options_.silence_max_ns = 2 * base::second_ns;
+  near();
+  start();
+  auto far = open_far().value();
+  auto idle = open_far().value();
+  ASSERT_TRUE(far.put("a", "1").has_value());
+  ASSERT_TRUE(idle.put("b", "1").has_value());
+  near_.reset();
+  ASSERT_TRUE(Store::destroy("shm://store", here()).has_value());
+  near();
+  EXPECT_TRUE(comes_true([&] { return host_->counts().sessions == 0; }));
+  EXPECT_THAT(log(), HasSubstr("2 sessions of stores that were removed"));
+  EXPECT_FALSE(far.put("a", "2").has_value());
+  EXPECT_THAT(error_of(far.get("a")).message(), HasSubstr("open it again"));
+  EXPECT_EQ(near().count().value(), 0U);
+  EXPECT_TRUE(open_far()->put("a", "2").has_value());
+}
+
 TEST_F(LendingTest, ClientsThatCloseLeaveNothingBehind) {
   near();
   start();

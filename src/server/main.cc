@@ -63,10 +63,14 @@ Result<Config> configuration(const Arguments& arguments) {
   if (!arguments.directory.empty()) config->directory = arguments.directory;
   if (!arguments.key_file.empty()) config->key_file = arguments.key_file;
   if (auto fits = check_config(*config, path); !fits) return std::unexpected(std::move(fits.error()));
-  std::error_code unknown;
-  if (!std::filesystem::is_directory(config->directory, unknown)) {
+  std::error_code why;
+  if (!std::filesystem::is_directory(config->directory, why)) {
+    const bool is_hidden = why == std::errc::permission_denied;
     return fail(Errc::invalid_argument, "configuration",
-                fmt::format("there is no folder '{}' for the stores (directory)", config->directory));
+                is_hidden
+                    ? fmt::format("the folder '{}' for the stores (directory) can not be looked at: {}",
+                                  config->directory, why.message())
+                    : fmt::format("there is no folder '{}' for the stores (directory)", config->directory));
   }
   return config;
 }
@@ -130,6 +134,22 @@ void raise_limit_of_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);  // if not, lochd takes fewer connections, and says so
 }
 
+// Whether the files that the configuration names are as they have to be; ZooKeeper is not asked.
+Result<void> check_files(const Config& config) {
+  if (config.cluster) {
+    if (auto listed = Member::check_list(*config.cluster); !listed) return listed;
+  }
+  auto files = net::Credentials::of_server(
+      {.key = config.key_file, .other = config.other_key_file, .read = config.read_key_file}, config.tls);
+  if (!files) return std::unexpected(std::move(files.error()));
+  return {};
+}
+
+void warn_of(const Config& config, const Arguments& arguments) {
+  for (const std::string& warning : warnings_of(config, path_of_config(arguments)))
+    spdlog::warn("{}", warning);
+}
+
 void reload(const Arguments& arguments, Daemon& daemon) {
   sd_notify(0, "RELOADING=1");
   const auto config = configuration(arguments);
@@ -142,6 +162,9 @@ void reload(const Arguments& arguments, Daemon& daemon) {
     const auto differ = settings_for_a_restart(daemon.config(), *config);
     if (!differ.empty())
       spdlog::warn("these settings have changed and need a restart: {}", fmt::join(differ, ", "));
+    if (const auto sound = check_files(*config); !sound)
+      spdlog::error("would not start with this configuration: {}", sound.error().message());
+    warn_of(*config, arguments);
   } else {
     spdlog::error("goes on with what was before: {}", taken.error().message());
   }
@@ -163,17 +186,6 @@ void say_what_is_lent(const Config& config, const std::vector<std::uint16_t>& po
   }
 }
 
-// Whether the files that the configuration names are as they have to be; ZooKeeper is not asked.
-Result<void> check_files(const Config& config) {
-  if (config.cluster) {
-    if (auto listed = Member::check_list(*config.cluster); !listed) return listed;
-  }
-  auto files = net::Credentials::of_server(
-      {.key = config.key_file, .other = config.other_key_file, .read = config.read_key_file}, config.tls);
-  if (!files) return std::unexpected(std::move(files.error()));
-  return {};
-}
-
 Exit run(const Arguments& arguments) {
   const Signals signals;
   start_log();
@@ -181,8 +193,7 @@ Exit run(const Arguments& arguments) {
   if (!config) return complain(config.error(), usage);
   if (const auto sound = check_files(*config); !sound) return complain(sound.error(), usage);
   if (!arguments.check_only) spdlog::set_level(spdlog::level::from_str(config->log_level));
-  for (const std::string& warning : warnings_of(*config, path_of_config(arguments)))
-    spdlog::warn("{}", warning);
+  warn_of(*config, arguments);
   if (arguments.check_only) {
     const std::string path = path_of_config(arguments);
     if (path.empty()) {

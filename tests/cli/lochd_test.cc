@@ -7,6 +7,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <memory>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -466,8 +467,57 @@ TEST_F(Lochd, ReadsItsConfigurationAgain) {
   lochd_->send_signal(SIGHUP);
   ASSERT_TRUE(lochd_->await("goes on with what was before")) << lochd_->output();
   EXPECT_EQ(ok({"get", url("second"), "a"}), "1");
+  // What would keep it from starting is said before it is started again; and what a start warns of.
+  const std::string nowhere = file_path("nowhere");
+  write_file("lochd.toml", fmt::format("key_file = \"{}\"\n[[store]]\nname = \"second\"\natomics = "
+                                       "\"device\"\n",
+                                       nowhere));
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("would not start with this configuration")) << lochd_->output();
+  ASSERT_TRUE(lochd_->await("nobody can; set verbs = true")) << lochd_->output();
+  EXPECT_THAT(lochd_->output(), AllOf(HasSubstr(nowhere), HasSubstr("need a restart: key_file")));
   lochd_->send_signal(SIGINT);
   EXPECT_EQ(lochd_->wait(), 0);
+}
+
+// Receive: another key, and a store that there is no room for. Expect: the key counts, and the log says what
+// became of the store.
+TEST_F(Lochd, ReadsKeysAgainThoughAStoreCanNotBeMade) {
+  ok({"put", "sessions", "a", "1"});
+  const std::string before = key_file("before.key", "a key that somebody has guessed");
+  const std::string used = key_file("used.key", "a key that somebody has guessed");
+  const std::string setting = fmt::format("key_file = \"{}\"\n", used);
+  const std::string file = write_file("lochd.toml", setting);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  start("127.0.0.1:0", {"--config", file});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_EQ(ok({"--key-file", before, "get", url("sessions"), "a"}), "1");
+  const std::string after = key_file("used.key", "a key that nobody guesses");
+  write_file("lochd.toml", setting + "[[store]]\nname = \"large\"\n");
+  lochd_->send_signal(SIGHUP);
+  ASSERT_TRUE(lochd_->await("read the configuration again")) << lochd_->output();
+  EXPECT_THAT(lochd_->output(), AllOf(HasSubstr("large"), HasSubstr("ulimit -f")));
+  EXPECT_EQ(ok({"--key-file", after, "get", url("sessions"), "a"}), "1");
+  EXPECT_EQ(loch({"--key-file", before, "get", url("sessions"), "a"}).exit_code, 3);
+}
+
+// Receive: stores of its configuration that another user has made and opened to all, before it could. Expect:
+// it lends only the one that is to be open to all.
+TEST_F(Lochd, DoesNotLendWhatAnotherUserHasMadeInItsPlace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::filesystem::permissions(folder(), std::filesystem::perms(01777));
+  for (const char* store : {"own", "for-all"}) ok({"create", store, "--mode", "666"}, {.unprivileged = true});
+  start("127.0.0.1:0", {"--config", write_file("lochd.toml",
+                                               "[[store]]\nname = \"own\"\n"
+                                               "[[store]]\nname = \"for-all\"\nmode = \"666\"\n")});
+  EXPECT_TRUE(lochd_->await("store 'own' is there, but can not be lent")) << lochd_->output();
+  const Outcome refused = loch({"get", url("own"), "a"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("was made by user"), HasSubstr("take it out of lochd.toml")));
+  ok({"put", url("for-all"), "a", "1"});
 }
 
 TEST_F(Lochd, TellsPrometheus) {
@@ -537,6 +587,14 @@ TEST_F(Lochd, MakesStoresThatAGroupMayUse) {
   EXPECT_TRUE(
       lochd_->await("store 'shared' was made with mode 660, and stays so; the configuration says 600"))
       << lochd_->output();
+  // To be made for a group by somebody who is not in it.
+  const std::string others = folder() + "/others.toml";
+  std::ofstream(others) << "[[store]]\nname = \"x\"\ngroup = \"root\"\n";
+  std::filesystem::permissions(folder(), std::filesystem::perms(0755));
+  const Outcome checked = run({"--check-config", "--config", others},
+                              {.program = LOCHD_PROGRAM, .unprivileged = ::geteuid() == 0});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_THAT(checked.err, HasSubstr("group 'root', which this user is not in"));
   const std::string unknown =
       write_file("unknown.toml", "[[store]]\nname = \"x\"\ngroup = \"no-such-group\"\n");
   const Outcome refused = lochd({"--listen", "127.0.0.1:0", "--directory", folder(), "--config", unknown});

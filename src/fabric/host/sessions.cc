@@ -259,7 +259,7 @@ void Sessions::look() {
   for (const Id id : gone) end(id, End::is_dead);
   for (const Fencer::Id condemned : fenced_everywhere) pardon(condemned);
   keep_time();
-  end_silent();
+  look_closely();
   end_idle_now();
   end_those_of_paused_stores();
 }
@@ -280,7 +280,7 @@ void Sessions::end_those_of_lost_stores() {
 
 std::optional<base::Nanos> Sessions::look_in() const {
   if (sessions_.empty()) return std::nullopt;
-  base::Nanos due = looked_for_silent_ns_ + look_every_ns();
+  base::Nanos due = looked_closely_ns_ + look_every_ns();
   if (pairs_ != 0) due = std::min(due, kept_time_ns_ + tick_ns);
   const base::Nanos now = remote::precise_now();
   return due - std::min(due, now);
@@ -297,11 +297,25 @@ void Sessions::keep_time() {
   }
 }
 
-void Sessions::end_silent() {
+// At what nobody tells of.
+void Sessions::look_closely() {
   const base::Nanos now = remote::precise_now();
-  if (now - looked_for_silent_ns_ < look_every_ns()) return;
-  looked_for_silent_ns_ = now;
+  if (now - looked_closely_ns_ < look_every_ns()) return;
+  looked_closely_ns_ = now;
   end_silent_for(options_.silence_max_ns, {}, End::is_dead);
+  end_those_of_removed_stores();
+}
+
+// They would go on with memory that nobody else ever sees, and keep it.
+void Sessions::end_those_of_removed_stores() {
+  std::map<const OpenedStore*, bool> was_removed;  // one of many sessions is asked for once
+  const auto is_of_removed = [&was_removed](Id /*id*/, const Session& session) {
+    const auto [found, is_new] = was_removed.try_emplace(session.store.get());
+    if (is_new) found->second = !session.store->fabric->is_published();
+    return found->second;
+  };
+  if (const std::size_t ended = end_where(is_of_removed, End::is_sent_away); ended != 0)
+    log(options_, Host::Level::info, fmt::format("ended {} sessions of stores that were removed", ended));
 }
 
 // Of one store, or of all if it is not named.

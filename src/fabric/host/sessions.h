@@ -88,8 +88,9 @@ class Sessions {
   // Those that this host had before it was started, of a store that is opened: which it may not be unless
   // that has succeeded once. Errors: those of the fabric.
   Result<void> end_those_of_before(const std::shared_ptr<OpenedStore>& store);
-  // Ends those that are gone, silent, idle for too long, of a paused store or of one whose memory is not here
-  // any more, lets go of what is fenced everywhere, and raises the time of stores that are lent over RDMA.
+  // Ends those that are gone, silent, idle for too long, of a paused store, of one that was removed or of one
+  // whose memory is not here any more, lets go of what is fenced everywhere, and raises the time of stores
+  // that are lent over RDMA.
   // When woken, and when `look_in`, in nanoseconds, has passed; nothing: when woken alone.
   void look();
   [[nodiscard]] std::optional<base::Nanos> look_in() const;
@@ -130,11 +131,12 @@ class Sessions {
   [[nodiscard]] base::Nanos look_every_ns() const {
     return std::min(base::second_ns, options_.silence_max_ns / 4);
   }
-  void end_silent();
+  void look_closely();
   void end_silent_for(base::Nanos longest_ns, const std::string& store, End how);
   void end_idle_now();
   void end_those_of_paused_stores();
   void end_those_of_lost_stores();
+  void end_those_of_removed_stores();
   [[nodiscard]] std::optional<remote::Target> find(const Fencer::Other& other) const;
   void note(std::vector<Id>* list, Id id);
 
@@ -166,7 +168,7 @@ class Sessions {
   std::size_t pairs_ = 0;                             // sessions that have queue pairs
   // By remote::precise_now.
   base::Nanos kept_time_ns_ = 0;
-  base::Nanos looked_for_silent_ns_ = 0;
+  base::Nanos looked_closely_ns_ = 0;
   bool stopping_ = false;
 
   tcp::Agent agent_;

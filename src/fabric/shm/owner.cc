@@ -49,15 +49,16 @@ Result<gid_t> group_id(const std::string& group) {
   return entry.gr_gid;
 }
 
-Result<void> check_maker(const Folder& folder) {
+Result<void> check_maker(const Folder& folder, bool lends) {
   const auto status = folder.status("open");
   if (!status) return std::unexpected(status.error());
   const uid_t maker = status->st_uid;
   if (maker == ::geteuid() || maker == 0 || is_of_group(status->st_gid)) return {};
   return fail(Errc::permission, "open",
-              fmt::format("{} was made by user {}, who has all that is put there; if that is meant, open it "
-                          "with Mode::attach (loch: --no-create)",
-                          folder.path(), user_name(maker)));
+              fmt::format("{} was made by user {}, who has all that is put there; if that is meant, {}",
+                          folder.path(), user_name(maker),
+                          lends ? "take it out of lochd.toml, or say mode = \"666\" there"
+                                : "open it with Mode::attach (loch: --no-create)"));
 }
 
 }  // namespace loch::fabric::shm

@@ -16,7 +16,8 @@ bool is_of_group(gid_t group);
 
 // Anybody may take the name of a store that is not there yet, and open it to all, to have what others put
 // there. Whoever means to create a store if there is none therefore takes one that this user made, or root,
-// or somebody for a group that this user is in. Errors: permission.
-Result<void> check_maker(const Folder& folder);
+// or somebody for a group that this user is in. Errors: permission, with what to do for a program or, if
+// `lends`, for lochd.
+Result<void> check_maker(const Folder& folder, bool lends);
 
 }  // namespace loch::fabric::shm

@@ -405,7 +405,7 @@ Result<std::shared_ptr<Fabric>> attach(const std::string& name, const Access& ac
   const std::string path = store_path(name, access);
   auto folder = Folder::open(path, "open");
   if (folder && access.not_of_others) {
-    if (auto may_trust = check_maker(*folder); !may_trust)
+    if (auto may_trust = check_maker(*folder, access.lends); !may_trust)
       return std::unexpected(std::move(may_trust.error()));
   }
   auto present = folder ? folder->open_file(present_file, "open") : std::unexpected(folder.error());

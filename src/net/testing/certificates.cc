@@ -34,10 +34,16 @@ void add_extension(X509* certificate, int what, const char* value) {
   X509_EXTENSION_free(extension);
 }
 
+Key make_key() { return {EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"), &EVP_PKEY_free}; }
+// Of another type than all others.
+Key make_rsa_key() {
+  constexpr std::size_t bits = 2'048;
+  return {EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", bits), &EVP_PKEY_free};
+}
+
 // Signed by `by`, or by itself: an authority.
 Identity make(const char* name, const Identity* by, long from_s, long until_s) {
-  Identity made{Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"), &EVP_PKEY_free),
-                Certificate(X509_new(), &X509_free)};
+  Identity made{make_key(), Certificate(X509_new(), &X509_free)};
   X509* certificate = made.certificate.get();
   X509_set_version(certificate, X509_VERSION_3);
   static long serial = 0;
@@ -60,17 +66,17 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> open(const std::string& path) {
 }
 
 // Encrypted, if there is a pass phrase.
-void write_key(const Identity& identity, const std::string& path, const char* pass_phrase = nullptr) {
+void write_key(const Key& key, const std::string& path, const char* pass_phrase = nullptr) {
   const EVP_CIPHER* cipher = pass_phrase == nullptr ? nullptr : EVP_aes_256_cbc();
   const auto before = ::umask(077);
-  LOCH_CHECK(PEM_write_PrivateKey(open(path).get(), identity.key.get(), cipher, nullptr, 0, nullptr,
+  LOCH_CHECK(PEM_write_PrivateKey(open(path).get(), key.get(), cipher, nullptr, 0, nullptr,
                                   const_cast<char*>(pass_phrase)) == 1);
   ::umask(before);
 }
 
 void write(const Identity& identity, const std::string& path_without_end) {
   LOCH_CHECK(PEM_write_X509(open(path_without_end + ".pem").get(), identity.certificate.get()) == 1);
-  write_key(identity, path_without_end + ".key");
+  write_key(identity.key, path_without_end + ".key");
 }
 
 }  // namespace
@@ -82,7 +88,8 @@ Certificates::Certificates(std::string folder) : folder_(std::move(folder)) {
   write(make("stranger", nullptr, -day_s, day_s), file("stranger"));
   const Identity host = make("host", &authority, -day_s, day_s);
   write(host, file("host"));
-  write_key(host, file("encrypted.key"), "secret");
+  write_key(host.key, file("encrypted.key"), "secret");
+  write_key(make_rsa_key(), file("rsa.key"));
   write(make("client", &authority, -day_s, day_s), file("client"));
   write(make("host", &authority, -2 * day_s, -day_s), file("expired"));
 }

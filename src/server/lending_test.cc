@@ -174,6 +174,21 @@ TEST_F(LendingTest, WhatIsNotThereIsAnError) {
   EXPECT_THAT(error.message(), HasSubstr("127.0.0.1"));
 }
 
+// Receive: clients that ask for one store after another that is not there. Expect: each is told so; the log
+// tells of the first ones alone.
+TEST_F(LendingTest, WhatStrangersAskForDoesNotFillTheLog) {
+  near();
+  start();
+  constexpr int asked = 50;
+  for (int i = 0; i < asked; ++i) {
+    const Error error = error_of(Store::open(url(fmt::format("none-{}", i))));
+    EXPECT_THAT(error.message(), HasSubstr(fmt::format("'none-{}'", i)));
+  }
+  const std::string said = log();
+  EXPECT_THAT(said, HasSubstr("'none-0'"));
+  EXPECT_THAT(said, Not(HasSubstr(fmt::format("'none-{}'", asked - 1))));
+}
+
 // Receive: in the mode that creates what is not there, a store that the host has not, and a key file that is
 // missing here. Expect: an error that names the one or the other; and to create the store there, if it is
 // that.

@@ -15,12 +15,15 @@ inline void log(const Host::Options& options, Host::Level level, const std::stri
 }
 
 // Of what strangers can bring about at will. False if it was left out.
-inline bool warn_seldom(const Host::Options& options, Seldom& seldom, const std::string& text) {
+inline bool log_seldom(const Host::Options& options, Host::Level level, Seldom& seldom,
+                       const std::string& text) {
   const auto left_out = seldom.tell(base::Clock().now());
   if (!left_out) return false;
-  log(options, Host::Level::warning,
-      *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
+  log(options, level, *left_out == 0 ? text : fmt::format("{} (and {} more before it)", text, *left_out));
   return true;
+}
+inline bool warn_seldom(const Host::Options& options, Seldom& seldom, const std::string& text) {
+  return log_seldom(options, Host::Level::warning, seldom, text);
 }
 
 }  // namespace loch::fabric::host

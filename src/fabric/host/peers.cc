@@ -180,9 +180,9 @@ net::Message Peers::refuse(const Peer& peer, Errc code, const std::string& why) 
 
 void Peers::note(const Peer& peer, const std::string& why) {
   const base::Nanos now = base::Clock().now();
-  if (repeats_.has(peer.name, why, now)) return;
-  repeats_.note(peer.name, why, now);
-  log(options_, Level::info, fmt::format("{}: {}", peer.name, why));
+  if (!repeats_.has(peer.name, why, now) &&
+      log_seldom(options_, Level::info, notes_, fmt::format("{}: {}", peer.name, why)))
+    repeats_.note(peer.name, why, now);
 }
 
 void Peers::link(Id id, Peer& peer) {

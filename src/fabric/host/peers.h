@@ -116,6 +116,7 @@ class Peers {
   base::Nanos accepts_from_ns_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
   Seldom refusals_{10};
+  Seldom notes_{10};
   Repeats repeats_;
   Seldom full_;
   Seldom crowded_;

@@ -137,6 +137,28 @@ TEST_F(Fencing, OutlivesTheHostThatHadTheSession) {
   EXPECT_TRUE(comes_true([&] { return !watcher->connect("watcher").value()->present(7); }));
 }
 
+// Receive: a host comes back while the lochd that had its sessions still holds the number of one. Expect: it
+// lends nothing until it can see to that one, and then does.
+TEST_F(Fencing, WaitsForTheLochdThatHadTheSession) {
+  const auto b = way_to(1).value();
+  const auto at_b = b->connect("0123456789abcdef").value();
+  nodes_[0]->stop();
+  const auto here =
+      fabric::attach(fmt::format("shm://{}", store_name), {.directory = nodes_[0]->folder(), .lends = true})
+          .value();
+  ASSERT_TRUE(here->note_session(7, "0123456789abcdef 3").has_value());
+  const auto before = here->connect();
+  ASSERT_TRUE(before->claim_presence(7).value());
+  ASSERT_NO_FATAL_FAILURE(nodes_[0]->start());
+  const auto refused = way_to(0);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("before has not ended yet"));
+  ASSERT_TRUE(touch(*at_b, 1).has_value());
+  before->release_presence(7);
+  ASSERT_TRUE(way_to(0).has_value());
+  EXPECT_TRUE(comes_true([&] { return !touch(*at_b, 1).has_value(); }));
+}
+
 // Receive: a host is killed and comes back while another one is down, which a session that it had did not
 // reach. Expect: it does not wait for that one.
 TEST_F(Fencing, ANoteSaysWhichHostsTheSessionReached) {

@@ -227,10 +227,21 @@ Result<void> Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& s
     const auto [name, reached] = read_note(note);
     const auto claimed = store->way->claim_presence(client);
     if (!claimed) return std::unexpected(claimed.error());
-    if (*claimed) condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
+    if (*claimed) {
+      condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
+    } else if (!is_condemned(store->name, client)) {
+      return fail(Errc::unavailable, "host",
+                  fmt::format("the lochd that lent {} before has not ended yet", store->name));
+    }
   }
   looked_for_those_of_before_.insert(store->name);
   return {};
+}
+
+bool Sessions::is_condemned(const std::string& store, std::uint32_t client) const {
+  return std::ranges::any_of(condemned_, [&](const auto& each) {
+    return each.second.store->name == store && each.second.clients.contains(client);
+  });
 }
 
 void Sessions::pardon(Fencer::Id condemned) {

@@ -86,7 +86,8 @@ class Sessions {
   // As another host wants, which takes it for dead.
   void fence(const std::string& name);
   // Those that this host had before it was started, of a store that is opened: which it may not be unless
-  // that has succeeded once. Errors: those of the fabric.
+  // that has succeeded once. Errors: those of the fabric; unavailable, while the lochd that had them is
+  // there.
   Result<void> end_those_of_before(const std::shared_ptr<OpenedStore>& store);
   // Ends those that are gone, silent, idle for too long, of a paused store, of one that was removed or of one
   // whose memory is not here any more, lets go of what is fenced everywhere, and raises the time of stores
@@ -126,6 +127,7 @@ class Sessions {
   void let_go(const Session& session, std::uint32_t client);
   void condemn(Session session);
   void pardon(Fencer::Id condemned);
+  [[nodiscard]] bool is_condemned(const std::string& store, std::uint32_t client) const;
   void resume(const std::string& store);
   void keep_time();
   [[nodiscard]] base::Nanos look_every_ns() const {

@@ -26,6 +26,11 @@ const char* step_of_greeting(const Error& error) {
              : "greeting (is that lochd, does it want TLS or want it not, and has it room: connections_max?)";
 }
 
+base::Nanos left_ns(base::Nanos deadline) {
+  const base::Nanos now = base::Clock().now();
+  return deadline > now ? deadline - now : 0;
+}
+
 }  // namespace
 
 Link::Link(Target target) : target_(std::move(target)), at_(target_.host) {}
@@ -148,14 +153,22 @@ Result<net::Message> Link::ask(const net::Message& message) {
 }
 
 Result<net::Message> Link::ask(const net::Message& message, base::Nanos deadline) {
-  const auto left_ns = [deadline] {
-    const base::Nanos now = base::Clock().now();
-    return deadline > now ? deadline - now : 0;
-  };
-  const std::unique_lock lock(mutex_, std::chrono::nanoseconds(left_ns()));
-  if (lock.owns_lock()) return ask_now(message, left_ns());
+  const auto lock = await_turn(deadline);
+  if (lock.owns_lock()) return ask_now(message, left_ns(deadline));
   return fail(Errc::timed_out, "fabric",
               fmt::format("{}: the host has not answered others in time", target_.text()));
+}
+
+bool Link::say(const net::Message& message, base::Nanos deadline) {
+  const auto lock = await_turn(deadline);
+  if (!lock.owns_lock() || messages_ == nullptr) return false;
+  if (owed_++ == 0) silent_since_ns_ = base::Clock().now();
+  if (!messages_->say(message)) messages_ = nullptr;
+  return messages_ != nullptr;
+}
+
+std::unique_lock<std::timed_mutex> Link::await_turn(base::Nanos deadline) {
+  return std::unique_lock(mutex_, std::chrono::nanoseconds(left_ns(deadline)));
 }
 
 Result<net::Message> Link::ask_now(const net::Message& message, base::Nanos within_ns) {

@@ -54,6 +54,8 @@ class Link {
   Result<net::Message> ask(const net::Message& message, base::Nanos deadline);
   // One that another thread asks right now is taken for alive, since it may be waited for.
   [[nodiscard]] bool is_alive();
+  // The same, but the answer is not waited for. Whether it was said until then.
+  bool say(const net::Message& message, base::Nanos deadline);
   // Says what is not answered, and may be lost.
   void tell(const net::Message& message);
   // Of the store.
@@ -79,6 +81,8 @@ class Link {
   Result<Greeting> greet(base::Nanos deadline) const;
   // What the host is to be shown: the key of this client, or if it has none, the cookie.
   [[nodiscard]] Result<net::Secret> key_for(const Greeting& greeting) const;
+  // Waits until then at most for others who ask.
+  std::unique_lock<std::timed_mutex> await_turn(base::Nanos deadline);
   Result<net::Message> ask_now(const net::Message& message, base::Nanos within_ns);
   [[nodiscard]] Error explained(Error error, const char* step) const;
 

@@ -102,6 +102,7 @@ class TcpPort final : public remote::RemotePort {
 
   // Of the host itself, by the link.
   [[nodiscard]] Result<net::Message> ask(const net::Message& message) const;
+  void give_back(std::uint32_t client);
   [[nodiscard]] bool is_asking() const { return answered_ != asked_.size(); }
   void flush();
   void encode();

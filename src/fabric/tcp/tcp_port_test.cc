@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <poll.h>
 #include <string>
@@ -53,6 +54,11 @@ class LyingHost {
   [[nodiscard]] remote::Target target() const {
     return {.scheme = "tcp", .host = acceptor_.at(), .store = "store"};
   }
+  // What comes next over its only link, if that stays.
+  [[nodiscard]] Result<net::Message> next_asked() {
+    const std::scoped_lock lock(mutex_);
+    return links_.front()->wait_next(in_seconds(5));
+  }
 
  private:
   void greet(base::FileDescriptor socket) {
@@ -73,6 +79,7 @@ class LyingHost {
       std::ignore = messages->say({{"proof", proof}, {"link", "1"}});
       if (region_bytes_ && messages->wait_next(in_seconds(5)))
         std::ignore = messages->say({{"bytes", *region_bytes_}});
+      const std::scoped_lock lock(mutex_);
       links_.push_back(std::move(messages));
     }
   }
@@ -80,6 +87,7 @@ class LyingHost {
   const Answers answers_{};
   const Links what_of_links_ = Links::stay;
   const std::optional<std::uint64_t> region_bytes_{};
+  std::mutex mutex_;
   std::vector<std::unique_ptr<net::Messages>> links_;
   std::vector<std::unique_ptr<net::Stream>> streams_;
   const net::fake::Acceptor acceptor_{[this](base::FileDescriptor socket) { greet(std::move(socket)); }};
@@ -286,6 +294,22 @@ TEST(LyingHost, ThatIsSilentIsNotWaitedForAgainAndAgain) {
   for (std::uint32_t client = 1; client <= questions; ++client) EXPECT_TRUE(port->present(client));
   port = nullptr;
   EXPECT_LT(base::Clock().now() - began, questions / 2 * remote::joining_max_ns);
+}
+
+// Receive: the same, and a client number that is claimed. Expect: since it may be answered later, it is given
+// back; and the session goes on.
+TEST(LyingHost, ThatIsSilentIsNotLeftWithANumberThatWasClaimed) {
+  LyingHost host([](net::Stream&) {}, LyingHost::Links::stay);
+  const auto fabric = remote::RemoteFabric::attach(host.target()).value();
+  const auto port = fabric->connect("0123456789abcdef").value();
+  EXPECT_EQ(port->claim_presence(5).error().code, Errc::timed_out);
+  for (const char* what : {"claim", "release"}) {
+    const auto asked = host.next_asked();
+    ASSERT_TRUE(asked.has_value()) << asked.error().message();
+    EXPECT_EQ(net::text_of(*asked, "do"), what);
+    EXPECT_EQ(net::number_of(*asked, "client"), 5U);
+  }
+  port->abandon();
 }
 
 // Receive: the same of sessions that have failed towards another host. Expect: they go without a word.

@@ -205,34 +205,37 @@ Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, 
 
 // A client has come. What does not show the token of a session that is waited for is turned away.
 Result<void> Lender::take_request(Id id, const Shown& shown) {
-  const auto refuse = [&id](std::string why) {
-    ::rdma_reject(id.get(), nullptr, 0);
-    return fail(Errc::permission, "verbs", std::move(why));
+  const auto refuse = [&id](Errc code, std::string why) {
+    const std::uint8_t said = encode_refusal(code);
+    ::rdma_reject(id.get(), &said, sizeof said);
+    return fail(code, "verbs", std::move(why));
   };
   const auto found = std::ranges::find_if(sessions_, [&shown](const auto& session) {
     return session.second.device == nullptr && net::same(session.second.token, shown.token);
   });
-  if (found == sessions_.end()) return refuse("a queue pair of no session that is waited for");
+  if (found == sessions_.end())
+    return refuse(Errc::permission, "a queue pair of no session that is waited for");
   Session& session = found->second;
   auto device = device_of(id->verbs, session.device_changes);
-  if (!device) return refuse(device.error().detail);
+  if (!device) return refuse(Errc::unavailable, device.error().detail);
   if (!may_use(**device, session)) {
-    return refuse(fmt::format(
-        "{}: another device than {} changes this store; clients have to come in by one device of this host",
-        session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
+    return refuse(Errc::incompatible,
+                  fmt::format("{}: another device than {} changes this store; clients have to come in by one "
+                              "device of this host",
+                              session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
   }
   const auto failed = [&](const char* step, int error) {
-    return refuse(
-        fmt::format("{}: {}: {}", ::ibv_get_device_name(id->verbs->device), step, std::strerror(error)));
+    return refuse(Errc::unavailable, fmt::format("{}: {}: {}", ::ibv_get_device_name(id->verbs->device), step,
+                                                 std::strerror(error)));
   };
   ibv_device_attr limits{};
   if (const int error = ::ibv_query_device(id->verbs, &limits); error != 0)
     return failed("it does not say what it can", error);
   if (session.device_changes && limits.atomic_cap == IBV_ATOMIC_NONE) {
-    return refuse(
-        fmt::format("{}: a device is to change this store's words, and {} has no atomics; create "
-                    "it again with --atomics processor",
-                    session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
+    return refuse(Errc::incompatible,
+                  fmt::format("{}: a device is to change this store's words, and {} has no atomics; create "
+                              "it again with --atomics processor",
+                              session.memory->location(), ::ibv_get_device_name(id->verbs->device)));
   }
   CompletionQueue completions(::ibv_create_cq(id->verbs, messages_max, &*found, (*device)->channel.get(), 0));
   if (completions == nullptr) return failed("no completion queue", errno);

@@ -17,9 +17,13 @@ constexpr std::uint32_t soft_roce_vendor = 0xff'ffff;
 constexpr int consumer_defined = 28;
 constexpr int invalid_service_id = 8;
 
-std::unexpected<Error> rejected(const std::string& name, int reason) {
+std::unexpected<Error> rejected(const std::string& name, const rdma_cm_event& event) {
+  const int reason = event.status;
   if (reason == consumer_defined) {
-    return fail(Errc::permission, "verbs",
+    const rdma_conn_param& said = event.param.conn;
+    const std::uint8_t why =
+        said.private_data_len == 0 ? 0 : *static_cast<const std::uint8_t*>(said.private_data);
+    return fail(decode_refusal(why), "verbs",
                 fmt::format("{}: the host refuses the queue pair; its lochd's log says why", name));
   }
   if (reason == invalid_service_id)
@@ -149,7 +153,7 @@ Result<void> QueuePair::await(rdma_cm_event_type wanted, const char* step, base:
   if (event == nullptr)
     return fail(Errc::timed_out, "verbs", fmt::format("{}: {}: no answer in time", name_, step));
   if (event->event == wanted) return {};
-  if (event->event == RDMA_CM_EVENT_REJECTED) return rejected(name_, event->status);
+  if (event->event == RDMA_CM_EVENT_REJECTED) return rejected(name_, *event);
   return fail(Errc::unavailable, "verbs",
               fmt::format("{}: {}: {} ({})", name_, step, ::rdma_event_str(event->event),
                           std::strerror(event->status < 0 ? -event->status : event->status)));

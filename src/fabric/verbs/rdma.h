@@ -81,6 +81,16 @@ constexpr std::uint8_t granted_depth(int responder_max, std::uint8_t asked) {
 inline constexpr std::size_t token_bytes = 16;
 inline constexpr std::size_t token_digits = 2 * token_bytes;
 
+// Why a host takes on no queue pair: the one byte of private data with which it rejects it.
+constexpr std::uint8_t encode_refusal(Errc why) { return static_cast<std::uint8_t>(why); }
+// What no host says is unavailable.
+constexpr Errc decode_refusal(std::uint8_t said) {
+  for (const Errc why : {Errc::permission, Errc::incompatible}) {
+    if (said == encode_refusal(why)) return why;
+  }
+  return Errc::unavailable;
+}
+
 // Port::extend_soon, as a client says it: a SEND of nothing but these 32 bits (Kalia et al., Design
 // Guidelines for High Performance RDMA Systems, 3.2.2: a message that is its header needs no payload to be
 // fetched, or to be placed).

@@ -25,6 +25,15 @@ TEST(Rdma, AHostGrantsNoMoreOperationsThanAreAskedForAndBorne) {
   EXPECT_EQ(granted_depth(16, 0), 0);
 }
 
+// Receive: what hosts say with a refusal, and what none does. Expect: a client is told what a host has told,
+// and takes nothing else for final.
+TEST(Rdma, ARefusalSaysWhatItIsFor) {
+  for (const Errc why : {Errc::permission, Errc::incompatible, Errc::unavailable})
+    EXPECT_EQ(decode_refusal(encode_refusal(why)), why);
+  for (const unsigned said : {0U, static_cast<unsigned>(Errc::not_found), 255U})
+    EXPECT_EQ(decode_refusal(static_cast<std::uint8_t>(said)), Errc::unavailable) << said;
+}
+
 // Receive: an event channel that has failed, which is ready at once, each time that it is waited for, and has
 // no event. Expect: none comes of it when the deadline has passed.
 TEST(Rdma, AFailedChannelIsNotWaitedForBeyondTheDeadline) {

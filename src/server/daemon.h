@@ -56,7 +56,7 @@ class Daemon {
   Result<void> lend(const Options& options);
   // Those that the configuration allows, as far as there are descriptors for them.
   [[nodiscard]] std::size_t connections_max() const;
-  // Those of the configuration are told of, whether or not a client has them open.
+  // Those of the configuration are told of, whether or not a client has them open, and are to be lochd's own.
   void expect_stores(const Config& config);
 
   // Each uses what stands before it.

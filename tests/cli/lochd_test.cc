@@ -520,6 +520,17 @@ TEST_F(Lochd, DoesNotLendWhatAnotherUserHasMadeInItsPlace) {
   ok({"put", url("for-all"), "a", "1"});
 }
 
+// Receive: a directory in one that is closed to others.
+TEST_F(Lochd, SaysThatItMayNotLookAtItsDirectory) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be somebody else";
+  std::filesystem::create_directory(file_path("closed"));
+  const Outcome refused = run({"--check-config", "--directory", file_path("closed")},
+                              {.program = LOCHD_PROGRAM, .unprivileged = true});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("can not be looked at: Permission denied"), HasSubstr("/closed'")));
+}
+
 TEST_F(Lochd, TellsPrometheus) {
   ok({"put", "sessions", "a", "1"});
   const net::fake::ReservedPort port;

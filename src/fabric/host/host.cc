@@ -309,7 +309,8 @@ std::optional<Message> HostThread::join(Peer& peer, const Message& said) {
   }
   if (const auto intact = store->fabric->intact(); !intact) return complain(peer, intact.error());
   if (!store->fabric->is_published())
-    return refusal(Errc::not_found, fmt::format("{} was removed since it was opened", store->name));
+    return refusal(Errc::not_found,
+                   fmt::format("{} was removed since it was opened; open it again", store->name));
   if (sessions_.is_paused(store->name))
     return refusal(Errc::moved, "the host sees to what another one has lost; try again");
   const Id its_id = peers_.new_id();

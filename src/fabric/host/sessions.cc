@@ -231,7 +231,8 @@ Result<void> Sessions::end_those_of_before(const std::shared_ptr<OpenedStore>& s
       condemn({.link = 0, .store = store, .name = name, .reached = reached, .clients = {client}});
     } else if (!is_condemned(store->name, client)) {
       return fail(Errc::unavailable, "host",
-                  fmt::format("the lochd that lent {} before has not ended yet", store->name));
+                  fmt::format("the lochd that lent {} before has not ended yet; wait for it, or end it",
+                              store->name));
     }
   }
   looked_for_those_of_before_.insert(store->name);

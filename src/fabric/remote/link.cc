@@ -152,16 +152,21 @@ Result<net::Message> Link::ask(const net::Message& message) {
   return ask_now(message, answer_max_ns);
 }
 
-Result<net::Message> Link::ask(const net::Message& message, base::Nanos deadline) {
+Result<net::Message> Link::ask(const net::Message& message, base::Nanos deadline,
+                               const net::Message* if_late) {
   const auto lock = await_turn(deadline);
-  if (lock.owns_lock()) return ask_now(message, left_ns(deadline));
+  if (lock.owns_lock()) return ask_now(message, left_ns(deadline), if_late);
   return fail(Errc::timed_out, "fabric",
               fmt::format("{}: the host has not answered others in time", target_.text()));
 }
 
 bool Link::say(const net::Message& message, base::Nanos deadline) {
   const auto lock = await_turn(deadline);
-  if (!lock.owns_lock() || messages_ == nullptr) return false;
+  return lock.owns_lock() && say_now(message);
+}
+
+bool Link::say_now(const net::Message& message) {
+  if (messages_ == nullptr) return false;
   if (owed_++ == 0) silent_since_ns_ = base::Clock().now();
   if (!messages_->say(message)) messages_ = nullptr;
   return messages_ != nullptr;
@@ -171,7 +176,8 @@ std::unique_lock<std::timed_mutex> Link::await_turn(base::Nanos deadline) {
   return std::unique_lock(mutex_, std::chrono::nanoseconds(left_ns(deadline)));
 }
 
-Result<net::Message> Link::ask_now(const net::Message& message, base::Nanos within_ns) {
+Result<net::Message> Link::ask_now(const net::Message& message, base::Nanos within_ns,
+                                   const net::Message* if_late) {
   if (messages_ == nullptr) {
     return fail(Errc::unavailable, "fabric",
                 fmt::format("{}: the connection was lost; it is made anew by the next call", target_.text()));
@@ -188,6 +194,7 @@ Result<net::Message> Link::ask_now(const net::Message& message, base::Nanos with
     const bool may_come = answer.error().code == Errc::timed_out && within_ns < answer_max_ns &&
                           base::Clock().now() - silent_since_ns_ < answer_max_ns;
     if (!may_come) messages_ = nullptr;
+    if (if_late != nullptr) say_now(*if_late);
     answer.error().detail = fmt::format("{}: {}", target_.text(), answer.error().detail);
     return answer;
   }

@@ -51,11 +51,13 @@ class Link {
   Result<net::Message> ask(const net::Message& message);
   // The same, waiting until then at most, also for others who ask. What was not answered in time may happen
   // still, and the link is of use until the host has been silent for as long as an answer may take.
-  Result<net::Message> ask(const net::Message& message, base::Nanos deadline);
+  // `if_late`: what is said behind it then, if there is anything, so that it does not go on unknown.
+  Result<net::Message> ask(const net::Message& message, base::Nanos deadline,
+                           const net::Message* if_late = nullptr);
+  // Says what needs no answer, though it gets one. False if it could not be said until then.
+  bool say(const net::Message& message, base::Nanos deadline);
   // One that another thread asks right now is taken for alive, since it may be waited for.
   [[nodiscard]] bool is_alive();
-  // The same, but the answer is not waited for. Whether it was said until then.
-  bool say(const net::Message& message, base::Nanos deadline);
   // Says what is not answered, and may be lost.
   void tell(const net::Message& message);
   // Of the store.
@@ -83,7 +85,9 @@ class Link {
   [[nodiscard]] Result<net::Secret> key_for(const Greeting& greeting) const;
   // Waits until then at most for others who ask.
   std::unique_lock<std::timed_mutex> await_turn(base::Nanos deadline);
-  Result<net::Message> ask_now(const net::Message& message, base::Nanos within_ns);
+  Result<net::Message> ask_now(const net::Message& message, base::Nanos within_ns,
+                               const net::Message* if_late = nullptr);
+  bool say_now(const net::Message& message);
   [[nodiscard]] Error explained(Error error, const char* step) const;
 
   const Target target_;

@@ -48,8 +48,8 @@ TcpPort::~TcpPort() {
   std::ignore = ask({{"do", "leave"}, {"port", id_}});
 }
 
-Result<net::Message> TcpPort::ask(const net::Message& message) const {
-  return link_->ask(message, base::Clock().now() + answer_within_ns_);
+Result<net::Message> TcpPort::ask(const net::Message& message, const net::Message* if_late) const {
+  return link_->ask(message, base::Clock().now() + answer_within_ns_, if_late);
 }
 
 Result<Mapping> TcpPort::map(RegionId region) {
@@ -63,24 +63,23 @@ Result<std::uint64_t> TcpPort::length_bytes(RegionId region) {
 
 Result<bool> TcpPort::claim_presence(std::uint32_t client) {
   if (severed_) return std::unexpected(*severed_);
-  const auto answer = ask({{"do", "claim"}, {"port", id_}, {"client", client}, {"reached", reached_}});
-  if (answer) return net::flag_of(*answer, "claimed");
-  if (answer.error().code == Errc::timed_out) give_back(client);
-  return std::unexpected(answer.error());
+  // A number that the host took for this session's too late, which does not know of it, would keep its items
+  // and all that was unlinked since for as long as the session lives.
+  const net::Message release{{"do", "release"}, {"port", id_}, {"client", client}};
+  const auto answer =
+      ask({{"do", "claim"}, {"port", id_}, {"client", client}, {"reached", reached_}}, &release);
+  if (!answer) return std::unexpected(answer.error());
+  return net::flag_of(*answer, "claimed");
 }
 
 void TcpPort::release_presence(std::uint32_t client) {
   if (severed_ || abandoned_) return;  // the host does it
-  const auto answer = ask({{"do", "release"}, {"port", id_}, {"client", client}});
-  if (!answer && answer.error().code == Errc::timed_out) give_back(client);
-}
-
-// What it did not answer the host may have done, or do later. A number that it took for this session's, who
-// does not know that, would keep its items and all that was unlinked since for as long as the session lives.
-void TcpPort::give_back(std::uint32_t client) {
-  const bool is_said = link_->say({{"do", "release"}, {"port", id_}, {"client", client}},
-                                  base::Clock().now() + answer_within_ns_);
-  if (!is_said && !severed_)
+  const net::Message release{{"do", "release"}, {"port", id_}, {"client", client}};
+  const auto answer = ask(release);
+  if (answer || answer.error().code != Errc::timed_out) return;
+  // It may not have been said at all, while others asked. If it can not be, the host does it once the session
+  // is over.
+  if (!link_->say(release, base::Clock().now() + answer_within_ns_))
     sever({.code = Errc::unavailable, .detail = "the host has not answered for too long"});
 }
 

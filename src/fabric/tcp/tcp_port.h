@@ -101,8 +101,8 @@ class TcpPort final : public remote::RemotePort {
   };
 
   // Of the host itself, by the link.
-  [[nodiscard]] Result<net::Message> ask(const net::Message& message) const;
-  void give_back(std::uint32_t client);
+  [[nodiscard]] Result<net::Message> ask(const net::Message& message,
+                                         const net::Message* if_late = nullptr) const;
   [[nodiscard]] bool is_asking() const { return answered_ != asked_.size(); }
   void flush();
   void encode();

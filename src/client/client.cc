@@ -109,10 +109,32 @@ coro::Task<Result<void>> Client::get(std::string_view key, std::string* into) {
       co_return Result<void>{};
     }
   }
-  const auto found = co_await (*table)->get(&known);
+  co_return answer_get(co_await (*table)->get(&known), into);
+}
+
+Result<void> Client::answer_get(const Result<hash::Found>& found, std::string* into) {
   count_outcome(found, Counter::get_hit, Counter::get_miss);
-  if (!found) co_return std::unexpected(found.error());
-  co_return hash::copy_out(found->view.value(), into, "get");
+  if (!found) return std::unexpected(found.error());
+  return hash::copy_out(found->view.value(), into, "get");
+}
+
+Result<void> Client::get_waiting(std::string_view key, std::string& into) {
+  if (!is_remote() || attachment_->refresh_due()) return run(get(key, &into));
+  if (auto valid = check_key(key, "get"); !valid) return valid;
+  const hash::Key hashed = key_of(key);
+  const auto table = shards_.table_of(hashed.hash);
+  if (!table) return std::unexpected(table.error());
+  const DuringOperation during(*attachment_);
+  hash::Known known = (*table)->known().of(hashed);
+  if (reads_long(known)) return run(get(key, &into));
+  hash::Reader& reader = (*table)->reader();
+  std::array<std::byte, 2 * short_bytes_max> room;
+  hash::ShortWay way = reader.short_way(&known, room);
+  const auto item = reader.go_waiting(&way);
+  if (item && !*item) return answer_get(run(reader.get_after(&way)), &into);
+  count_outcome(item, Counter::get_hit, Counter::get_miss);
+  if (!item) return std::unexpected(item.error());
+  return hash::copy_out((*item)->value(), &into, "get");
 }
 
 coro::Task<Result<hash::Found>> Client::look_up(hash::Key key, const char* asks) {
@@ -334,8 +356,8 @@ bool Client::copy_out(hash::ItemView& item, base::Nanos asked_at, std::string& i
   return intact;
 }
 
-bool Client::get_here(std::string_view key, std::string& into) {
-  if (here_ == nullptr || !key_fits(key)) return false;
+bool Client::get_mapped(std::string_view key, std::string& into) {
+  if (!key_fits(key)) return false;
   const DuringOperation during(*attachment_);
   const memory::Attachment::Look look(*attachment_);
   hash::Probe probe;

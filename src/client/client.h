@@ -85,12 +85,14 @@ class Client {
                               item.copy_just_value_to(into.data()));
   }
   // The plain cases, at once; false, or nothing, if it takes the coroutine of the same name.
-  bool get_here(std::string_view key, std::string& into);
+  bool get_here(std::string_view key, std::string& into) { return here_ != nullptr && get_mapped(key, into); }
   // The version of what was put.
   std::optional<std::uint64_t> put_here(std::string_view key, std::string_view value,
                                         const PutOptions& options);
 
   coro::Task<Result<void>> get(std::string_view key, std::string* into);
+  // The same for who waits for it.
+  Result<void> get_waiting(std::string_view key, std::string& into);
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin
   coro::Task<Result<bool>> exists(std::string_view key);
@@ -131,6 +133,11 @@ class Client {
   // Its session was broken off: the network failed, or its host took it for dead. Nothing it does succeeds.
   [[nodiscard]] bool is_lost() const { return attachment_->remote() && attachment_->has_failed(); }
 
+  // One of a store of one host that can go on as it is.
+  [[nodiscard]] bool is_fresh() const {
+    return !attachment_->has_failed() && !attachment_->is_of_cluster() && !attachment_->refresh_due();
+  }
+
   // By whoever is in the midst of a call of it, or has a View of it; asked by any thread.
   void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void let_go() { holders_.fetch_sub(1, std::memory_order_release); }
@@ -170,6 +177,8 @@ class Client {
   // are on their way, and it is not copied.
   static constexpr std::size_t short_bytes_max = 1'024;
   static bool reads_long(const hash::Known& known);
+  bool get_mapped(std::string_view key, std::string& into);
+  Result<void> answer_get(const Result<hash::Found>& found, std::string* into);
   // Of a remote session: so many that they are asked for together, and then the next.
   template <class Request>
   coro::Task<void> in_groups(std::span<Request> requests,

@@ -155,7 +155,7 @@ Result<Store::Impl::Hold> Store::Impl::client() {
   }
   Client* mine = last_used.client;
   LOCH_CHECK(mine != nullptr);
-  if (mine->is_remote()) [[unlikely]] {
+  if (mine->is_remote() && !mine->is_fresh()) [[unlikely]] {
     auto living = living_client_of_thread(mine);
     if (!living) return std::unexpected(std::move(living.error()));
     mine = *living;
@@ -328,7 +328,7 @@ Result<Client*> Store::Impl::first_client_of_thread() {
 Result<void> Store::Impl::get(std::string_view key, std::string& into) {
   return ask([&](Client& mine) -> Result<void> {
     if (mine.get_here(key, into)) return {};
-    return mine.run(mine.get(key, &into));
+    return mine.get_waiting(key, into);
   });
 }
 

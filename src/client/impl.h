@@ -90,7 +90,7 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   }
   // What a call of a client has answered, unless it came to memory that is not the store's any more.
   template <class Answer>
-  Answer sound(Answer answer) const {
+  [[gnu::always_inline]] Answer sound(Answer answer) const {
     if (auto intact = this->intact(); !intact) [[unlikely]]
       return std::unexpected(std::move(intact.error()));
     return answer;

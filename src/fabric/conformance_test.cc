@@ -211,6 +211,32 @@ TEST_P(Conformance, WhatIsSettledIsReadAsItIs) {
   EXPECT_TRUE(outside.bad_address);
 }
 
+coro::Task<Result<std::uint64_t>> add_twice(Endpoint* endpoint, Address at) {
+  if (auto first = co_await endpoint->fetch_add(at, 1); !first) co_return first;
+  co_return co_await endpoint->fetch_add(at, 1);
+}
+
+// Receive: a coroutine under way, and batches for which its thread waits, one with an address that is none.
+// Expect: what is done is done, and what is not says so; the coroutine goes on, then or afterwards.
+TEST_P(Conformance, WhoWaitsForABatchIsToldOfEachOperation) {
+  Session s(*world_);
+  auto adding = add_twice(&s.endpoint, {small_region, 0});
+  adding.start();
+  std::uint64_t word = 0;
+  std::array operations = {Operation::read({large_region, 8}, &word, sizeof word),
+                           Operation::fetch_add({small_region, 8}, 3)};
+  ASSERT_TRUE(s.endpoint.perform_each_waiting(operations).has_value());
+  EXPECT_FALSE(operations[0].did_nothing() || operations[1].did_nothing());
+  EXPECT_EQ(word, 1U);
+  EXPECT_EQ(s.read_word({small_region, 8}).value(), 3U);
+  Operation outside = Operation::read({small_region, small_bytes}, &word, sizeof word);
+  ASSERT_TRUE(s.endpoint.perform_each_waiting({&outside, 1}).has_value());
+  EXPECT_TRUE(outside.did_nothing());
+  while (!adding.done()) s.endpoint.step();
+  EXPECT_EQ(adding.take().value(), 1U);
+  EXPECT_TRUE(s.endpoint.perform_each_waiting({}).has_value());
+}
+
 // ---- bounds
 
 TEST_P(Conformance, AnAddressOutsideItsRegionIsCorruptAndTouchesNothing) {

@@ -1,6 +1,9 @@
 #include "fabric/endpoint.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <optional>
+#include <utility>
 
 namespace loch::fabric {
 
@@ -50,6 +53,31 @@ bool Endpoint::reaches(Address at, std::size_t length_bytes) {
   if (mapped(at, length_bytes) != nullptr) return true;
   const std::uint64_t end = at.offset_bytes + length_bytes;
   return known_length_bytes(at.region) >= end || this->length_bytes(at.region).value_or(0) >= end;
+}
+
+// A batch on its way that no coroutine is suspended for.
+struct Endpoint::Waited : Completion {
+  Endpoint& endpoint;
+  std::optional<Result<void>> outcome{};
+
+  explicit Waited(Endpoint& e) : Completion{&completed}, endpoint(e) {}
+  static void completed(Completion& completion, Result<void> result) {
+    auto& self = static_cast<Waited&>(completion);
+    if (!result) self.endpoint.has_failed_ = true;
+    self.outcome = std::move(result);
+  }
+};
+
+Result<void> Endpoint::perform_each_waiting(std::span<Operation> operations) {
+  const auto is_mapped = [this](const Operation& one) { return mapped(one.at, one.length_bytes) != nullptr; };
+  if (std::ranges::all_of(operations, is_mapped)) {
+    for (Operation& one : operations) carry_out(one, mapped(one.at, one.length_bytes));
+    return {};
+  }
+  Waited batch(*this);
+  port_->post(operations, now() + timeout_ns_, batch);
+  while (!batch.outcome) step();
+  return *std::move(batch.outcome);
 }
 
 void Endpoint::step() {

@@ -111,6 +111,9 @@ class Endpoint {
   auto perform(std::span<Operation> operations, Urgency urgency = Urgency::awaited);
   // The same for who looks at each of them (Operation::did_nothing). Errors: those of the whole batch.
   auto perform_each(std::span<Operation> operations);
+  // The same for who does nothing else until they are over, and is no coroutine of this endpoint; those that
+  // are pending run meanwhile.
+  Result<void> perform_each_waiting(std::span<Operation> operations);
 
   // Lets the pending coroutines run until `task` has finished. What a blocking call does.
   template <class T>
@@ -152,6 +155,7 @@ class Endpoint {
   };
 
  private:
+  struct Waited;
   friend struct Awaiting;
   friend struct Posted;
   friend struct GiveBack;

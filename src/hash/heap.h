@@ -39,12 +39,9 @@ inline bool make_as_long(std::string* into, std::size_t length_bytes) noexcept {
 }
 
 inline Result<void> copy_out(std::string_view value, std::string* into, const char* operation) {
-  try {
-    into->assign(value);
-    return {};
-  } catch (const std::bad_alloc&) {
-    return no_heap(operation, value.size());
-  }
+  if (!make_as_long(into, value.size())) return no_heap(operation, value.size());
+  value.copy(into->data(), value.size());
+  return {};
 }
 
 }  // namespace loch::hash

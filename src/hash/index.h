@@ -198,6 +198,13 @@ constexpr unsigned column_of(std::uint64_t hash, unsigned candidate) {
   return (bits + candidate * step) % row_slots;
 }
 
+// Where a candidate is; while the index grows, its low slot.
+constexpr SlotNumber slot_of_candidate(std::uint64_t hash, Directory directory, unsigned candidate,
+                                       unsigned candidates) {
+  return (row_mix(hash, candidate, candidates) & (directory.rows() - 1)) * row_slots +
+         column_of(hash, candidate);
+}
+
 // The slots in which a key may stand: for each candidate its low one, then the high ones of those candidates
 // that move up in the growth that is going on.
 struct Locations {
@@ -215,12 +222,10 @@ struct Locations {
   void set(std::uint64_t hash, Directory at_directory, unsigned of_candidates) {
     candidates = count = static_cast<std::uint8_t>(of_candidates);
     directory = at_directory;
-    const std::uint64_t rows = directory.rows();
     for (unsigned i = 0; i < of_candidates; ++i) {
-      const std::uint64_t mix = row_mix(hash, i, of_candidates);
-      slot[i] = (mix & (rows - 1)) * row_slots + column_of(hash, i);
+      slot[i] = slot_of_candidate(hash, directory, i, of_candidates);
       high[i] = -1;
-      if (directory.growing && (mix & rows) != 0) [[unlikely]] {
+      if (directory.growing && (row_mix(hash, i, of_candidates) & directory.rows()) != 0) [[unlikely]] {
         high[i] = static_cast<std::int8_t>(count);
         slot[count++] = slot[i] + directory.low_slots();
       }

@@ -55,15 +55,15 @@ coro::Task<Result<Found>> Items::fetch(memory::ItemRef ref) const {
     auto reading = fabric::Operation::read_settled(ref.address(), copy.get(), length);
     if (auto read = co_await endpoint_.perform({&reading, 1}); !read)
       co_return std::unexpected(std::move(read.error()));
-    auto found = take_apart(ref, copy.get(), length);
-    if (found) found->copy = std::move(copy);
-    co_return found;
+    const auto item = take_apart(ref, copy.get(), length);
+    if (!item) co_return damaged_item(ref);
+    co_return Found{.view = *item, .copy = std::move(copy)};
   }
   auto bytes = co_await endpoint_.fetch_settled(ref.address(), length);
   if (!bytes) co_return std::unexpected(std::move(bytes.error()));
-  auto found = take_apart(ref, bytes->data(), length);
-  if (found) found->copy = std::move(*bytes).take_copy();
-  co_return found;
+  const auto item = take_apart(ref, bytes->data(), length);
+  if (!item) co_return damaged_item(ref);
+  co_return Found{.view = *item, .copy = std::move(*bytes).take_copy()};
 }
 
 coro::Task<Result<Found>> Items::fetch_head(memory::ItemRef ref, std::uint64_t key_bytes) const {
@@ -85,10 +85,11 @@ coro::Task<Result<Found>> Items::fetch_intact_head(memory::ItemRef ref, std::uin
   co_return damaged_item(ref);
 }
 
-Result<Found> Items::take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length) {
-  Found found;
-  if (!found.view.parse(bytes, length, ref) || !is_whole(found.view, length)) return damaged_item(ref);
-  return found;
+std::optional<ItemView> Items::take_apart(const memory::ItemRef& ref, const std::byte* bytes,
+                                          std::uint64_t length) {
+  ItemView item;
+  if (!item.parse(bytes, length, ref) || !is_whole(item, length)) return std::nullopt;
+  return item;
 }
 
 coro::Task<Result<memory::ItemHeader>> Items::read_header(memory::ItemRef ref) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include <loch/coro/task.h>
 #include <loch/error.h>
@@ -54,8 +55,9 @@ class Items final {
   coro::Task<Result<Found>> fetch_intact_head(memory::ItemRef ref,
                                               std::uint64_t key_bytes = key_bytes_max) const;
   coro::Task<Result<memory::ItemHeader>> read_header(memory::ItemRef ref) const;
-  // What was read of it, in place or into a copy. Errors: corrupt.
-  static Result<Found> take_apart(const memory::ItemRef& ref, const std::byte* bytes, std::uint64_t length);
+  // What was read of it, in place or into a copy; nothing if it is damaged.
+  static std::optional<ItemView> take_apart(const memory::ItemRef& ref, const std::byte* bytes,
+                                            std::uint64_t length);
 
   // Whether all of its memory is read at once. Remote items that may be longer are read in two steps: what
   // tells whether the value is wanted, then the value.

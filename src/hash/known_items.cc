@@ -68,10 +68,9 @@ PointerCache::Copy KnownItems::copy_of(const Known& known, std::span<const std::
 
 std::optional<ItemView> KnownItems::view_of(Key key, SlotWord word, const std::byte* bytes,
                                             std::uint64_t length, base::Nanos time) {
-  const auto found = Items::take_apart(word.item(), bytes, length);
-  if (!found || found->view.key() != key.bytes || !has_time_left(found->view.expires_at_ns(), time))
-    return std::nullopt;
-  return found->view;
+  auto item = Items::take_apart(word.item(), bytes, length);
+  if (item && (item->key() != key.bytes || !has_time_left(item->expires_at_ns(), time))) item.reset();
+  return item;
 }
 
 std::optional<ItemView> KnownItems::item_of(Key key, SlotWord word, SlotNumber slot, const std::byte* bytes,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,11 @@ class PointerCache {
     LOCH_CHECK(std::has_single_bit(places));
     LOCH_CHECK(places <= places_usual);
   }
+  ~PointerCache() {
+    for (PlaceNumber number = 0; number < places_made_; ++number) std::destroy_at(&place_of(number));
+  }
+  PointerCache(const PointerCache&) = delete;
+  PointerCache& operator=(const PointerCache&) = delete;
 
   // The slot was seen to hold the word, which is committed and names an item of the key, by an operation that
   // began at `seen_at`, by the clock of the item's node. If the session with that node has kept what there
@@ -75,7 +81,7 @@ class PointerCache {
 
   // In place of what was noted of the key. Of the keys that share its place, the one that was seen longest
   // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
-  void note(std::string_view key, std::uint64_t key_hash, Pointer pointer) {
+  void note(std::string_view key, std::uint64_t key_hash, Pointer&& pointer) {
     if (key.size() > key_bytes_max) return;
     Place& place = place_to_note(key_hash);
     std::size_t i = place.index_of(key, key_hash);
@@ -113,7 +119,7 @@ class PointerCache {
   [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
-  static constexpr std::size_t places_in_chunk = 8;
+  static constexpr std::size_t places_in_chunk = 64;
   static constexpr std::size_t entries_in_place = 4;
   using PlaceNumber = std::uint16_t;  // in the order in which they are made
   static constexpr PlaceNumber none = places_usual;
@@ -123,7 +129,7 @@ class PointerCache {
     std::uint64_t length_bytes = 0;
     bool is_mortal = false;
     std::uint8_t key_length = 0;  // no key is empty, so an entry that is not used is none's
-    std::array<char, key_bytes_max> key{};
+    std::array<char, key_bytes_max> key;
     Copy copy;
 
     [[nodiscard]] bool is_of(std::string_view other) const {
@@ -145,19 +151,23 @@ class PointerCache {
     }
   };
 
-  using Chunk = std::array<Place, places_in_chunk>;
+  // Memory for places, of which the pages are taken that are used.
+  struct Chunk {
+    alignas(Place) std::array<std::byte, places_in_chunk * sizeof(Place)> bytes;
+  };
 
   [[nodiscard]] Place& place_of(PlaceNumber number) const {
-    return (*chunks_[number / places_in_chunk])[number % places_in_chunk];
+    std::byte* const at = &chunks_[number / places_in_chunk]->bytes[number % places_in_chunk * sizeof(Place)];
+    return *std::launder(reinterpret_cast<Place*>(at));
   }
   Place& place_to_note(std::uint64_t key_hash) {
     if (numbers_.empty()) numbers_.assign(place_mask_ + 1, none);
     PlaceNumber& number = numbers_[key_hash & place_mask_];
-    if (number == none) {
-      if (places_made_ % places_in_chunk == 0) chunks_.push_back(std::make_unique<Chunk>());
-      number = places_made_++;
-    }
-    return place_of(number);
+    if (number != none) return place_of(number);
+    const std::size_t in_chunk = places_made_ % places_in_chunk;
+    if (in_chunk == 0) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
+    number = places_made_++;
+    return *::new (&chunks_.back()->bytes[in_chunk * sizeof(Place)]) Place;
   }
 
   void drop_copy(Entry& entry) {
@@ -174,8 +184,7 @@ class PointerCache {
     }
   }
 
-  // Places are made when they are first needed, a page of them at a time: many sessions use few keys, and
-  // those of this host none.
+  // Places are made when they are first needed: many sessions use few keys, and those of this host none.
   std::vector<PlaceNumber> numbers_;  // of all places, once there is one
   std::vector<std::unique_ptr<Chunk>> chunks_;
   PlaceNumber places_made_ = 0;

@@ -32,6 +32,50 @@ coro::Task<Result<Found>> Reader::get_near(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
+Result<std::optional<ItemView>> Reader::go_waiting(ShortWay* way) {
+  for (auto asked = way->begin(); !asked.empty();) asked = way->go_on(endpoint_.perform_each_waiting(asked));
+  return std::move(*way).outcome();
+}
+
+// What it knew does not count before it has refreshed.
+coro::Task<Result<Found>> Reader::get_anew(Key key) {
+  if (attachment_.refresh_due()) {
+    if (auto fresh = co_await attachment_.refresh_for(slots_.home_number()); !fresh)
+      co_return std::unexpected(std::move(fresh.error()));
+  }
+  Known known = known_.of(key);
+  co_return co_await get_far(&known);
+}
+
+coro::Task<Result<Found>> Reader::get_far(Known* known) {
+  ShortWay way(shard_, home_share_, known);
+  for (auto asked = way.begin(); !asked.empty();) asked = way.go_on(co_await endpoint_.perform_each(asked));
+  auto outcome = std::move(way).outcome();
+  if (!outcome) co_return std::unexpected(std::move(outcome.error()));
+  if (*outcome) co_return Found{.view = **outcome, .copy = std::move(way).take_bytes()};
+  co_return co_await get_after(&way);
+}
+
+coro::Task<Result<Found>> Reader::get_after(ShortWay* way) {
+  const Known& known = way->known();
+  const Key key = known.key;
+  // Step 1 with one slot of the key's.
+  if (known.is_of_another_item()) {
+    auto found = co_await items_.fetch(known.word.item());
+    if (found && found->view.key() == key.bytes &&
+        known_.has_time_left(found->view.expires_at_ns(), known.time)) {
+      known_.note_item(key, known.word, known.pointer.slot, found->view);
+      co_return found;
+    }
+  }
+  auto seen = way->collected();
+  if (!seen) {
+    auto read = co_await slots_.collect_once(key.hash, &seen.emplace(), "get", Slots::DirectoryToo::no);
+    if (!read) co_return std::unexpected(std::move(read.error()));
+  }
+  co_return co_await get_by_snapshot(key, *seen);
+}
+
 // GET that reads of items no more than their heads.
 coro::Task<Result<bool>> Reader::exists(Key key) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));

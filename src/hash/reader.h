@@ -20,6 +20,7 @@
 #include "hash/known.h"
 #include "hash/rules.h"
 #include "hash/shard_access.h"
+#include "hash/short_way.h"
 
 namespace loch::hash {
 
@@ -33,7 +34,8 @@ class Reader final {
         home_(shard.home),
         known_(shard.known),
         snapshots_(shard.snapshots),
-        has_home_share_(home_.remote() && endpoint_.sends_each_alone()) {}
+        shard_(shard),
+        home_share_(endpoint_.sends_each_alone()) {}
 
   coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
   // By what is known of the key, whether or not that was asked for during this operation; it is used up.
@@ -41,6 +43,11 @@ class Reader final {
     if (!home_.remote()) return get_near(known->key);
     return attachment_.refresh_due() ? get_anew(known->key) : get_far(known);
   }
+  // The same in two parts, of a remote session that need not refresh: what who waits, and is no coroutine,
+  // can do itself; and if that tells nothing, the rest.
+  ShortWay short_way(Known* known, std::span<std::byte> room) { return {shard_, home_share_, known, room}; }
+  Result<std::optional<ItemView>> go_waiting(ShortWay* way);
+  coro::Task<Result<Found>> get_after(ShortWay* way);
   // Whether the key has an item. No byte of its value is read, which may be damaged.
   coro::Task<Result<bool>> exists(Key key);
 
@@ -59,28 +66,8 @@ class Reader final {
                                                     Doubt* doubt);
   Result<Found> miss(Key key, Doubt doubt);
 
-  // ---- of a remote session (get_far.cc)
-  struct LastPlace;
-  struct HomeRow;
   coro::Task<Result<Found>> get_anew(Key key);
-  coro::Task<Result<Found>> get_far(Known* what);
-  bool ask_last_place(Known* known, LastPlace* last) const;
-  std::optional<ItemView> answer_of_last_place(Known* known, std::span<const fabric::Operation> asked);
-  [[nodiscard]] bool looks_at_home() const;
-  void ask_for_home(Key key, HomeRow* home) const;
-  bool ask_for_item_at_home(Key key, HomeRow* home) const;
-  void learn_home_share(Key key, const Collect& seen);
-
-  // How many of the gets of late find their key in its home row.
-  class HomeShare {
-   public:
-    void learn(bool is_at_home) { share_ += ((is_at_home ? 1.0F : 0.0F) - share_) / 64; }
-    // Then a get that looks there first takes a seventh of a round trip more than two at most, on average.
-    [[nodiscard]] bool is_high() const { return share_ >= 6.0F / 7; }
-
-   private:
-    float share_ = 1;
-  };
+  coro::Task<Result<Found>> get_far(Known* known);
 
   memory::Attachment& attachment_;
   fabric::Endpoint& endpoint_;
@@ -89,7 +76,7 @@ class Reader final {
   memory::Session& home_;
   KnownItems& known_;
   Snapshots& snapshots_;
-  const bool has_home_share_;  // else a get looks in both rows of its key at once
+  ShardAccess& shard_;
   HomeShare home_share_;
 };
 

@@ -162,6 +162,78 @@ TEST_F(RoundTrips, WhereAnItemWasIsKnownForAsLongAsItIsThere) {
   for (const int i : {1, 2, 3}) EXPECT_EQ(near_.get(key(i)).value_or("none"), value) << i;
 }
 
+// Receive: keys of many kinds, from two sessions alike: one's thread waits for each step, the other's is a
+// coroutine. Expect: they answer the same, and at the same cost.
+TEST_F(RoundTrips, WhoWaitsGoesTheSameWayAsACoroutine) {
+  const auto hour = [this] { return store_->now() + 3'600 * base::second_ns; };
+  for (const bool keeps_order : {false, true}) {
+    for (const bool sends_each_alone : {false, true}) {
+      SCOPED_TRACE(testing::Message() << keeps_order << sends_each_alone);
+      LocationCache locations(std::size_t{1} << 20);
+      LocationCache others(std::size_t{1} << 20);
+      Client waiting(*store_, counting(keeps_order, sends_each_alone), {.locations = &locations});
+      Client other(*store_, counting(keeps_order, sends_each_alone), {.locations = &others});
+      const auto expect_same = [&](const std::string& key, const Result<std::string>& expected) {
+        SCOPED_TRACE(key);
+        const auto get = [&](auto of) {
+          return cost([&] {
+            const Result<std::string> got = of();
+            if (expected) return got == *expected;
+            return !got && got.error().code == expected.error().code;
+          });
+        };
+        const Cost one = get([&] { return waiting.get_waiting(key); });
+        const Cost two = get([&] { return other.get(key); });
+        EXPECT_EQ(one.round_trips, two.round_trips);
+        EXPECT_EQ(one.bytes, two.bytes);
+      };
+      const Result<std::string> none = fail(Errc::not_found, "get", {});
+      const auto refresh_both = [&] {
+        for (Client* one : {&waiting, &other}) EXPECT_TRUE(one->run(one->attachment().refresh()).has_value());
+      };
+      const std::string longer(2'000, 'l');
+      const std::string longest(100'000, 'L');
+      ASSERT_TRUE(near_.put("key", value).has_value());
+      ASSERT_TRUE(near_.put("longer", longer).has_value());
+      ASSERT_TRUE(near_.put("longest", longest).has_value());
+      ASSERT_TRUE(near_.put("mortal", value, hour()).has_value());
+      ASSERT_TRUE(near_.put("short-lived", value, store_->now() + base::second_ns).has_value());
+      const std::string home_taken =
+          find_key(near_, "other", [&](const Locations& at, std::uint64_t /*hash*/) {
+            return fake::slot(*store_, at.slot[0]).is(SlotType::committed) &&
+                   fake::slot(*store_, at.slot[2]).is(SlotType::empty);
+          });
+      ASSERT_TRUE(near_.put(home_taken, value).has_value());
+      refresh_both();
+      for (int time = 0; time < 3; ++time) {
+        expect_same("key", value);
+        expect_same("longer", longer);
+        expect_same("longest", longest);
+        expect_same("mortal", value);
+        expect_same("short-lived", value);
+        expect_same(home_taken, value);
+        expect_same("none", none);
+      }
+      store_->advance(2 * base::second_ns);
+      tell_time(*store_);
+      ASSERT_TRUE(near_.put("key", longer).has_value());
+      ASSERT_TRUE(near_.remove("longer").has_value());
+      refresh_both();
+      for (int time = 0; time < 3; ++time) {
+        expect_same("key", longer);
+        expect_same("longer", none);
+        expect_same("mortal", value);
+        expect_same("short-lived", none);
+      }
+      Client newcomer(*store_, counting(keeps_order, sends_each_alone), {});
+      EXPECT_EQ(newcomer.get_waiting("short-lived").error().code, Errc::not_found);
+      EXPECT_EQ(newcomer.get_waiting("mortal"), value);
+      for (const char* key : {"key", "longest", "mortal", "short-lived"}) (void)near_.remove(key);
+      (void)near_.remove(home_taken);
+    }
+  }
+}
+
 TEST_F(RoundTrips, AMissTakesTwo) {
   const Cost miss = cost([this] { return warm_.get("none").error().code == Errc::not_found; });
   EXPECT_EQ(miss.round_trips, 2U);

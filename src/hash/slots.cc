@@ -126,8 +126,7 @@ void Slots::learn_directory() {
 
 Slots::Reading Slots::begin_collect(std::uint64_t key_hash, Collect* into, DirectoryToo directory_too,
                                     std::optional<SlotNumber> only) {
-  learn_directory();
-  into->at.set(key_hash, directory(), candidates_);
+  into->at.set(key_hash, directory_to_go_by(), candidates_);
   if (only) {
     into->at.count = 1;
     into->at.slot[0] = *only;

@@ -54,6 +54,11 @@ class Slots final {
   // ---- the directory
   // As this session last saw it.
   [[nodiscard]] Directory directory() const;
+  // The same, or a newer one that came with a refresh: the one by which slots are looked for.
+  Directory directory_to_go_by() {
+    learn_directory();
+    return directory();
+  }
   // Where that is.
   [[nodiscard]] std::byte* directory_word() const { return directory_word_; }
   // Errors: moved, corrupt, and those of the fabric.

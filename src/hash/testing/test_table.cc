@@ -75,6 +75,19 @@ Client::Client(MemoryStore& store, std::shared_ptr<fabric::Fabric> fabric, Table
 Key Client::key_of(std::string_view bytes) const { return Key::of(bytes, session().geometry().hash_seed); }
 
 Result<std::string> Client::get(std::string_view k) { return run(get_task(this, std::string(k))); }
+Result<std::string> Client::get_waiting(std::string_view k) {
+  const During during(*attachment_);
+  Reader& reader = table(k).reader();
+  Known known = shards_->known(key_of(k));
+  std::array<std::byte, 256> room;
+  ShortWay way = reader.short_way(&known, room);
+  const auto item = reader.go_waiting(&way);
+  if (!item) return std::unexpected(item.error());
+  if (*item) return std::string((*item)->value());
+  const auto found = run(reader.get_after(&way));
+  if (!found) return std::unexpected(found.error());
+  return std::string(found->view.value());
+}
 Result<std::string> Client::get_in_batch(std::string_view k) {
   return run(get_in_batch_task(this, std::string(k)));
 }

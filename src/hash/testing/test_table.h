@@ -34,6 +34,8 @@ class Client {
   [[nodiscard]] hash::Key key_of(std::string_view bytes) const;
 
   Result<std::string> get(std::string_view k);
+  // By who waits for each step, of a remote session.
+  Result<std::string> get_waiting(std::string_view k);
   // In a batch, of a remote session.
   Result<std::string> get_in_batch(std::string_view k);
   Result<std::uint64_t> put(std::string_view k, std::string_view v, base::Nanos expires_at = 0);

@@ -130,7 +130,7 @@ Result<void> Client::get_waiting(std::string_view key, std::string& into) {
   hash::Reader& reader = (*table)->reader();
   std::array<std::byte, 2 * short_bytes_max> room;
   hash::ShortWay way = reader.short_way(&known, room);
-  const auto item = reader.go_waiting(&way);
+  const auto item = way.go_waiting();
   if (item && !*item) return answer_get(run(reader.get_after(&way)), &into);
   count_outcome(item, Counter::get_hit, Counter::get_miss);
   if (!item) return std::unexpected(item.error());

@@ -135,7 +135,7 @@ class Endpoint {
   [[nodiscard]] base::Nanos now() const { return queue_.now(); }
   // Whether the operations of a batch that are on one node execute in their order (P3).
   [[nodiscard]] bool keeps_order() const { return port_->keeps_order(); }
-  [[nodiscard]] bool sends_each_alone() const { return port_->sends_each_alone(); }
+  [[nodiscard]] OperationCost operation_cost() const { return port_->operation_cost(); }
   // Whether anything that was posted has failed: the session is over.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   // How long what is posted may take, each batch by itself.

@@ -134,6 +134,11 @@ struct Mapping {
 // time counts from then on.
 enum class Urgency : std::uint8_t { awaited, background };
 
+// What one more operation in a batch costs: little, as one of many in a frame; a message of its own, as on a
+// queue pair, so that what may not be needed is better asked for later if that is seldom; or even the time of
+// a round trip, where a processor does in turn what a device would have under way at once.
+enum class OperationCost : std::uint8_t { little, message, round_trip };
+
 // Told once, when a posted batch has completed, successfully or not. A function pointer and not a virtual
 // call: most of these live on a hot path that never posts.
 struct Completion {
@@ -172,9 +177,7 @@ class Port {
   [[nodiscard]] virtual bool keeps_order() const { return false; }  // of batches, and takes `expect`
   // Why the host of a region is not reached that operations say is unreachable; for people.
   [[nodiscard]] virtual std::string why_unreachable(RegionId /*region*/) const { return {}; }
-  // Whether an operation is a message of its own, as on a queue pair, and not one of many in a frame: then
-  // what may not be needed is better asked for later.
-  [[nodiscard]] virtual bool sends_each_alone() const { return false; }
+  [[nodiscard]] virtual OperationCost operation_cost() const { return OperationCost::little; }
   // Says that `region` will have to be at least so long before long: if its memory is elsewhere, it may be
   // made so there meanwhile, as by Fabric::extend. Nobody waits for that, and it may be lost.
   virtual void extend_soon(RegionId /*region*/, std::uint64_t /*length_bytes*/) {}

@@ -133,8 +133,8 @@ TEST_F(ClusterHandover, SlotsThatAreNotThereAnyMoreAreNotMissed) {
 TEST_F(ClusterHandover, SlotsOfAShardThatHasLeftSayNothing) {
   const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
   fabric::store_word(store_->at(here.directory()), directory().with_stage(ShardStage::left).encode());
-  for (const bool sends_each_alone : {false, true}) {
-    Client client(*store_, {}, regions(), {.sends_each_alone = sends_each_alone});
+  for (const auto operation_cost : {fabric::OperationCost::little, fabric::OperationCost::message}) {
+    Client client(*store_, {}, regions(), {.operation_cost = operation_cost});
     for (const std::string& key : keys_) EXPECT_EQ(client.error_of_get(key), Errc::moved) << key;
   }
 }

@@ -13,6 +13,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -151,9 +152,9 @@ class PointerCache {
     }
   };
 
-  // Memory for places, of which the pages are taken that are used.
-  struct Chunk {
-    alignas(Place) std::array<std::byte, places_in_chunk * sizeof(Place)> bytes;
+  // Memory for places, in whole pages.
+  struct alignas(4'096) Chunk {
+    std::array<std::byte, places_in_chunk * sizeof(Place)> bytes;
   };
 
   [[nodiscard]] Place& place_of(PlaceNumber number) const {
@@ -165,7 +166,12 @@ class PointerCache {
     PlaceNumber& number = numbers_[key_hash & place_mask_];
     if (number != none) return place_of(number);
     const std::size_t in_chunk = places_made_ % places_in_chunk;
-    if (in_chunk == 0) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
+    if (in_chunk == 0) {
+      chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
+      // All pages in one call, which costs less than a fault for each; a kernel that can not do it lets them
+      // come one by one.
+      ::madvise(chunks_.back().get(), sizeof(Chunk), MADV_POPULATE_WRITE);
+    }
     number = places_made_++;
     return *::new (&chunks_.back()->bytes[in_chunk * sizeof(Place)]) Place;
   }

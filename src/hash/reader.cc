@@ -32,11 +32,6 @@ coro::Task<Result<Found>> Reader::get_near(Key key) {
   co_return co_await get_by_snapshot(key, seen);
 }
 
-Result<std::optional<ItemView>> Reader::go_waiting(ShortWay* way) {
-  for (auto asked = way->begin(); !asked.empty();) asked = way->go_on(endpoint_.perform_each_waiting(asked));
-  return std::move(*way).outcome();
-}
-
 // What it knew does not count before it has refreshed.
 coro::Task<Result<Found>> Reader::get_anew(Key key) {
   if (attachment_.refresh_due()) {

@@ -35,7 +35,7 @@ class Reader final {
         known_(shard.known),
         snapshots_(shard.snapshots),
         shard_(shard),
-        home_share_(endpoint_.sends_each_alone()) {}
+        home_share_(endpoint_.operation_cost()) {}
 
   coro::Task<Result<Found>> get(Key key) { return home_.remote() ? get_anew(key) : get_near(key); }
   // By what is known of the key, whether or not that was asked for during this operation; it is used up.
@@ -46,7 +46,6 @@ class Reader final {
   // The same in two parts, of a remote session that need not refresh: what who waits, and is no coroutine,
   // can do itself; and if that tells nothing, the rest.
   ShortWay short_way(Known* known, std::span<std::byte> room) { return {shard_, home_share_, known, room}; }
-  Result<std::optional<ItemView>> go_waiting(ShortWay* way);
   coro::Task<Result<Found>> get_after(ShortWay* way);
   // Whether the key has an item. No byte of its value is read, which may be damaged.
   coro::Task<Result<bool>> exists(Key key);

@@ -12,6 +12,7 @@
 namespace loch::hash {
 namespace {
 
+using fabric::OperationCost;
 using fake::Client;
 using fake::make_store;
 using fake::MemoryStore;
@@ -25,11 +26,12 @@ class RoundTrips : public testing::Test {
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(warm_.put("warm" + std::to_string(i), value).has_value());
   }
 
-  std::shared_ptr<fabric::Fabric> counting(bool keeps_order = false, bool sends_each_alone = false) {
+  std::shared_ptr<fabric::Fabric> counting(bool keeps_order = false,
+                                           OperationCost operation_cost = OperationCost::little) {
     return std::make_shared<fabric::fake::PostingFabric>(
         store_, fabric::fake::PostingOptions{.seed = 3,
                                              .keeps_order = keeps_order,
-                                             .sends_each_alone = sends_each_alone,
+                                             .operation_cost = operation_cost,
                                              .mapped = {},
                                              .before =
                                                  [this](const fabric::Operation& operation) {
@@ -167,12 +169,13 @@ TEST_F(RoundTrips, WhereAnItemWasIsKnownForAsLongAsItIsThere) {
 TEST_F(RoundTrips, WhoWaitsGoesTheSameWayAsACoroutine) {
   const auto hour = [this] { return store_->now() + 3'600 * base::second_ns; };
   for (const bool keeps_order : {false, true}) {
-    for (const bool sends_each_alone : {false, true}) {
-      SCOPED_TRACE(testing::Message() << keeps_order << sends_each_alone);
+    for (const auto operation_cost :
+         {OperationCost::little, OperationCost::message, OperationCost::round_trip}) {
+      SCOPED_TRACE(testing::Message() << keeps_order << static_cast<int>(operation_cost));
       LocationCache locations(std::size_t{1} << 20);
       LocationCache others(std::size_t{1} << 20);
-      Client waiting(*store_, counting(keeps_order, sends_each_alone), {.locations = &locations});
-      Client other(*store_, counting(keeps_order, sends_each_alone), {.locations = &others});
+      Client waiting(*store_, counting(keeps_order, operation_cost), {.locations = &locations});
+      Client other(*store_, counting(keeps_order, operation_cost), {.locations = &others});
       const auto expect_same = [&](const std::string& key, const Result<std::string>& expected) {
         SCOPED_TRACE(key);
         const auto get = [&](auto of) {
@@ -225,7 +228,7 @@ TEST_F(RoundTrips, WhoWaitsGoesTheSameWayAsACoroutine) {
         expect_same("mortal", value);
         expect_same("short-lived", none);
       }
-      Client newcomer(*store_, counting(keeps_order, sends_each_alone), {});
+      Client newcomer(*store_, counting(keeps_order, operation_cost), {});
       EXPECT_EQ(newcomer.get_waiting("short-lived").error().code, Errc::not_found);
       EXPECT_EQ(newcomer.get_waiting("mortal"), value);
       for (const char* key : {"key", "longest", "mortal", "short-lived"}) (void)near_.remove(key);
@@ -312,7 +315,7 @@ TEST_F(RoundTrips, AGetTakesHardlyMoreThanTwoMessages) {
     for (; static_cast<double>(count) < load * static_cast<double>(slots); ++count)
       ASSERT_TRUE(near_.put(key(count), value).has_value());
     ASSERT_EQ(fake::directory_of(*store_).level, first_level) << "it has not grown";
-    Client reader(*store_, counting(false, true), {});
+    Client reader(*store_, counting(false, OperationCost::message), {});
     const std::uint64_t round_trips = round_trips_;
     const std::uint64_t operations = operations_;
     for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(reader.get(key(i)).value(), value);
@@ -326,9 +329,29 @@ TEST_F(RoundTrips, AGetTakesHardlyMoreThanTwoMessages) {
   }
 }
 
+// Receive: a fabric on which each operation takes as long as a round trip, and an index that is nearly full.
+// Expect: a get asks for the other row's slot only if the home row has nothing of the key.
+TEST_F(RoundTrips, AGetAsksForAsLittleAsItCanWhereEachOperationTakesARoundTrip) {
+  const std::uint64_t slots = Table::initial_index_bytes / sizeof(std::uint64_t);
+  const std::uint64_t keys = slots * 8 / 10;
+  const auto key = [](std::uint64_t i) { return "key" + std::to_string(i); };
+  for (std::uint64_t i = 20; i < keys; ++i) ASSERT_TRUE(near_.put(key(i), value).has_value());
+  Client reader(*store_, counting(false, OperationCost::round_trip), {});
+  const std::uint64_t before = operations_;
+  std::uint64_t three = 0;
+  for (std::uint64_t i = 20; i < keys; ++i) {
+    const Cost get = cost([&] { return reader.get(key(i)) == value; });
+    three += get.round_trips == 3 ? 1 : 0;
+  }
+  const auto count = static_cast<double>(keys - 20);
+  EXPECT_LT(static_cast<double>(operations_ - before) / count, 2.4);
+  EXPECT_GT(static_cast<double>(three) / count, 0.1) << "which are in the other row";
+  EXPECT_EQ(cost([&] { return reader.get("none").error().code == Errc::not_found; }).round_trips, 3U);
+}
+
 // Expect: keys that are not there cost a third round trip only until the session has learned of them.
 TEST_F(RoundTrips, MissesTakeTwoWhereEachOperationIsAMessage) {
-  Client reader(*store_, counting(false, true), {});
+  Client reader(*store_, counting(false, OperationCost::message), {});
   const auto miss = [&] { return reader.get("none").error().code == Errc::not_found; };
   EXPECT_EQ(cost(miss).round_trips, 3U);
   for (int i = 0; i < 16; ++i) EXPECT_TRUE(miss());
@@ -341,7 +364,7 @@ TEST_F(RoundTrips, MissesTakeTwoWhereEachOperationIsAMessage) {
 // where it was, then in its home row, and then in a snapshot; and the next time where it was no more.
 TEST_F(RoundTrips, AKeyThatIsGoneIsLookedForOnceWhereItWas) {
   LocationCache locations(std::size_t{1} << 16);
-  Client reader(*store_, counting(false, true), {.locations = &locations});
+  Client reader(*store_, counting(false, OperationCost::message), {.locations = &locations});
   ASSERT_TRUE(near_.put("key", value).has_value());
   ASSERT_EQ(reader.get("key").value(), value);
   ASSERT_TRUE(near_.remove("key").has_value());

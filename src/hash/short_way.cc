@@ -1,6 +1,7 @@
 #include "hash/short_way.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hash/heap.h"
 
@@ -10,6 +11,11 @@ std::span<fabric::Operation> ShortWay::begin() {
   if (known_.is_nothing() || known_.was_asked) return leave_last_place();
   known_.was_asked = true;
   return ask_last_place();
+}
+
+Result<std::optional<ItemView>> ShortWay::go_waiting() {
+  for (auto asked = begin(); !asked.empty();) asked = go_on(shard_.endpoint.perform_each_waiting(asked));
+  return std::move(*this).outcome();
 }
 
 std::span<fabric::Operation> ShortWay::go_on(Result<void> read) {
@@ -71,40 +77,49 @@ ShortWay::Next ShortWay::ask_for_slots(Directory directory) {
   step_ = Step::slots;
   directory_ = directory;
   asked_at_ = slots.newest_time();
-  home_alone_ = home_share_.is_high();
-  if (home_alone_) {
+  if (home_share_.is_high()) {
+    asked_ = candidates() - 1;
     const SlotNumber first = slot_of(0) / row_slots * row_slots;
     ask(fabric::Operation::read(slots.place().slot(first), &home_[0].raw, row_bytes));
   } else {
-    for (unsigned i = 0; i < candidates(); ++i)
-      ask(fabric::Operation::read(slots.place().slot(slot_of(i)), &word_of(i).raw, sizeof(SlotWord)));
+    for (asked_ = 0; asked_ < candidates(); ++asked_)
+      ask(fabric::Operation::read(slots.place().slot(slot_of(asked_)), &word_of(asked_).raw,
+                                  sizeof(SlotWord)));
   }
-  directory_now_ = directory.encode();
-  if (shard_.attachment.is_of_cluster())  // as Slots::begin_collect
-    ask(fabric::Operation::read(slots.place().directory(), &directory_now_, sizeof directory_now_));
+  return ask_with_directory();
+}
+
+ShortWay::Next ShortWay::ask_for_other_slot() {
+  step_ = Step::slots;
+  ask(fabric::Operation::read(shard_.slots.place().slot(slot_of(asked_++)), &other_.raw, sizeof other_.raw));
+  return ask_with_directory();
+}
+
+// As Slots::begin_collect.
+ShortWay::Next ShortWay::ask_with_directory() {
+  directory_now_ = directory_.encode();
+  if (shard_.attachment.is_of_cluster())
+    ask(fabric::Operation::read(shard_.slots.place().directory(), &directory_now_, sizeof directory_now_));
   return asked();
 }
 
 ShortWay::Next ShortWay::take_slots() {
   if (directory_now_ != directory_.encode()) return leave();
-  has_all_ = !home_alone_;
-  find_candidate(0);
-  home_share_.learn(candidate_ < candidates() - 1);
+  const unsigned first = std::exchange(read_, asked_);
+  find_candidate(first);
+  if (first == 0) home_share_.learn(candidate_ + 1 < candidates());
   return ask_for_item();
 }
 
-// The first that may name the key's item, from this one on; the number of candidates if none does.
+// The first that may name the key's item, from this one on, of those that were read; else their number.
 void ShortWay::find_candidate(unsigned from) {
-  const unsigned read = candidates() - (home_alone_ ? 1 : 0);
-  for (candidate_ = from; candidate_ < read; ++candidate_) {
-    if (may_be_its(word_of(candidate_))) return;
-  }
-  candidate_ = candidates();
+  candidate_ = from;
+  while (candidate_ < read_ && !may_be_its(word_of(candidate_))) ++candidate_;
 }
 
 // The candidate's, if it can be read in one step.
 ShortWay::Next ShortWay::ask_for_item() {
-  if (candidate_ >= candidates()) return leave();
+  if (candidate_ == read_) return read_ < candidates() ? ask_for_other_slot() : leave();
   const memory::ItemRef item = word_of(candidate_).item();
   if (!shard_.items.is_read_in_one_step(item)) return leave();
   const std::uint64_t length = memory::class_bytes[item.size_class];
@@ -137,7 +152,7 @@ ShortWay::Next ShortWay::take_item() {
 ShortWay::Next ShortWay::take_time() {
   shard_.home.control().learn_time(known_.time);
   if (shard_.known.has_time_left(item_->expires_at_ns(), known_.time)) return finish();
-  has_all_ = false;
+  read_ = 0;
   return leave();
 }
 
@@ -147,7 +162,7 @@ ShortWay::Next ShortWay::finish() {
 }
 
 std::optional<Collect> ShortWay::collected() {
-  if (!has_all_) return std::nullopt;
+  if (read_ < candidates()) return std::nullopt;
   Collect seen;
   seen.at = Locations::of(known_.key.hash, directory_, candidates());
   seen.key_hash = known_.key.hash;

@@ -27,17 +27,20 @@
 
 namespace loch::hash {
 
-// How many of the gets of late find their key in its home row, where each READ is a message of its own. Then
-// the other row's slot is not asked for at first, as long as that takes a seventh of a round trip more than
-// two at most, on average.
+// How many of the gets of late find their key in its home row, and whether that is reason enough to ask for
+// the other row's slot only if they do not. As a message it is spared as long as a get takes a seventh of a
+// round trip more than two at most, on average; where it takes as long as a round trip, always.
 class HomeShare final {
  public:
-  explicit HomeShare(bool counts) : counts_(counts) {}
+  explicit HomeShare(fabric::OperationCost cost) : cost_(cost) {}
   void learn(bool is_at_home) { share_ += ((is_at_home ? 1.0F : 0.0F) - share_) / 64; }
-  [[nodiscard]] bool is_high() const { return counts_ && share_ >= 6.0F / 7; }
+  [[nodiscard]] bool is_high() const {
+    return cost_ == fabric::OperationCost::round_trip ||
+           (cost_ == fabric::OperationCost::message && share_ >= 6.0F / 7);
+  }
 
  private:
-  const bool counts_;
+  const fabric::OperationCost cost_;
   float share_ = 1;
 };
 
@@ -53,6 +56,9 @@ class ShortWay final {
   std::span<fabric::Operation> begin();
   // Once that was read, each by itself (Endpoint::perform_each).
   std::span<fabric::Operation> go_on(Result<void> read);
+
+  // All of it, by who waits (Endpoint::perform_each_waiting); the outcome.
+  Result<std::optional<ItemView>> go_waiting();
 
   // ---- at its end
   // Nothing, if this does not tell. Errors: those of the fabric; not_found, of a value whose time is over;
@@ -75,6 +81,8 @@ class ShortWay final {
   Next take_last_place(bool is_there);
   Next leave_last_place();
   Next ask_for_slots(Directory directory);
+  Next ask_for_other_slot();
+  Next ask_with_directory();
   Next take_slots();
   void find_candidate(unsigned from);
   Next ask_for_item();
@@ -121,11 +129,11 @@ class ShortWay final {
 
   Directory directory_;  // by which the slots are read
   std::array<SlotWord, row_slots> home_;
-  SlotWord other_{};                 // the last candidate's, unless the home row alone is read
+  SlotWord other_{};                 // the last candidate's
   std::uint64_t directory_now_ = 0;  // the word, as it is read with them where it has to be
   base::Nanos asked_at_ = 0;
-  bool home_alone_ = false;
-  bool has_all_ = false;    // the slots have been read, and are those of the key
+  unsigned asked_ = 0;      // candidates whose slots have been asked for
+  unsigned read_ = 0;       // of which the words are there
   unsigned candidate_ = 0;  // whose item is read
 };
 

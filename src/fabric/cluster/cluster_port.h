@@ -39,8 +39,10 @@ class ClusterPort final : public Port {
   void break_off() override {
     for (remote::RemotePort* port : ports_) port->break_off();
   }
-  [[nodiscard]] bool sends_each_alone() const override {
-    return std::ranges::any_of(ports_, &remote::RemotePort::sends_each_alone);
+  [[nodiscard]] OperationCost operation_cost() const override {
+    OperationCost most = OperationCost::little;
+    for (const remote::RemotePort* port : ports_) most = std::max(most, port->operation_cost());
+    return most;
   }
   [[nodiscard]] bool keeps_order() const override {
     return std::ranges::all_of(ports_, &remote::RemotePort::keeps_order);

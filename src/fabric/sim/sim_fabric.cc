@@ -100,7 +100,9 @@ class SimPort final : public fake::MemoryPort {
   }
 
   [[nodiscard]] bool keeps_order() const override { return fabric_.sim().network.keeps_order; }
-  [[nodiscard]] bool sends_each_alone() const override { return !keeps_order(); }
+  [[nodiscard]] OperationCost operation_cost() const override {
+    return keeps_order() ? OperationCost::little : OperationCost::message;
+  }
 
   void post(std::span<Operation> batch, base::Nanos deadline, Completion& done) override {
     const std::scoped_lock lock(simulation_.guard());

@@ -30,7 +30,7 @@ class PostingPort final : public MemoryPort {
   }
 
   [[nodiscard]] bool keeps_order() const override { return options_.keeps_order; }
-  [[nodiscard]] bool sends_each_alone() const override { return options_.sends_each_alone; }
+  [[nodiscard]] OperationCost operation_cost() const override { return options_.operation_cost; }
 
   [[nodiscard]] bool present(std::uint32_t client) override {
     if (options_.presence_asked != nullptr) ++*options_.presence_asked;

@@ -14,7 +14,7 @@ namespace loch::fabric::fake {
 struct PostingOptions {
   std::uint64_t seed = 1;
   bool keeps_order = false;  // of the operations of a batch
-  bool sends_each_alone = false;
+  OperationCost operation_cost = OperationCost::little;
   // Which regions are mapped all the same; none unless told.
   std::function<bool(RegionId)> mapped{};
   // Called before each operation is carried out, by the thread that polls.

@@ -136,7 +136,7 @@ Result<void> QueuePair::establish(std::string_view token, base::Nanos deadline) 
   ibv_device_attr device{};
   if (const int error = ::ibv_query_device(id_->verbs, &device); error != 0)
     return system_error(name_, "the device does not say what it can", error);
-  confuses_answers_ = device.vendor_id == soft_roce_vendor || device.vendor_id == 0;
+  is_in_software_ = device.vendor_id == soft_roce_vendor || device.vendor_id == 0;
   rdma_conn_param wanted{};
   wanted.private_data = token.data();
   wanted.private_data_len = static_cast<std::uint8_t>(token.size());

@@ -35,9 +35,10 @@ class QueuePair {
   [[nodiscard]] std::byte* buffer() { return buffer_->bytes.data(); }
   [[nodiscard]] std::uint32_t buffer_key() const { return region_->lkey; }
   [[nodiscard]] std::size_t inline_bytes_max() const { return inline_bytes_max_; }
-  // Whether what acknowledges a WRITE or SEND may be taken for the answer of an atomic that was posted while
-  // that was under way: the atomic completes then, and tells nothing of the word (docs/network.md, "RDMA").
-  [[nodiscard]] bool confuses_answers() const { return confuses_answers_; }
+  // Soft-RoCE, which a processor does the work of. What acknowledges a WRITE or SEND may be taken there for
+  // the answer of an atomic that was posted while that was under way: the atomic completes then, and tells
+  // nothing of the word (docs/network.md, "RDMA").
+  [[nodiscard]] bool is_in_software() const { return is_in_software_; }
 
   // This end of it, and what both ends have agreed on. Errors: io.
   [[nodiscard]] Result<RdmaConnection> describe() const;
@@ -79,7 +80,7 @@ class QueuePair {
   MemoryRegion region_;
   PairOfId pair_;  // ends before what it uses
   std::size_t inline_bytes_max_ = 0;
-  bool confuses_answers_ = false;
+  bool is_in_software_ = false;
   bool is_broken_off_ = false;
 };
 

@@ -181,7 +181,7 @@ remote::Flights::Put VerbsPort::put(Flight& flight, Operation& operation, std::s
   // operation itself, for ever.
   const bool waits = from == 0 && previous != nullptr && previous->kind != Operation::Kind::write;
   if (waits && flight.pieces != 0) return std::unexpected(Wait::for_its_flight);
-  if (operation.is_atomic() && writes_ != 0 && pair_->confuses_answers())
+  if (operation.is_atomic() && writes_ != 0 && pair_->is_in_software())
     return std::unexpected(Wait::for_its_flight);
   if (pieces_.size() == QueuePair::depth) return std::unexpected(Wait::for_room);
   const std::span<Operation> operations = from == 0 ? line_from(flight, operation) : std::span(&operation, 1);

@@ -62,7 +62,9 @@ class VerbsPort final : public remote::RemotePort {
   Result<bool> claim_presence(std::uint32_t client) override;
   void release_presence(std::uint32_t client) override;
   [[nodiscard]] bool present(std::uint32_t client) override;
-  [[nodiscard]] bool sends_each_alone() const override { return true; }
+  [[nodiscard]] OperationCost operation_cost() const override {
+    return pair_ != nullptr && pair_->is_in_software() ? OperationCost::round_trip : OperationCost::message;
+  }
 
  private:
   using Flight = remote::Flights::Flight;

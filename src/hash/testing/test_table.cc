@@ -81,7 +81,7 @@ Result<std::string> Client::get_waiting(std::string_view k) {
   Known known = shards_->known(key_of(k));
   std::array<std::byte, 256> room;
   ShortWay way = reader.short_way(&known, room);
-  const auto item = reader.go_waiting(&way);
+  const auto item = way.go_waiting();
   if (!item) return std::unexpected(item.error());
   if (*item) return std::string((*item)->value());
   const auto found = run(reader.get_after(&way));

@@ -82,7 +82,7 @@ class PointerCache {
 
   // In place of what was noted of the key. Of the keys that share its place, the one that was seen longest
   // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
-  void note(std::string_view key, std::uint64_t key_hash, Pointer&& pointer) {
+  void note(std::string_view key, std::uint64_t key_hash, Pointer pointer) {
     if (key.size() > key_bytes_max) return;
     Place& place = place_to_note(key_hash);
     std::size_t i = place.index_of(key, key_hash);

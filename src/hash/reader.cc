@@ -45,9 +45,9 @@ coro::Task<Result<Found>> Reader::get_anew(Key key) {
 coro::Task<Result<Found>> Reader::get_far(Known* known) {
   ShortWay way(shard_, home_share_, known);
   for (auto asked = way.begin(); !asked.empty();) asked = way.go_on(co_await endpoint_.perform_each(asked));
-  auto outcome = std::move(way).outcome();
+  auto outcome = way.take_outcome();
   if (!outcome) co_return std::unexpected(std::move(outcome.error()));
-  if (*outcome) co_return Found{.view = **outcome, .copy = std::move(way).take_bytes()};
+  if (*outcome) co_return Found{.view = **outcome, .copy = way.take_bytes()};
   co_return co_await get_after(&way);
 }
 

@@ -15,7 +15,7 @@ std::span<fabric::Operation> ShortWay::begin() {
 
 Result<std::optional<ItemView>> ShortWay::go_waiting() {
   for (auto asked = begin(); !asked.empty();) asked = go_on(shard_.endpoint.perform_each_waiting(asked));
-  return std::move(*this).outcome();
+  return take_outcome();
 }
 
 std::span<fabric::Operation> ShortWay::go_on(Result<void> read) {

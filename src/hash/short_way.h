@@ -63,12 +63,12 @@ class ShortWay final {
   // ---- at its end
   // Nothing, if this does not tell. Errors: those of the fabric; not_found, of a value whose time is over;
   // no_space.
-  [[nodiscard]] Result<std::optional<ItemView>> outcome() && {
+  [[nodiscard]] Result<std::optional<ItemView>> take_outcome() {
     if (error_) return std::unexpected(std::move(*error_));
     return item_;
   }
   // What the item's view points into, unless that is `room`.
-  [[nodiscard]] PointerCache::Copy take_bytes() && { return std::move(bytes_); }
+  [[nodiscard]] PointerCache::Copy take_bytes() { return std::move(bytes_); }
   [[nodiscard]] const Known& known() const { return known_; }
   // All words of the key's slots, if they were read.
   [[nodiscard]] std::optional<Collect> collected();

@@ -13,7 +13,6 @@
 #include <new>
 #include <optional>
 #include <string_view>
-#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -120,7 +119,7 @@ class PointerCache {
   [[nodiscard]] std::size_t copies_bytes() const { return copies_bytes_; }
 
  private:
-  static constexpr std::size_t places_in_chunk = 64;
+  static constexpr std::size_t places_in_chunk = 8;
   static constexpr std::size_t entries_in_place = 4;
   using PlaceNumber = std::uint16_t;  // in the order in which they are made
   static constexpr PlaceNumber none = places_usual;
@@ -152,8 +151,8 @@ class PointerCache {
     }
   };
 
-  // Memory for places, in whole pages.
-  struct alignas(4'096) Chunk {
+  // Memory for places: a page.
+  struct alignas(Place) Chunk {
     std::array<std::byte, places_in_chunk * sizeof(Place)> bytes;
   };
 
@@ -166,12 +165,7 @@ class PointerCache {
     PlaceNumber& number = numbers_[key_hash & place_mask_];
     if (number != none) return place_of(number);
     const std::size_t in_chunk = places_made_ % places_in_chunk;
-    if (in_chunk == 0) {
-      chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
-      // All pages in one call, which costs less than a fault for each; a kernel that can not do it lets them
-      // come one by one.
-      ::madvise(chunks_.back().get(), sizeof(Chunk), MADV_POPULATE_WRITE);
-    }
+    if (in_chunk == 0) chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
     number = places_made_++;
     return *::new (&chunks_.back()->bytes[in_chunk * sizeof(Place)]) Place;
   }
@@ -190,7 +184,8 @@ class PointerCache {
     }
   }
 
-  // Places are made when they are first needed: many sessions use few keys, and those of this host none.
+  // Places are made when they are first needed, in memory of a page at a time: many sessions use few keys,
+  // and those of this host none.
   std::vector<PlaceNumber> numbers_;  // of all places, once there is one
   std::vector<std::unique_ptr<Chunk>> chunks_;
   PlaceNumber places_made_ = 0;

@@ -77,7 +77,7 @@ ShortWay::Next ShortWay::ask_for_slots(Directory directory) {
   step_ = Step::slots;
   directory_ = directory;
   asked_at_ = slots.newest_time();
-  if (home_share_.is_high()) {
+  if (home_share_.spares_other_row()) {
     asked_ = candidates() - 1;
     const SlotNumber first = slot_of(0) / row_slots * row_slots;
     ask(fabric::Operation::read(slots.place().slot(first), &home_[0].raw, row_bytes));

@@ -34,7 +34,7 @@ class HomeShare final {
  public:
   explicit HomeShare(fabric::OperationCost cost) : cost_(cost) {}
   void learn(bool is_at_home) { share_ += ((is_at_home ? 1.0F : 0.0F) - share_) / 64; }
-  [[nodiscard]] bool is_high() const {
+  [[nodiscard]] bool spares_other_row() const {
     return cost_ == fabric::OperationCost::round_trip ||
            (cost_ == fabric::OperationCost::message && share_ >= 6.0F / 7);
   }

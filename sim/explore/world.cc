@@ -11,7 +11,6 @@
 
 namespace loch::explore {
 
-using hash::cursor_level_shift;
 using hash::Directory;
 using hash::SlotNumber;
 using hash::SlotType;
@@ -102,7 +101,7 @@ void World::prepare_index() {
       // Where the next ones who help find a row, or behind all rows.
       const std::uint64_t chunk = scenario_.help ? 0 : directory().rows() / hash::rows_split_at_once + 1;
       fabric::store_word(store_->at(hash::index_of_one_host.split_cursor()),
-                         std::uint64_t{base_level} << cursor_level_shift | chunk);
+                         hash::ChunkCursor{.level = base_level, .chunk = chunk}.encode());
     }
   }
   all_at_once_ = false;

@@ -8,7 +8,6 @@
 
 namespace loch::explore {
 
-using hash::cursor_level_shift;
 using hash::Directory;
 using hash::SlotNumber;
 using hash::SlotType;
@@ -75,11 +74,11 @@ int World::key_of(SlotWord word) const {
 // help with.
 std::uint64_t World::growth_word() const {
   const std::uint64_t cursor = fabric::load_word(store_->at(hash::index_of_one_host.split_cursor()));
-  const std::uint64_t chunk = cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
+  const auto [level, chunk] = hash::ChunkCursor::decode(cursor);
   // Behind the last row all are alike until the next one who looks whether the growth can be finished.
   const std::uint64_t finishes = directory().rows() / hash::rows_split_at_once;
   const std::uint64_t left = std::min(chunk, finishes + 1);
-  return directory().encode() | left << 24 | (cursor >> cursor_level_shift) << 32;
+  return directory().encode() | left << 24 | level << 32;
 }
 
 std::uint64_t World::presence_bits() const {

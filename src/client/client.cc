@@ -119,7 +119,9 @@ Result<void> Client::answer_get(const Result<hash::Found>& found, std::string* i
 }
 
 Result<void> Client::get_waiting(std::string_view key, std::string& into) {
-  if (!is_remote() || attachment_->refresh_due()) return run(get(key, &into));
+  // Of one host, whoever hands out this client has seen to its refresh.
+  if (!is_remote() || (attachment_->is_of_cluster() && attachment_->refresh_due()))
+    return run(get(key, &into));
   if (auto valid = check_key(key, "get"); !valid) return valid;
   const hash::Key hashed = key_of(key);
   const auto table = shards_.table_of(hashed.hash);

@@ -91,9 +91,13 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   // What a call of a client has answered, unless it came to memory that is not the store's any more.
   template <class Answer>
   [[gnu::always_inline]] Answer sound(Answer answer) const {
-    if (auto intact = this->intact(); !intact) [[unlikely]]
-      return std::unexpected(std::move(intact.error()));
+    make_sound(answer);
     return answer;
+  }
+  template <class Answer>
+  [[gnu::always_inline]] void make_sound(Answer& answer) const {
+    if (auto intact = this->intact(); !intact) [[unlikely]]
+      answer = std::unexpected(std::move(intact.error()));
   }
   [[nodiscard]] Result<void> intact() const {
     if (!fabric::any_range_lost()) [[likely]]
@@ -110,17 +114,19 @@ class Store::Impl : public std::enable_shared_from_this<Store::Impl> {
   // The same of an `ask` that may keep the client for longer.
   template <class Ask>
   std::invoke_result_t<Ask, Hold&> ask_holding(Ask ask) {
+    using Answer = std::invoke_result_t<Ask, Hold&>;
     std::optional<base::Nanos> since;
     for (;;) {
       auto mine = client();
-      std::invoke_result_t<Ask, Hold&> answer =
-          mine ? sound(ask(*mine)) : std::unexpected(std::move(mine.error()));
-      if (answer || answer.error().code != Errc::moved) [[likely]]
-        return answer;
-      if (auto waited = wait_for_move(mine, &since); !waited) {
+      Answer answer = mine ? ask(*mine) : Answer(std::unexpected(std::move(mine.error())));
+      if (mine) make_sound(answer);
+      if (!answer && answer.error().code == Errc::moved) [[unlikely]] {
+        auto waited = wait_for_move(mine, &since);
+        if (waited) continue;
         waited.error().key_hash = answer.error().key_hash;
-        return std::unexpected(std::move(waited.error()));
+        answer = std::unexpected(std::move(waited.error()));
       }
+      return answer;
     }
   }
   // The same of several, each of which says what became of it.

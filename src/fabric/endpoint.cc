@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <optional>
 #include <utility>
 
 namespace loch::fabric {
@@ -58,13 +57,15 @@ bool Endpoint::reaches(Address at, std::size_t length_bytes) {
 // A batch on its way that no coroutine is suspended for.
 struct Endpoint::Waited : Completion {
   Endpoint& endpoint;
-  std::optional<Result<void>> outcome{};
+  Result<void> outcome{};
+  bool is_over = false;
 
   explicit Waited(Endpoint& e) : Completion{&completed}, endpoint(e) {}
   static void completed(Completion& completion, Result<void> result) {
     auto& self = static_cast<Waited&>(completion);
     if (!result) self.endpoint.has_failed_ = true;
     self.outcome = std::move(result);
+    self.is_over = true;
   }
 };
 
@@ -76,15 +77,15 @@ Result<void> Endpoint::perform_each_waiting(std::span<Operation> operations) {
   }
   Waited batch(*this);
   port_->post(operations, now() + timeout_ns_, batch);
-  while (!batch.outcome) step();
-  return *std::move(batch.outcome);
+  while (!batch.is_over) step();
+  return std::move(batch.outcome);
 }
 
 void Endpoint::step() {
   if (queue_.run_one()) return;
   const base::Nanos next = queue_.run_timers();
   if (!queue_.idle()) return;
-  const base::Nanos time = now();
+  const base::Nanos time = next == 0 ? 0 : now();
   port_->poll(next > time ? next - time : base::millisecond_ns);
 }
 

@@ -11,7 +11,6 @@
 namespace loch::hash {
 namespace {
 
-constexpr std::uint64_t chunk_slots = rows_split_at_once * row_slots;
 constexpr std::size_t looked_at_once = 4096;  // by a remote session that finishes
 // How long an operation spends on the end of a growth before it goes on, and how long a session leaves it to
 // others.
@@ -93,7 +92,7 @@ coro::Task<Result<void>> Growth::start() {
     co_return extended;
   LOCH_FAULT_POINT("grow.before_start");
   // The cursor never goes back to an older level, however late its writer comes.
-  const std::uint64_t first_chunk = std::uint64_t{before.level} << cursor_level_shift;
+  const std::uint64_t first_chunk = ChunkCursor{.level = before.level}.encode();
   const fabric::Address at_cursor = slots_.place().split_cursor();
   const auto cursor = co_await endpoint_.read_word(at_cursor);
   if (!cursor) co_return std::unexpected(cursor.error());
@@ -118,12 +117,11 @@ coro::Task<Result<void>> Growth::help() {
   if (!d.growing) co_return Result<void>{};
   // All of it is split, but for what can not be now.
   if (finishing_.level == d.level && endpoint_.now() < finishing_.again_at) co_return Result<void>{};
-  auto cursor = co_await endpoint_.fetch_add(slots_.place().split_cursor(), 1);
-  if (!cursor) co_return std::unexpected(std::move(cursor.error()));
-  if (*cursor >> cursor_level_shift != d.level) co_return Result<void>{};
-  const std::uint64_t chunk = *cursor & ((std::uint64_t{1} << cursor_level_shift) - 1);
-  const std::uint64_t chunks = d.low_slots() / chunk_slots;
-  if (chunk >= chunks) co_return co_await help_to_finish(d, chunk == chunks);
+  auto taken = co_await endpoint_.fetch_add(slots_.place().split_cursor(), 1);
+  if (!taken) co_return std::unexpected(std::move(taken.error()));
+  const auto [level, chunk] = ChunkCursor::decode(*taken);
+  if (level != d.level) co_return Result<void>{};
+  if (chunk >= d.chunks()) co_return co_await help_to_finish(d, chunk == d.chunks());
   const std::uint64_t end = (chunk + 1) * chunk_slots;
   // The items' headers are anywhere; all are asked for before the first is needed.
   for (std::uint64_t slot = chunk * chunk_slots; slot < end; ++slot) slots_.fetch_header(slot);

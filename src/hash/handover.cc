@@ -129,13 +129,17 @@ coro::Task<Result<void>> Handover::copy_slots(Directory d) {
 }
 
 coro::Task<Result<void>> Handover::copy_root(Directory d) {
-  const auto cursor = co_await endpoint_.read_word(from_.split_cursor());
-  if (!cursor) co_return std::unexpected(cursor.error());
-  co_return co_await write_root(d, *cursor);
+  const std::array at = {from_.split_cursor(), from_.homing_cursor()};
+  std::array<std::uint64_t, at.size()> words{};
+  if (auto read = co_await endpoint_.read_words(at, words.data()); !read) co_return read;
+  IndexRoot root{};
+  root.split_cursor = words[0];
+  root.homing_cursor = words[1];
+  co_return co_await write_root(d, root);
 }
 
 // All of it with no directory yet, and then that the shard arrives.
-coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_cursor) {
+coro::Task<Result<void>> Handover::write_root(Directory d, IndexRoot root) {
   const auto ahead = co_await endpoint_.read_word(from_.time_ahead());
   if (!ahead) co_return std::unexpected(ahead.error());
   // Nobody has gone by a later time here, since all is quiet; so the shard's time does not go back.
@@ -143,8 +147,6 @@ coro::Task<Result<void>> Handover::write_root(Directory d, std::uint64_t split_c
   if (!here) co_return std::unexpected(here.error());
   const auto there = co_await next_.control().read_time();
   if (!there) co_return std::unexpected(there.error());
-  IndexRoot root{};
-  root.split_cursor = split_cursor;
   root.time_ahead_ns = *ahead + *here - *there;
   // No operation there has seen words of any level.
   std::ranges::fill(root.reached_at_ns, *there);
@@ -161,7 +163,7 @@ coro::Task<Result<void>> Handover::begin_anew() {
   for (std::uint64_t& raw : words) raw = SlotWord::empty(next_.next_nonce(), first.level).raw;
   if (auto written = co_await endpoint_.write({to_.slots, 0}, std::as_bytes(std::span(words))); !written)
     co_return written;
-  co_return co_await write_root(first, 0);
+  co_return co_await write_root(first, {});
 }
 
 coro::Task<Result<void>> Handover::leave() {

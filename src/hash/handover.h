@@ -64,7 +64,7 @@ class Handover {
  private:
   coro::Task<Result<void>> copy_slots(Directory d);
   coro::Task<Result<void>> copy_root(Directory d);
-  coro::Task<Result<void>> write_root(Directory d, std::uint64_t split_cursor);
+  coro::Task<Result<void>> write_root(Directory d, IndexRoot root);
   coro::Task<Result<void>> begin_anew();
   coro::Task<Result<void>> clear_slots(fabric::RegionId slots, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t slots_bytes(Directory d) const;

@@ -145,7 +145,7 @@ TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(client_->error_of_put(keys_[0]), Errc{});
   const auto here = IndexPlace::of(regions().shards[0], regions().nodes[0]);
   const std::uint64_t cursor = fabric::load_word(store_->at(here.split_cursor()));
-  EXPECT_GT(cursor, std::uint64_t{first_level} << cursor_level_shift);
+  EXPECT_GT(cursor, ChunkCursor{.level = first_level}.encode());
   Handover move = handover();
   ASSERT_EQ(mover_->run(move.begin()), ShardStage::leaves);
   client_tells();
@@ -155,6 +155,8 @@ TEST_F(ClusterHandover, AShardThatGrowsGoesOnGrowing) {
   const auto shard = regions_later().shards[0];
   const auto there = IndexPlace::of(shard, regions().nodes[1]);
   EXPECT_EQ(fabric::load_word(store_->at(there.split_cursor())), cursor);
+  EXPECT_EQ(fabric::load_word(store_->at(there.homing_cursor())),
+            fabric::load_word(store_->at(here.homing_cursor())));
   EXPECT_TRUE(directory_of(*store_, shard).growing);
   Client later(*store_, {}, regions_later());
   constexpr std::uint64_t chunks = (std::uint64_t{1} << first_level) / rows_split_at_once;

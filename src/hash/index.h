@@ -32,14 +32,29 @@ inline constexpr unsigned first_level = 9;
 inline constexpr unsigned last_level = 30;
 static_assert(row_bytes << last_level <= fabric::region_bytes_max);
 
-inline constexpr unsigned cursor_level_shift = 48;
+inline constexpr std::uint64_t chunk_slots = rows_split_at_once * row_slots;
+
+// Which chunk of slots is the next that somebody takes, of what is done once for all slots of a level.
+struct ChunkCursor {
+  static constexpr unsigned level_shift = 48;
+
+  std::uint64_t level = 0;
+  std::uint64_t chunk = 0;
+
+  [[nodiscard]] constexpr std::uint64_t encode() const { return level << level_shift | chunk; }
+  static constexpr ChunkCursor decode(std::uint64_t word) {
+    return {.level = word >> level_shift, .chunk = word & ((std::uint64_t{1} << level_shift) - 1)};
+  }
+};
 
 // In the control region.
 struct IndexRoot {
   std::uint64_t directory;  // Directory
   std::uint64_t unused_0[7];
-  std::uint64_t split_cursor;  // level << cursor_level_shift | next chunk to be split
-  std::uint64_t unused_1[7];
+  std::uint64_t split_cursor;  // ChunkCursor: of the growth from its level
+  std::uint64_t
+      homing_cursor;  // ChunkCursor: of what is brought home after the growth to its level (homing.h)
+  std::uint64_t unused_1[6];
   std::uint64_t
       reached_at_ns[4];  // when the level (modulo 4) was reached, or a little later; ~0: not told yet
   // What the times to live of its items are ahead of the clock of its home, modulo 2^64: they go by the clock
@@ -48,7 +63,8 @@ struct IndexRoot {
 };
 static_assert(sizeof(IndexRoot) == 168 && std::has_unique_object_representations_v<IndexRoot>);
 static_assert(offsetof(IndexRoot, directory) == 0 && offsetof(IndexRoot, split_cursor) == 64 &&
-              offsetof(IndexRoot, reached_at_ns) == 128 && offsetof(IndexRoot, time_ahead_ns) == 160);
+              offsetof(IndexRoot, homing_cursor) == 72 && offsetof(IndexRoot, reached_at_ns) == 128 &&
+              offsetof(IndexRoot, time_ahead_ns) == 160);
 static_assert(sizeof(IndexRoot) <= memory::shard_root_bytes &&
               memory::index_root_offset + sizeof(IndexRoot) <= memory::totals_offset);
 
@@ -119,6 +135,7 @@ struct Directory {
   [[nodiscard]] constexpr std::uint64_t rows() const { return std::uint64_t{1} << level; }
   // Those of the half that it grows from; the number of the first one of the other half.
   [[nodiscard]] constexpr std::uint64_t low_slots() const { return rows() * row_slots; }
+  [[nodiscard]] constexpr std::uint64_t chunks() const { return low_slots() / chunk_slots; }
   // Of both halves while it grows.
   [[nodiscard]] constexpr std::uint64_t slots() const { return low_slots() * (growing ? 2 : 1); }
   bool operator==(const Directory&) const = default;
@@ -153,6 +170,9 @@ struct IndexPlace {
   }
   [[nodiscard]] constexpr fabric::Address split_cursor() const {
     return root + offsetof(IndexRoot, split_cursor);
+  }
+  [[nodiscard]] constexpr fabric::Address homing_cursor() const {
+    return root + offsetof(IndexRoot, homing_cursor);
   }
   [[nodiscard]] constexpr fabric::Address reached_at(unsigned level) const {
     return root + (offsetof(IndexRoot, reached_at_ns) + level % level_modulus * sizeof(std::uint64_t));

@@ -137,7 +137,7 @@ class KnownItems final {
     return known.was_used_lately() && !counts_still(known.pointer);
   }
   // Of what others know, too: that this session has seen it now.
-  void note_lately(Key key, PointerCache::Pointer pointer) {
+  void note_lately(Key key, PointerCache::Pointer&& pointer) {
     pointer.seen_at = attachment_.session_of(pointer.item()).oldest_operation();
     pointers_.note(key.bytes, key.hash, std::move(pointer));
   }

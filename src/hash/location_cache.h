@@ -6,6 +6,7 @@
 // more goes to a tier that is sixteen times as large, and so on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -81,19 +82,25 @@ class LocationCache {
   };
   static_assert(sizeof(Set) == fabric::cache_line_bytes && std::atomic<std::uint64_t>::is_always_lock_free);
 
+  static constexpr std::uint64_t sets_in_page = 4096 / sizeof(Set);
   // Of the sets, those from `begin` on. A key is in one of two of them, so that few have no place before
-  // nearly all are full.
+  // nearly all are full; and both are in one page.
   struct Tier {
     std::uint64_t begin = 0;
     std::uint64_t count = 0;
 
-    [[nodiscard]] std::uint64_t first_of(std::uint64_t key_hash) const { return set_of(key_hash); }
-    [[nodiscard]] std::uint64_t second_of(std::uint64_t key_hash) const { return set_of(key_hash >> 18); }
+    [[nodiscard]] std::uint64_t first_of(std::uint64_t key_hash) const {
+      return begin + share_of(key_hash, count);
+    }
+    [[nodiscard]] std::uint64_t second_of(std::uint64_t key_hash) const {
+      const std::uint64_t page = share_of(key_hash, count) / sets_in_page * sets_in_page;
+      return begin + page + share_of(key_hash >> 18, std::min(sets_in_page, count - page));
+    }
 
    private:
     // By the upper of 32 bits.
-    [[nodiscard]] std::uint64_t set_of(std::uint64_t bits) const {
-      return begin + ((bits & 0xffff'ffff) * count >> 32);
+    static std::uint64_t share_of(std::uint64_t bits, std::uint64_t of) {
+      return (bits & 0xffff'ffff) * of >> 32;
     }
   };
   static constexpr std::size_t tiers_max = 5;

@@ -97,7 +97,7 @@ TEST(LocationCache, GoesOnInTheNextTierWhereOneIsFull) {
 TEST(LocationCache, FindsWhatIsBehindAForgottenKey) {
   LocationCache cache(LocationCache::first_tier_bytes);
   std::uint64_t noted = 0;
-  const auto hash_of = [](std::uint64_t n) { return n * apart | n << 40; };  // with a second set of its own
+  const auto hash_of = [](std::uint64_t n) { return n * apart | n << 44; };  // with a second set of its own
   for (; noted < 5; ++noted) cache.note(hash_of(noted), location(noted));
   cache.forget(hash_of(1), 1);
   EXPECT_FALSE(cache.find(hash_of(1)).has_value());

@@ -64,7 +64,7 @@ struct PutTogether::Writing {
 };
 
 bool PutTogether::is_possible() const {
-  return home_.remote() && !attachment_.is_of_cluster() && !slots_.directory().growing &&
+  return home_.remote() && !attachment_.is_of_cluster() && !slots_.directory().growing && !homing_.is_due() &&
          !attachment_.refresh_due();
 }
 

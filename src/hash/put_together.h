@@ -40,6 +40,7 @@ class PutTogether final {
         snapshots_(shard.snapshots),
         item_writer_(shard.item_writer),
         displacement_(shard.displacement),
+        homing_(shard.homing),
         pending_(shard),
         writer_(writer) {}
 
@@ -84,6 +85,7 @@ class PutTogether final {
   Snapshots& snapshots_;
   ItemWriter& item_writer_;
   Displacement& displacement_;
+  const Homing& homing_;
   PendingInsert pending_;
   Writer& writer_;
 };

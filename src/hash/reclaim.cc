@@ -234,9 +234,14 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
     const memory::Attachment::Operation during(attachment_);  // of which the directory is (Growth::finish)
     const auto directory = co_await table->slots().read_directory();
     if (!directory) co_return std::unexpected(directory.error());
-    if (!directory->growing) continue;
-    if (auto finished = co_await table->growth().finish(*directory); !finished)
-      co_return std::unexpected(std::move(finished.error()));
+    if (directory->growing) {
+      if (auto finished = co_await table->growth().finish(*directory); !finished)
+        co_return std::unexpected(std::move(finished.error()));
+    }
+    while (table->homing().is_due()) {
+      if (auto helped = co_await table->homing().help(); !helped)
+        co_return std::unexpected(std::move(helped.error()));
+    }
   }
   // What was unfinished before all slots are looked at is not any more afterwards.
   std::vector<std::uint64_t> unfinished;

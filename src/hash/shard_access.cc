@@ -13,6 +13,7 @@ ShardAccess::ShardAccess(memory::Attachment& to, std::uint32_t shard, const Tabl
       resolver(slots, items, snapshots),
       item_writer(slots),
       growth(slots, items, resolver, item_writer),
+      homing(slots, items, resolver),
       displacement(slots, items, resolver, growth) {
   endpoint.set_timeout(options.timeout_ns);
 }

@@ -14,6 +14,7 @@
 #include "fabric/endpoint.h"
 #include "hash/displacement.h"
 #include "hash/growth.h"
+#include "hash/homing.h"
 #include "hash/item_writer.h"
 #include "hash/items.h"
 #include "hash/known_items.h"
@@ -50,6 +51,7 @@ struct ShardAccess final {
   Resolver resolver;
   ItemWriter item_writer;
   Growth growth;
+  Homing homing;
   Displacement displacement;
 };
 

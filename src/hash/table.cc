@@ -29,8 +29,16 @@ void Table::initialize(std::byte* root, const fabric::Mapping& index, Directory 
   }
   static_assert(offsetof(IndexRoot, directory) == 0);
   for (std::size_t at = word_bytes; at < sizeof(IndexRoot); at += word_bytes)
-    fabric::store_word(root + at, at == offsetof(IndexRoot, time_ahead_ns) ? time_ahead_ns : 0);
+    fabric::store_word(root + at, 0);
+  fabric::store_word(root + offsetof(IndexRoot, time_ahead_ns), time_ahead_ns);
+  const ChunkCursor past_all{.level = first.level, .chunk = first.chunks()};
+  fabric::store_word(root + offsetof(IndexRoot, homing_cursor), past_all.encode());
   fabric::store_word(root, first.encode());
+}
+
+coro::Task<Result<void>> Table::open() {
+  if (auto opened = co_await shard_.slots.open(); !opened) co_return opened;
+  co_return co_await shard_.homing.open();
 }
 
 coro::Task<Result<std::uint64_t>> Table::count() {

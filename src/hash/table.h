@@ -96,7 +96,7 @@ class Table final {
   coro::Task<Result<std::uint64_t>> count();
 
   // What is better known before the first operation; the directory among it.
-  coro::Task<Result<void>> open() { return shard_.slots.open(); }
+  coro::Task<Result<void>> open();
 
   // ---- what it is made of
   [[nodiscard]] Reader& reader() { return reader_; }
@@ -108,6 +108,7 @@ class Table final {
   [[nodiscard]] Snapshots& snapshots() { return shard_.snapshots; }
   [[nodiscard]] Resolver& resolver() { return shard_.resolver; }
   [[nodiscard]] Growth& growth() { return shard_.growth; }
+  [[nodiscard]] Homing& homing() { return shard_.homing; }
 
  private:
   ShardAccess shard_;

@@ -28,6 +28,8 @@ coro::Task<Result<std::uint64_t>> Writer::put(WriteRequest request) {
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return std::unexpected(std::move(fresh.error()));
   if (slots_.directory().growing) [[unlikely]] {
     if (auto helped = co_await growth_.help(); !helped) co_return std::unexpected(std::move(helped.error()));
+  } else if (homing_.is_due()) [[unlikely]] {
+    if (auto helped = co_await homing_.help(); !helped) co_return std::unexpected(std::move(helped.error()));
   }
   KeyCollect seen;
   seen.headers_wanted = request.condition != Condition::none;
@@ -183,6 +185,8 @@ coro::Task<Result<void>> Writer::remove(Key key, std::optional<std::uint64_t> ve
   if (auto fresh = co_await slots_.keep_fresh(); !fresh) co_return fresh;
   if (slots_.directory().growing) [[unlikely]] {
     if (auto helped = co_await growth_.help(); !helped) co_return helped;
+  } else if (homing_.is_due()) [[unlikely]] {
+    if (auto helped = co_await homing_.help(); !helped) co_return helped;
   }
   const WriteRequest request{.key = key,
                              .value = {},

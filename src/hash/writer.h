@@ -34,6 +34,7 @@ class Writer final {
         resolver_(shard.resolver),
         item_writer_(shard.item_writer),
         growth_(shard.growth),
+        homing_(shard.homing),
         displacement_(shard.displacement),
         put_far_(shard),
         pending_(shard) {}
@@ -68,6 +69,7 @@ class Writer final {
   Resolver& resolver_;
   ItemWriter& item_writer_;
   Growth& growth_;
+  Homing& homing_;
   Displacement& displacement_;
   PutFar put_far_;
   PendingInsert pending_;

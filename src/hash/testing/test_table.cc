@@ -188,7 +188,7 @@ void begin_growth(MemoryStore& store, std::uint64_t chunk) {
   const Directory before = directory_of(store);
   LOCH_CHECK(store.attach()->extend(memory::index_region, 2 * before.rows() * row_bytes).has_value());
   fabric::store_word(store.at(index_of_one_host.split_cursor()),
-                     std::uint64_t{before.level} << cursor_level_shift | chunk);
+                     ChunkCursor{.level = before.level, .chunk = chunk}.encode());
   fabric::store_word(store.at(index_of_one_host.directory()), before.begin_growing().encode());
 }
 

@@ -79,7 +79,7 @@ void begin_growth(MemoryStore& store, std::uint32_t number) {
   const memory::RegionMap::Shard shard = regions().shards[number];
   ASSERT_TRUE(store.attach()->extend(shard.index, 2 * Table::initial_index_bytes).has_value());
   const auto place = IndexPlace::of(shard, regions().nodes[shard.home]);
-  fabric::store_word(store.at(place.split_cursor()), std::uint64_t{first_level} << cursor_level_shift);
+  fabric::store_word(store.at(place.split_cursor()), ChunkCursor{.level = first_level}.encode());
   fabric::store_word(store.at(place.directory()), directory_of(store, shard).begin_growing().encode());
 }
 

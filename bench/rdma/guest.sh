@@ -7,7 +7,8 @@ source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../tests/vm/nodes.sh"
 lochd=$1
 loch=$2
 bench=$3
-times=2000
+times=1000 # of each store
+stores=3   # of each kind, since how one comes to lie in memory makes a difference
 nodes_up 2
 
 perftest_port=4853 # 18515 in hexadecimal digits, as the kernel lists it
@@ -25,18 +26,22 @@ read_floor=$(floor ib_read_lat)
 atomic_floor=$(floor ib_atomic_lat)
 
 printf 'listen = ["10.0.0.1"]\nopen_to_all = true\nverbs = true\n' >/run/lochd.toml
-"$loch" create --atomics device far
-"$loch" create near
+for ((i = 1; i <= stores; ++i)); do
+  "$loch" create --atomics device "far-$i"
+  "$loch" create "near-$i"
+done
 "$lochd" --config /run/lochd.toml >/run/lochd.log 2>&1 &
 server=$!
 await "lochd lends" grep -q "lends the stores" /run/lochd.log || { cat /run/lochd.log; exit 1; }
-for store in far near; do
+for kind in far near; do
   echo
-  case $store in
-    far) echo "A store whose words the device changes:" ;;
-    near) echo "A store whose words the processor changes, by the agent:" ;;
+  case $kind in
+    far) echo "Stores whose words the device changes:" ;;
+    near) echo "Stores whose words the processor changes, by the agent:" ;;
   esac
-  "$bench" "verbs://10.0.0.1/$store" --from 10.0.0.2 --times "$times" --read-floor "$read_floor" --atomic-floor "$atomic_floor"
+  urls=()
+  for ((i = 1; i <= stores; ++i)); do urls+=("verbs://10.0.0.1/$kind-$i"); done
+  "$bench" "${urls[@]}" --from 10.0.0.2 --times "$times" --read-floor "$read_floor" --atomic-floor "$atomic_floor"
 done
 kill "$server"
 wait "$server"

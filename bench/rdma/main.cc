@@ -1,5 +1,5 @@
 // loch-bench-rdma: what one operation takes over a network, one after the other: a READ and a compare-swap of
-// 8 bytes, and the calls of a store that are made of them; and some of them at once. For a store that nobody
+// 8 bytes, and the calls of a store that are made of them; and some of them at once. For stores that nobody
 // else uses meanwhile.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string url;
+  std::vector<std::string> urls;
   std::string source_address;
   std::uint64_t times = 2'000;
   double read_floor_us = 0;
@@ -97,10 +97,11 @@ Result<std::uint64_t> time_of(const Measured& one, std::uint64_t so_far) {
 }
 
 // Calls each so often. They take turns, since the machine may be slower at one time than at another; the
-// first error ends it.
-Result<std::vector<Row>> measure(std::span<const Measured> all, std::uint64_t times) {
-  std::vector<Row> rows;
-  for (const Measured& one : all) rows.push_back({.operation = one.operation, .reads_max = one.reads_max});
+// first error ends it. Adds to `rows`, which are made for the first store.
+Result<void> measure(std::span<const Measured> all, std::uint64_t times, std::vector<Row>& rows) {
+  if (rows.empty()) {
+    for (const Measured& one : all) rows.push_back({.operation = one.operation, .reads_max = one.reads_max});
+  }
   for (std::uint64_t begin = 0; begin < times; begin += times_in_turn) {
     for (std::size_t row = 0; row < all.size(); ++row) {
       std::vector<double> turn_ns;
@@ -113,7 +114,7 @@ Result<std::vector<Row>> measure(std::span<const Measured> all, std::uint64_t ti
       rows[row].of_turns_ns.push_back(median(turn_ns));
     }
   }
-  return rows;
+  return {};
 }
 
 template <class Value>
@@ -122,12 +123,13 @@ Result<void> without_value(const Result<Value>& result) {
   return {};
 }
 
-Result<std::vector<Row>> measure_all(const Arguments& arguments) {
+// Of one store.
+Result<void> measure_all(const Arguments& arguments, const std::string& url, std::vector<Row>& rows) {
   Options options;
   options.mode = Options::Mode::attach;
   options.source_address = arguments.source_address;
   options.timeout = std::chrono::seconds(10);
-  auto store = Store::open(arguments.url, options);
+  auto store = Store::open(url, options);
   if (!store) return std::unexpected(std::move(store.error()));
   std::vector<std::string> all_keys;
   for (std::uint64_t i = 0; i < (1 + others_per_key) * arguments.times; ++i)
@@ -139,7 +141,7 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
     if (auto put = store->put(key, value); !put) return std::unexpected(std::move(put.error()));
   }
   // Each goes by what a session has learned that does nothing else.
-  const auto session = [&] { return Store::open(arguments.url, options); };
+  const auto session = [&] { return Store::open(url, options); };
   auto newcomer = session();
   auto regular = session();
   auto crowd = session();
@@ -180,30 +182,35 @@ Result<std::vector<Row>> measure_all(const Arguments& arguments) {
       {"16 READs at once", [&](std::uint64_t) { return endpoint.run(read_batch(&endpoint, &words)); }, batch},
       {"16 gets, any keys", [&](std::uint64_t i) { return get_batch(*crowd, keys, i); }, batch},
   };
-  auto rows = measure(all, arguments.times);
-  if (!rows) return rows;
+  if (auto measured = measure(all, arguments.times, rows); !measured) return measured;
   for (const std::string& key : all_keys) {
-    if (auto removed = store->remove(key); !removed) return std::unexpected(std::move(removed.error()));
+    if (auto removed = store->remove(key); !removed) return removed;
   }
-  return rows;
+  return {};
 }
 
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app("What one operation takes over a network", "loch-bench-rdma");
-  app.add_option("URL", arguments.url, "A store that is there: verbs://host/name or tcp://host/name")
+  app.add_option(
+         "URL", arguments.urls,
+         "Stores that are there, measured one after the other for the same figures: verbs://host/name "
+         "or tcp://host/name")
       ->required();
   app.add_option("--from", arguments.source_address, "The address of this host to go from");
-  app.add_option("--times", arguments.times, "How often each is measured")->capture_default_str();
+  app.add_option("--times", arguments.times, "How often each is measured, of each store")
+      ->capture_default_str();
   app.add_option("--read-floor", arguments.read_floor_us, "What ib_read_lat says, in us, to compare with");
   app.add_option("--atomic-floor", arguments.atomic_floor_us, "What ib_atomic_lat says, in us");
   CLI11_PARSE(app, argc, argv);
-  const auto rows = measure_all(arguments);
-  if (!rows) {
-    fmt::print(stderr, "loch-bench-rdma: {}\n", rows.error().message());
-    return 1;
+  std::vector<Row> rows;
+  for (const std::string& url : arguments.urls) {
+    if (const auto measured = measure_all(arguments, url, rows); !measured) {
+      fmt::print(stderr, "loch-bench-rdma: {}\n", measured.error().message());
+      return 1;
+    }
   }
-  const Row& read = rows->front();
+  const Row& read = rows.front();
   const auto typical_us = [](const Row& row) {
     return static_cast<double>(row.times.quantile_ns(0.5)) / 1e3;
   };
@@ -216,7 +223,7 @@ int run(int argc, char** argv) {
     print("ib_read_lat", arguments.read_floor_us, "", arguments.read_floor_us / typical_us(read));
   if (arguments.atomic_floor_us > 0)
     print("ib_atomic_lat", arguments.atomic_floor_us, "", arguments.atomic_floor_us / typical_us(read));
-  for (const Row& row : *rows) {
+  for (const Row& row : rows) {
     const double in_reads = median_ratio(read.of_turns_ns, row.of_turns_ns);
     const std::string target =
         row.reads_max == 0

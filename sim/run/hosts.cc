@@ -99,7 +99,17 @@ void Hosts::keep_time() {
   for (std::uint32_t node = 0; node < count(); ++node) {
     if (is_there(node)) tell_time(node);
   }
+  if (scene_.setup.crowd_rows != 0 && scene_.setup.shards == 0) begin_homing();
   simulation().after(scene_.setup.keeper_ns, [this] { keep_time(); });
+}
+
+// So that items which are crowded out of their home rows go back all the time, and not after a growth alone.
+// Which slots have been looked at is nothing that anybody relies on.
+void Hosts::begin_homing() {
+  constexpr hash::IndexPlace place = hash::index_of_one_host;
+  auto& memory = scene_.store->memory();
+  const auto directory = hash::Directory::decode(fabric::load_word(memory.at(place.directory())));
+  fabric::store_word(memory.at(place.homing_cursor()), hash::ChunkCursor{.level = directory.level}.encode());
 }
 
 std::uint64_t Hosts::incarnation(std::uint32_t by, std::uint32_t of) const {

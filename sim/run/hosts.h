@@ -78,6 +78,7 @@ class Hosts {
   // The way of a host's own process to its memory.
   [[nodiscard]] std::shared_ptr<fabric::Fabric> own(std::uint32_t node) const;
   void tell_time(std::uint32_t node);
+  void begin_homing();
   Memory take_memory(std::uint32_t node);
   void follow_map(std::uint32_t node);
   // Whether its part is what the newest map says.

@@ -222,6 +222,26 @@ coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room(base::Nanos unt
   co_return found_rests_until_;
 }
 
+// And what comes after it.
+coro::Task<Result<void>> Shards::end_growth(Table* table) {
+  std::uint64_t chunks = 0;
+  {
+    const memory::Attachment::Operation during(attachment_);  // of which the directory is (Growth::finish)
+    const auto directory = co_await table->slots().read_directory();
+    if (!directory) co_return std::unexpected(directory.error());
+    chunks = directory->slots() / chunk_slots;
+    if (directory->growing) {
+      if (auto finished = co_await table->growth().finish(*directory); !finished) co_return finished;
+    }
+  }
+  // So often at most, whatever others do to its cursor.
+  for (std::uint64_t i = 0; i < chunks && table->homing().is_due(); ++i) {
+    const memory::Attachment::Operation during(attachment_);
+    if (auto helped = co_await table->homing().help(); !helped) co_return helped;
+  }
+  co_return Result<void>{};
+}
+
 coro::Task<Result<Collected>> Shards::collect_garbage() {
   if (auto reached = all_reached("collect"); !reached) co_return std::unexpected(std::move(reached.error()));
   Collected collected;
@@ -231,17 +251,8 @@ coro::Task<Result<Collected>> Shards::collect_garbage() {
       co_return std::unexpected(std::move(swept.error()));
   }
   for (const auto& table : tables_) {
-    const memory::Attachment::Operation during(attachment_);  // of which the directory is (Growth::finish)
-    const auto directory = co_await table->slots().read_directory();
-    if (!directory) co_return std::unexpected(directory.error());
-    if (directory->growing) {
-      if (auto finished = co_await table->growth().finish(*directory); !finished)
-        co_return std::unexpected(std::move(finished.error()));
-    }
-    while (table->homing().is_due()) {
-      if (auto helped = co_await table->homing().help(); !helped)
-        co_return std::unexpected(std::move(helped.error()));
-    }
+    if (auto ended = co_await end_growth(table.get()); !ended)
+      co_return std::unexpected(std::move(ended.error()));
   }
   // What was unfinished before all slots are looked at is not any more afterwards.
   std::vector<std::uint64_t> unfinished;

@@ -139,6 +139,7 @@ class Shards final : public memory::ReuseGuard {
   coro::Task<void> find_current(Walked* walked);
   coro::Task<Result<void>> evacuate_one(memory::ItemRef item, Evacuated* evacuated);
   coro::Task<Result<void>> look_for_room(base::Nanos until, Collected* collected);
+  coro::Task<Result<void>> end_growth(Table* table);
   coro::Task<Result<void>> reclaim_orphans(const memory::Attachment::Node* node, Collected* collected);
   // What is to become of those that no slot seems to name, and that are so damaged that one may. None has
   // committed them once the slots have been repaired.

@@ -3,6 +3,7 @@
 // librdmacm is asked through the functions here.
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -103,10 +104,21 @@ class Loss {
   static inline rdma_cm_event event{};
 };
 
+// No memory can be registered for others to read until some is let go of.
+std::atomic<bool> is_memory_short = false;
+
 }  // namespace
 
 // All of this program comes by these, and the libraries themselves do.
 extern "C" {
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* at, std::size_t length, std::uint64_t iova, unsigned access) {
+  if ((access & IBV_ACCESS_REMOTE_READ) != 0 && is_memory_short) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return in_library<decltype(::ibv_reg_mr_iova2)>("ibv_reg_mr_iova2")(domain, at, length, iova, access);
+}
 
 void rdma_destroy_qp(rdma_cm_id* id) {
   const Ends::One one("queue pair");
@@ -118,6 +130,7 @@ int rdma_destroy_id(rdma_cm_id* id) {
 }
 int ibv_dereg_mr(ibv_mr* memory) {
   const Ends::One one("memory");
+  is_memory_short = false;
   return in_library<decltype(::ibv_dereg_mr)>("ibv_dereg_mr")(memory);
 }
 int ibv_destroy_cq(ibv_cq* queue) {
@@ -166,26 +179,32 @@ std::string environment(const char* name) {
 class DeviceLoss : public testing::Test {
  protected:
   void start(const std::vector<std::string>& addresses) {
-    Host::Options options{.verbs = true,
-                          .open_store = [this](const std::string&) { return files_.attach(); },
-                          .log =
-                              [this](Host::Level, const std::string& text) {
-                                const std::scoped_lock lock(mutex_);
-                                told_.push_back(text);
-                              }};
+    Host::Options options{
+        .verbs = true,
+        .open_store = [this, here = files_.attach()](
+                          const std::string& name) { return name == "store" ? here : files_.attach(); },
+        .log =
+            [this](Host::Level, const std::string& text) {
+              const std::scoped_lock lock(mutex_);
+              told_.push_back(text);
+            }};
     for (const std::string& address : addresses) options.listen.push_back({.host = address, .port = "0"});
     host_ = Host::start(std::move(options)).value();
     for (std::size_t i = 0; i < addresses.size(); ++i)
       at_.push_back({.host = addresses[i], .port = std::to_string(host_->ports()[i])});
   }
-  std::unique_ptr<Session> session(std::size_t address = 0) {
-    const std::string url = fmt::format("verbs://{}/store", at_[address].text());
+  std::unique_ptr<Session> session(std::size_t address = 0, std::string_view store = "store") {
+    const std::string url = fmt::format("verbs://{}/{}", at_[address].text(), store);
     return std::make_unique<Session>(
         fabric::attach(url, {.source = environment("LOCH_TEST_VERBS_CLIENT")}).value());
   }
   bool was_told(std::string_view text) {
     const std::scoped_lock lock(mutex_);
     return std::ranges::any_of(told_, [text](const std::string& each) { return each.contains(text); });
+  }
+
+  static bool has_ended(const Ends::ByThread::value_type& of, std::string_view thing) {
+    return std::ranges::find(of.second, thing) != of.second.end();
   }
 
   const Address word_{small_region, 8};
@@ -206,15 +225,50 @@ TEST_F(DeviceLoss, AnIdentifierEndsAfterAllThatIsOnItsDevice) {
   ASSERT_TRUE(client->read_word(word_).has_value());
   const Ends ends;
   client = nullptr;
-  ASSERT_TRUE(base::fake::comes_true([&] { return host_->counts().sessions == 0; }));
-  const auto all = Ends::all();
-  EXPECT_EQ(all.size(), 2U);
-  for (const auto& [thread, what] : all) {
+  const auto is_done = [](const auto& each) {
+    return has_ended(each, "protection domain") && each.second.back() == "identifier";
+  };
+  EXPECT_TRUE(base::fake::comes_true([&] {
+    const auto all = Ends::all();
+    return all.size() == 2 && std::ranges::all_of(all, is_done);
+  }));
+  for (const auto& [thread, what] : Ends::all()) {
     EXPECT_THAT(what, IsSupersetOf({"queue pair", "memory", "completion queue", "completion channel",
                                     "protection domain", "identifier"}));
     EXPECT_EQ(what.front(), "queue pair");
     EXPECT_EQ(what.back(), "identifier");
   }
+}
+
+// Receive: a session that ends, and another one in the next seconds. Expect: what was registered for the
+// first is there for the second one; once that has ended, too, it is let go of.
+TEST_F(DeviceLoss, WhatWasLentIsThereForWhoComesBack) {
+  start({environment("LOCH_TEST_VERBS_HOST")});
+  const auto has_let_go = [] {
+    return std::ranges::any_of(Ends::all(), [](const auto& each) {
+      return each.first != std::this_thread::get_id() && has_ended(each, "memory");
+    });
+  };
+  const auto come_and_go = [&] {
+    ASSERT_TRUE(session()->read_word(word_).has_value());
+    ASSERT_TRUE(base::fake::comes_true([&] { return host_->counts().sessions == 0; }));
+  };
+  const Ends ends;
+  for (int i = 0; i < 3; ++i) come_and_go();
+  EXPECT_FALSE(has_let_go());
+  EXPECT_TRUE(base::fake::comes_true(has_let_go));
+  come_and_go();
+}
+
+// Receive: what was lent and is not used now, and a session of another store for which there is no room
+// beside it. Expect: it gives way.
+TEST_F(DeviceLoss, WhatNobodyUsesGivesWay) {
+  start({environment("LOCH_TEST_VERBS_HOST")});
+  ASSERT_TRUE(session()->read_word(word_).has_value());
+  ASSERT_TRUE(base::fake::comes_true([&] { return host_->counts().sessions == 0; }));
+  is_memory_short = true;
+  EXPECT_TRUE(session(0, "other")->read_word(word_).has_value());
+  EXPECT_FALSE(is_memory_short);
 }
 
 // Receive: a client that is turned away when the host has made something for it already. Expect: as above.

@@ -19,6 +19,9 @@ namespace {
 
 // No registration takes longer than a tenth of a second or so, since others wait for the thread meanwhile.
 constexpr std::uint64_t lent_bytes_max = std::uint64_t{256} << 20;
+// How long what no session uses any more stays registered, and how often one of its pieces is let go of then.
+constexpr base::Nanos rest_ns = 5 * base::second_ns;
+constexpr base::Nanos let_go_every_ns = 100 * base::millisecond_ns;
 // Messages of a session that may come before they are looked at; more wait at its own end.
 constexpr int messages_max = 4;
 
@@ -27,6 +30,43 @@ int expect_message(ibv_qp* pair) {
   ibv_recv_wr request{};  // of nothing but an immediate
   ibv_recv_wr* refused = nullptr;
   return ::ibv_post_recv(pair, &request, &refused);
+}
+
+// 0: never.
+void tick_every(const base::FileDescriptor& timer, base::Nanos interval_ns) {
+  const timespec interval{.tv_sec = static_cast<time_t>(interval_ns / base::second_ns),
+                          .tv_nsec = static_cast<long>(interval_ns % base::second_ns)};
+  const itimerspec times{.it_interval = interval, .it_value = interval};
+  ::timerfd_settime(timer.get(), 0, &times, nullptr);
+}
+
+// Whether it has ticked since the last time.
+bool has_ticked(const base::FileDescriptor& timer) {
+  std::uint64_t times = 0;
+  return ::read(timer.get(), &times, sizeof times) == sizeof times;
+}
+
+template <class Address>
+void copy_without_port(const sockaddr* from, in_port_t Address::* port, sockaddr_storage* into) {
+  Address address;
+  std::memcpy(&address, from, sizeof address);
+  address.*port = 0;
+  std::memcpy(into, &address, sizeof address);
+}
+
+// At the address of this end of a connection. Null, and errno, if there is none.
+Id make_anchor(rdma_event_channel* events, rdma_cm_id& connection) {
+  rdma_cm_id* made = nullptr;
+  if (::rdma_create_id(events, &made, nullptr, RDMA_PS_TCP) != 0) return nullptr;
+  Id anchor(made);
+  const sockaddr* const here = ::rdma_get_local_addr(&connection);
+  net::SocketAddress at;
+  if (here->sa_family == AF_INET6) {
+    copy_without_port(here, &sockaddr_in6::sin6_port, &at.storage);
+  } else {
+    copy_without_port(here, &sockaddr_in::sin_port, &at.storage);
+  }
+  return ::rdma_bind_addr(made, at.get()) == 0 ? std::move(anchor) : nullptr;
 }
 
 }  // namespace
@@ -41,9 +81,18 @@ struct Lender::Lent {
 
 // One protection domain of a device.
 struct Lender::Device {
-  ProtectionDomain domain;
-  CompletionChannel channel;  // tells of the sessions' completion queues
+  Id anchor{};  // which keeps the device open, whatever becomes of sessions
+  ProtectionDomain domain{};
+  CompletionChannel channel{};  // tells of the sessions' completion queues
   std::map<Fabric*, std::weak_ptr<Lent>> lent{};
+  bool is_gone = false;  // from the host
+};
+
+// What was lent by a device, and no session uses any more.
+struct Lender::Resting {
+  std::shared_ptr<Device> device;  // ends after what is on it
+  std::shared_ptr<Lent> lent;
+  base::Nanos until = 0;
 };
 
 struct Lender::Session {
@@ -67,9 +116,11 @@ Result<std::unique_ptr<Lender>> Lender::start(const std::vector<net::HostPort>& 
   lender->ready_ = base::FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (auto watched = lender->watch(lender->events_->fd); !watched)
     return std::unexpected(std::move(watched.error()));
-  lender->timer_ = base::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-  if (auto watched = lender->watch(lender->timer_.get()); !watched)
-    return std::unexpected(std::move(watched.error()));
+  for (base::FileDescriptor* timer : {&lender->listening_timer_, &lender->letting_go_timer_}) {
+    *timer = base::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (auto watched = lender->watch(timer->get()); !watched)
+      return std::unexpected(std::move(watched.error()));
+  }
   for (const net::HostPort& each : at) {
     auto address = net::look_up(each, base::Clock().now() + net::look_up_max_ns);
     if (!address) return std::unexpected(std::move(address.error()));
@@ -116,28 +167,44 @@ Lender::Served Lender::serve() {
   }
   serve_events(&served);
   listen_again(&served);
+  let_go();
   return served;
 }
 
 void Lender::lose(Listener& listener, Served* served) {
   listener.id = nullptr;
   served->lost.push_back(listener.at.text());
-  const itimerspec each_second{.it_interval = {.tv_sec = 1, .tv_nsec = 0},
-                               .it_value = {.tv_sec = 1, .tv_nsec = 0}};
-  ::timerfd_settime(timer_.get(), 0, &each_second, nullptr);
+  tick_every(listening_timer_, base::second_ns);
+}
+
+// Nothing that is on them may be kept any longer than the sessions that use it.
+void Lender::lose_devices(const ibv_context* context) {
+  for (const auto& [of, known] : devices_) {
+    if (const auto device = known.lock(); device != nullptr && of.first == context) device->is_gone = true;
+  }
+  std::erase_if(resting_, [](const Resting& each) { return each.device->is_gone; });
 }
 
 void Lender::listen_again(Served* served) {
   const auto is_lost = [](const Listener& listener) { return listener.id == nullptr; };
   if (std::ranges::none_of(listeners_, is_lost)) return;
-  std::uint64_t times = 0;
-  if (::read(timer_.get(), &times, sizeof times) != sizeof times) return;
+  if (!has_ticked(listening_timer_)) return;
   for (Listener& listener : listeners_) {
     if (is_lost(listener) && listen(listener)) served->found_again.push_back(listener.at.text());
   }
-  if (std::ranges::any_of(listeners_, is_lost)) return;
-  const itimerspec never{};
-  ::timerfd_settime(timer_.get(), 0, &never, nullptr);
+  if (std::ranges::none_of(listeners_, is_lost)) tick_every(listening_timer_, 0);
+}
+
+// Of what has rested, one piece.
+void Lender::let_go() {
+  if (!has_ticked(letting_go_timer_)) return;
+  if (!resting_.empty() && base::Clock().now() >= resting_.front().until) {
+    const auto& [device, lent, until] = resting_.front();
+    device->lent.erase(lent->memory.get());  // who comes now is lent it anew
+    if (!lent->registered.empty()) lent->registered.pop_back();
+    if (lent->registered.empty()) resting_.erase(resting_.begin());
+  }
+  if (resting_.empty()) tick_every(letting_go_timer_, 0);
 }
 
 void Lender::take_messages(SessionId id, const Session& session, Served* served) {
@@ -170,10 +237,11 @@ void Lender::serve_events(Served* served) {
         break;
       }
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        event = nullptr;
+        lose_devices(id->verbs);
         if (const auto listener =
                 std::ranges::find(listeners_, id, [](const Listener& each) { return each.id.get(); });
             listener != listeners_.end()) {
-          event = nullptr;
           lose(*listener, served);
           break;
         }
@@ -196,7 +264,7 @@ void Lender::serve_events(Served* served) {
 Lender::Offer Lender::expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only) {
   Offer offer{.token = net::random_hex(token_bytes),
               .device_changes = memory->atomics() == Atomics::device && !reads_only};
-  sessions_.erase(session);  // with the queue pair that it had, if it asks for another
+  remove(session);  // with the queue pair that it had, if it asks for another
   sessions_.emplace(
       session,
       Session{.token = offer.token, .memory = std::move(memory), .device_changes = offer.device_changes});
@@ -216,7 +284,7 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
   if (found == sessions_.end())
     return refuse(Errc::permission, "a queue pair of no session that is waited for");
   Session& session = found->second;
-  auto device = device_of(id->verbs, session.device_changes);
+  auto device = device_of(*id, session.device_changes);
   if (!device) return refuse(Errc::unavailable, device.error().detail);
   if (!may_use(**device, session)) {
     return refuse(Errc::incompatible,
@@ -266,6 +334,7 @@ Result<void> Lender::take_request(Id id, const Shown& shown) {
     session.lent = std::make_shared<Lent>(session.memory);
     lent = session.lent;
   }
+  std::erase_if(resting_, [&session](const Resting& each) { return each.lent == session.lent; });
   session.device = std::move(*device);
   session.completions = std::move(completions);
   session.id = std::move(id);
@@ -281,21 +350,32 @@ bool Lender::may_use(const Device& device, const Session& session) const {
   });
 }
 
-Result<std::shared_ptr<Lender::Device>> Lender::device_of(ibv_context* context, bool changes) {
+Result<std::shared_ptr<Lender::Device>> Lender::device_of(rdma_cm_id& id, bool changes) {
   std::erase_if(devices_, [](const auto& each) { return each.second.expired(); });
-  auto& known = devices_[{context, changes}];
+  auto& known = devices_[{id.verbs, changes}];
   if (auto device = known.lock(); device != nullptr) return device;
   auto device = std::make_shared<Device>();
-  device->domain.reset(::ibv_alloc_pd(context));
-  device->channel = open_completion_channel(context);
-  if (device->domain == nullptr || device->channel == nullptr)
+  device->anchor = make_anchor(events_.get(), id);
+  if (device->anchor != nullptr) device->domain.reset(::ibv_alloc_pd(id.verbs));
+  if (device->domain != nullptr) device->channel = open_completion_channel(id.verbs);
+  if (device->channel == nullptr)
     return fail(Errc::io, "verbs", fmt::format("the device takes nothing on: {}", std::strerror(errno)));
   if (auto watched = watch(device->channel->fd); !watched) return std::unexpected(std::move(watched.error()));
   known = device;
   return device;
 }
 
-void Lender::remove(SessionId session) { sessions_.erase(session); }
+void Lender::remove(SessionId session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  auto device = found->second.device;
+  auto lent = found->second.lent;
+  sessions_.erase(found);
+  if (lent == nullptr || lent.use_count() != 1 || device->is_gone) return;
+  resting_.push_back(
+      {.device = std::move(device), .lent = std::move(lent), .until = base::Clock().now() + rest_ns});
+  if (resting_.size() == 1) tick_every(letting_go_timer_, let_go_every_ns);
+}
 
 Result<const Lender::Session*> Lender::connected(SessionId session) const {
   const auto found = sessions_.find(session);
@@ -326,8 +406,14 @@ Result<Keys::Key> Lender::key(SessionId session, RegionId region, std::uint64_t 
   const int access =
       IBV_ACCESS_REMOTE_READ |
       (its.device_changes ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC : 0);
-  MemoryRegion registered =
-      register_memory(its.device->domain.get(), mapping->base + from, to - from, access);
+  const auto register_it = [&, from] {
+    return register_memory(its.device->domain.get(), mapping->base + from, to - from, access);
+  };
+  MemoryRegion registered = register_it();
+  if (registered == nullptr && errno == ENOMEM && !resting_.empty()) {
+    resting_.clear();  // the room is for what is used
+    registered = register_it();
+  }
   if (registered == nullptr) {
     const int error = errno;
     return fail(

@@ -2,6 +2,10 @@
 // the devices that the clients come in by, piece by piece as they ask for it, takes their messages
 // (ExtendSoon, rdma.h), and breaks their queue pairs off.
 //
+// What was registered stays so for some seconds after the last session that used it: one that comes back, as
+// after a timeout, finds it, and does not begin again. After that it is let go of piece by piece, since
+// others wait for the thread meanwhile.
+//
 // A device gets at what its protection domain has registered, for whoever has a queue pair of that domain;
 // so a queue pair that is gone is all that a client needs to lose. And clients that may only read have a
 // domain of their own, in which nothing is registered that could be changed.
@@ -11,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -57,7 +62,8 @@ class Lender {
   Offer expect(SessionId session, std::shared_ptr<Fabric> memory, bool reads_only);
   // This end of a session's queue pair. Errors: unavailable (it has none), io.
   [[nodiscard]] Result<ConnectionEnd> end_of(SessionId session) const;
-  // When it returns, nothing that was posted over the session's queue pair happens any more.
+  // When it returns, nothing that was posted over the session's queue pair happens any more. What was lent to
+  // it rests.
   void remove(SessionId session);
 
   // The memory around `offset_bytes` of `region` that the device of a session's queue pair may get at.
@@ -69,6 +75,7 @@ class Lender {
   struct Device;
   struct Lent;
   struct Session;
+  struct Resting;
   struct Listener {
     net::HostPort at;
     net::SocketAddress address;
@@ -81,8 +88,10 @@ class Lender {
   Result<void> listen(Listener& listener) const;
   void serve_events(Served* served);
   void lose(Listener& listener, Served* served);
+  void lose_devices(const ibv_context* context);
   // When it is time to.
   void listen_again(Served* served);
+  void let_go();
   static void take_messages(SessionId id, const Session& session, Served* served);
   // What a client says when it comes.
   struct Shown {
@@ -94,14 +103,17 @@ class Lender {
   // Errors: unavailable.
   [[nodiscard]] Result<const Session*> connected(SessionId session) const;
   [[nodiscard]] bool may_use(const Device& device, const Session& session) const;
-  Result<std::shared_ptr<Device>> device_of(ibv_context* context, bool changes);
+  // That of a connection. Errors: io.
+  Result<std::shared_ptr<Device>> device_of(rdma_cm_id& id, bool changes);
 
-  base::FileDescriptor ready_;  // of epoll: the channels of the events and of the devices, and the timer
-  base::FileDescriptor timer_;  // each second, as long as a listener is lost
+  base::FileDescriptor ready_;  // of epoll: the channels of the events and of the devices, and the timers
+  base::FileDescriptor listening_timer_;   // each second, as long as a listener is lost
+  base::FileDescriptor letting_go_timer_;  // as long as something rests
   EventChannel events_;
   std::vector<Listener> listeners_;
   std::map<std::pair<ibv_context*, bool>, std::weak_ptr<Device>> devices_;  // whether they change anything
   std::map<SessionId, Session> sessions_;
+  std::list<Resting> resting_;  // in the order in which they came
 };
 
 }  // namespace loch::fabric::verbs

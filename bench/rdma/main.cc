@@ -52,7 +52,7 @@ constexpr double get_reads_max = 2.3;
 
 // Keys of which none is measured, for each that is: whoever comes to new keys has used these before, as one
 // that has run for a while, so that the memory of what a session knows of keys is there.
-constexpr std::uint64_t others_per_key = 3;
+constexpr std::uint64_t others_per_key = 8;
 
 // Of one operation, before another has its turn.
 constexpr std::uint64_t times_in_turn = 64;

@@ -70,7 +70,9 @@ struct Endpoint::Waited : Completion {
 };
 
 Result<void> Endpoint::perform_each_waiting(std::span<Operation> operations) {
-  const auto is_mapped = [this](const Operation& one) { return mapped(one.at, one.length_bytes) != nullptr; };
+  const auto is_mapped = [this](const Operation& one) {
+    return !is_elsewhere_[one.at.region] && mapped(one.at, one.length_bytes) != nullptr;
+  };
   if (std::ranges::all_of(operations, is_mapped)) {
     for (Operation& one : operations) carry_out(one, mapped(one.at, one.length_bytes));
     return {};

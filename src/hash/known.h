@@ -10,6 +10,7 @@
 
 #include "fabric/fabric.h"
 #include "hash/index.h"
+#include "hash/location_cache.h"
 #include "hash/pointer_cache.h"
 #include "hash/slot.h"
 
@@ -23,6 +24,7 @@ struct Known {
   base::Nanos time = 0;           // of the home node, of an item that has a time to live; likewise
   bool item_comes_after = false;  // the slot, and not with it: of a location, where no order is kept
   bool was_asked = false;         // and did not answer
+  LocationCache::Spot spot{};     // where it is to be noted
 
   static Known of(Key key, std::optional<PointerCache::Pointer> pointer, bool item_comes_after = false) {
     return {.key = key,

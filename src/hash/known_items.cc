@@ -14,7 +14,10 @@ Known KnownItems::of(Key key) const {
   if (!home_.remote()) return {.key = key};
   if (auto pointer = pointers_.find(key.bytes, key.hash); pointer && counts_still(*pointer))
     return Known::of(key, std::move(pointer));
-  return Known::of(key, location_of(key), !endpoint_.keeps_order());
+  LocationCache::Spot spot;
+  Known known = Known::of(key, location_of(key, &spot), !endpoint_.keeps_order());
+  known.spot = spot;
+  return known;
 }
 
 bool KnownItems::counts_still(const PointerCache::Pointer& pointer) const {

@@ -73,9 +73,10 @@ class KnownItems final {
   // Where the item was, however long ago, for who reads the slot first, and the item after that: what the
   // slot names then was not used again before this operation is over. So of an item that is on the slot's
   // node.
-  [[nodiscard]] std::optional<PointerCache::Pointer> location_of(Key key) const {
+  [[nodiscard]] std::optional<PointerCache::Pointer> location_of(Key key,
+                                                                 LocationCache::Spot* spot = nullptr) const {
     if (!goes_by_locations_) return std::nullopt;
-    const auto found = locations_->find(key.hash);
+    const auto found = locations_->find(key.hash, spot);
     if (!found || attachment_.find_node_of(found->word.item()) != attachment_.node(slots_.home_number()))
       return std::nullopt;
     return PointerCache::Pointer{.word = found->word,
@@ -87,13 +88,13 @@ class KnownItems final {
   [[nodiscard]] std::optional<Expectation> expectation_of(Key key) const;
 
   // ---- what was seen
-  void note_item(Key key, SlotWord word, SlotNumber slot, const ItemView& item,
-                 PointerCache::Copy copy = {}) {
+  void note_item(Key key, SlotWord word, SlotNumber slot, const ItemView& item, PointerCache::Copy copy = {},
+                 LocationCache::Spot spot = {}) {
     note_pointer(key, word, slot, item.length_bytes() + tail_bytes(), item.expires_at_ns() != 0,
-                 std::move(copy));
+                 std::move(copy), spot);
   }
   void note_pointer(Key key, SlotWord word, SlotNumber slot, std::uint64_t length_bytes,
-                    bool is_mortal = false, PointerCache::Copy copy = {}) {
+                    bool is_mortal = false, PointerCache::Copy copy = {}, LocationCache::Spot spot = {}) {
     if (!home_.remote()) return;
     note_lately(key, {.word = word,
                       .slot = slot,
@@ -101,8 +102,8 @@ class KnownItems final {
                       .is_mortal = is_mortal,
                       .copy = std::move(copy)});
     if (!goes_by_locations_) return;
-    locations_->note(key.hash,
-                     {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal});
+    locations_->note(
+        key.hash, {.word = word, .slot = slot, .length_bytes = length_bytes, .is_mortal = is_mortal}, spot);
   }
   // That the slot has nothing of the key any more.
   void forget_item(Key key, SlotNumber slot) {

@@ -54,7 +54,7 @@ LocationCache::Entry& LocationCache::entry_for(Set* all, std::uint64_t key_hash,
   return all[last.first_of(key_hash)].entry[base::mix(word.raw) % entries_in_set];
 }
 
-void LocationCache::note(std::uint64_t key_hash, const Location& location) {
+void LocationCache::note(std::uint64_t key_hash, const Location& location, Spot spot) {
   if (bytes() == 0 || location.length_bytes == 0 || location.length_bytes > length_bytes_max ||
       location.slot > slot_max)
     return;
@@ -63,7 +63,7 @@ void LocationCache::note(std::uint64_t key_hash, const Location& location) {
   if (all == nullptr) return;
   const std::uint64_t rest = location.slot << slot_at | location.length_bytes << length_at |
                              std::uint64_t{location.is_mortal} << mortal_at | check_of(key_hash);
-  Entry& at = entry_for(all, key_hash, location.word);
+  Entry& at = may_take(spot.entry_, key_hash) ? *spot.entry_ : entry_for(all, key_hash, location.word);
   // What others read is written only if it changes.
   if (at.word.load(std::memory_order_relaxed) != location.word.raw)
     at.word.store(location.word.raw, std::memory_order_relaxed);

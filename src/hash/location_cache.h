@@ -21,6 +21,8 @@
 namespace loch::hash {
 
 class LocationCache {
+  struct Entry;
+
  public:
   static constexpr std::uint64_t length_bytes_max = 0xffff;
 
@@ -40,9 +42,18 @@ class LocationCache {
   LocationCache(const LocationCache&) = delete;
   LocationCache& operator=(const LocationCache&) = delete;
 
-  [[nodiscard]] std::optional<Location> find(std::uint64_t key_hash) const {
+  // Where a key is noted, or may be, for who looks for it, finds it elsewhere, and notes that.
+  class Spot {
+    friend LocationCache;
+    Entry* entry_ = nullptr;
+  };
+
+  // `spot`, if wanted: for a `note` of the same key.
+  [[nodiscard]] std::optional<Location> find(std::uint64_t key_hash, Spot* spot = nullptr) const {
     Set* const all = sets();
-    const Entry* entry = all == nullptr ? nullptr : seek(all, key_hash).of_key;
+    if (all == nullptr) return std::nullopt;
+    const auto [entry, free] = seek(all, key_hash);
+    if (spot != nullptr) spot->entry_ = entry != nullptr ? entry : free;
     if (entry == nullptr) return std::nullopt;
     const std::uint64_t rest = entry->rest.load(std::memory_order_relaxed);
     return Location{.word = {entry->word.load(std::memory_order_relaxed)},
@@ -51,7 +62,8 @@ class LocationCache {
                     .is_mortal = (rest >> mortal_at & 1) != 0};
   }
   // One that is longer than length_bytes_max is not noted.
-  void note(std::uint64_t key_hash, const Location& location);
+  void note(std::uint64_t key_hash, const Location& location) { note(key_hash, location, Spot{}); }
+  void note(std::uint64_t key_hash, const Location& location, Spot spot);
   // That the key is in the slot, if that is what is known of it.
   void forget(std::uint64_t key_hash, SlotNumber slot);
   // Asks for what `find` looks at first.
@@ -134,6 +146,12 @@ class LocationCache {
       }
     }
     return sought;
+  }
+  // Whether the key may be noted there still; others may have noted theirs meanwhile.
+  static bool may_take(const Entry* entry, std::uint64_t key_hash) {
+    if (entry == nullptr) return false;
+    const std::uint64_t rest = entry->rest.load(std::memory_order_relaxed);
+    return is_nobodys(rest) || is_of(rest, key_hash);
   }
   [[nodiscard]] Entry& entry_for(Set* all, std::uint64_t key_hash, SlotWord word);
   [[nodiscard]] std::size_t bytes() const { return tiers_.back().begin * sizeof(Set); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <utility>
 
 #include "base/random.h"
 
@@ -36,6 +37,25 @@ TEST(LocationCache, FindsWhatWasNotedLast) {
   EXPECT_FALSE(cache.find(7)->is_mortal);
   cache.note(7, {.word = {1}, .slot = 1, .length_bytes = 1, .is_mortal = true});
   EXPECT_TRUE(cache.find(7)->is_mortal);
+}
+
+// Receive: a key that is noted where it was looked for in vain. Expect: it is found; and where others have
+// noted theirs meanwhile, so are they.
+TEST(LocationCache, NotesAKeyWhereItWasLookedFor) {
+  LocationCache cache(1'000'000);
+  cache.note(0, location(0));  // so that it has memory
+  LocationCache::Spot spot;
+  EXPECT_FALSE(cache.find(apart, &spot).has_value());
+  cache.note(apart, location(1), spot);
+  expect_found(cache, apart, 1);
+  EXPECT_TRUE(cache.find(apart, &spot).has_value());
+  cache.note(apart, location(2), spot);
+  expect_found(cache, apart, 2);
+
+  EXPECT_FALSE(cache.find(2 * apart, &spot).has_value());
+  cache.note(3 * apart, location(3));
+  cache.note(2 * apart, location(4), spot);
+  for (const auto [n, at] : {std::pair{0, 0}, {1, 2}, {2, 4}, {3, 3}}) expect_found(cache, n * apart, at);
 }
 
 TEST(LocationCache, ForgetsAKeyThatIsInItsSlotNoMore) {

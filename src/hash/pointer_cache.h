@@ -91,7 +91,7 @@ class PointerCache {
     if (is_new) {
       place.key_hash[i] = key_hash;
       entry.key_length = static_cast<std::uint8_t>(key.size());
-      std::ranges::copy(key, entry.key.begin());
+      key.copy(entry.key.data(), entry.key.size());
     }
     if (entry.copy != pointer.copy) {
       drop_copy(entry);

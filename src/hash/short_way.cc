@@ -5,6 +5,8 @@
 
 #include "hash/heap.h"
 
+// Each step is a few instructions, and called in one place or two: by calls they would be twice as many.
+
 namespace loch::hash {
 
 std::span<fabric::Operation> ShortWay::begin() {
@@ -36,7 +38,7 @@ std::span<fabric::Operation> ShortWay::go_on(Result<void>&& read) {
 
 // ---- where it was: one round trip, if the slot still names the item; two if the item comes after
 
-ShortWay::Next ShortWay::ask_last_place() {
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::ask_last_place() {
   step_ = Step::last_place;
   ask(shard_.known.slot_reading(known_));
   if (known_.has_copy()) {
@@ -62,7 +64,7 @@ ShortWay::Next ShortWay::take_last_place(bool is_there) {
 }
 
 // Another item that the slot names is the next place to look at, which is no part of this.
-ShortWay::Next ShortWay::leave_last_place() {
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::leave_last_place() {
   if (!known_.is_nothing() && known_.is_gone()) shard_.known.forget_item(known_.key, known_.pointer.slot);
   const Directory directory = shard_.slots.directory_to_go_by();
   if (known_.is_of_another_item() || directory.growing || !directory.is_open(shard_.slots.place().slots))
@@ -72,7 +74,7 @@ ShortWay::Next ShortWay::leave_last_place() {
 
 // ---- step 1 of GET (docs/hash.md), where no growth is going on
 
-ShortWay::Next ShortWay::ask_for_slots(Directory directory) {
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::ask_for_slots(Directory directory) {
   const Slots& slots = shard_.slots;
   step_ = Step::slots;
   directory_ = directory;
@@ -96,15 +98,14 @@ ShortWay::Next ShortWay::ask_for_other_slot() {
 }
 
 // As Slots::begin_collect.
-ShortWay::Next ShortWay::ask_with_directory() {
-  directory_now_ = directory_.encode();
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::ask_with_directory() {
   if (shard_.attachment.is_of_cluster())
     ask(fabric::Operation::read(shard_.slots.place().directory(), &directory_now_, sizeof directory_now_));
   return asked();
 }
 
-ShortWay::Next ShortWay::take_slots() {
-  if (directory_now_ != directory_.encode()) return leave();
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::take_slots() {
+  if (shard_.attachment.is_of_cluster() && directory_now_ != directory_.encode()) return leave();
   const unsigned first = std::exchange(read_, asked_);
   find_candidate(first);
   if (first == 0) home_share_.learn(candidate_ + 1 < candidates());
@@ -112,13 +113,13 @@ ShortWay::Next ShortWay::take_slots() {
 }
 
 // The first that may name the key's item, from this one on, of those that were read; else their number.
-void ShortWay::find_candidate(unsigned from) {
+[[gnu::always_inline]] inline void ShortWay::find_candidate(unsigned from) {
   candidate_ = from;
   while (candidate_ < read_ && !may_be_its(word_of(candidate_))) ++candidate_;
 }
 
 // The candidate's, if it can be read in one step.
-ShortWay::Next ShortWay::ask_for_item() {
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::ask_for_item() {
   if (candidate_ == read_) return read_ < candidates() ? ask_for_other_slot() : leave();
   const memory::ItemRef item = word_of(candidate_).item();
   if (!shard_.items.is_read_in_one_step(item)) return leave();
@@ -130,7 +131,7 @@ ShortWay::Next ShortWay::ask_for_item() {
   return asked();
 }
 
-ShortWay::Next ShortWay::take_item() {
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::take_item() {
   const fabric::Operation& read = reads_.front();
   item_ = Items::take_apart(word_of(candidate_).item(), read.local, read.length_bytes);
   if (!item_) return leave();
@@ -156,8 +157,8 @@ ShortWay::Next ShortWay::take_time() {
   return leave();
 }
 
-ShortWay::Next ShortWay::finish() {
-  shard_.known.note_item(known_.key, word_of(candidate_), slot_of(candidate_), *item_);
+[[gnu::always_inline]] inline ShortWay::Next ShortWay::finish() {
+  shard_.known.note_item(known_.key, word_of(candidate_), slot_of(candidate_), *item_, {}, known_.spot);
   return end();
 }
 

@@ -121,6 +121,7 @@ coro::Task<Result<bool>> Slots::collect_once(std::uint64_t key_hash, Collect* in
 void Slots::learn_directory() {
   if (!home_.remote() || attachment_.is_of_cluster()) return;
   const std::uint64_t refreshed = home_.control().word(place_.directory().offset_bytes);
+  if (refreshed == directory_copy_) return;
   if (directory().is_before(Directory::decode(refreshed))) directory_copy_ = refreshed;
 }
 

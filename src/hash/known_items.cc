@@ -70,7 +70,7 @@ PointerCache::Copy KnownItems::copy_of(const Known& known, std::span<const std::
 }
 
 std::optional<ItemView> KnownItems::view_of(Key key, SlotWord word, const std::byte* bytes,
-                                            std::uint64_t length, base::Nanos time) {
+                                            std::uint64_t length, base::Nanos time) const {
   auto item = Items::take_apart(word.item(), bytes, length);
   if (item && (item->key() != key.bytes || !has_time_left(item->expires_at_ns(), time))) item.reset();
   return item;

@@ -122,8 +122,8 @@ class KnownItems final {
 
  private:
   // As item_of, and nothing more is known for it.
-  std::optional<ItemView> view_of(Key key, SlotWord word, const std::byte* bytes, std::uint64_t length,
-                                  base::Nanos time);
+  [[nodiscard]] std::optional<ItemView> view_of(Key key, SlotWord word, const std::byte* bytes,
+                                                std::uint64_t length, base::Nanos time) const;
   // A copy of what is known already when it is read, since that is read often: made of its parts, one behind
   // the other. Null if none is to be kept.
   [[nodiscard]] PointerCache::Copy copy_of(const Known& known, std::span<const std::byte> first,
@@ -138,9 +138,9 @@ class KnownItems final {
     return known.was_used_lately() && !counts_still(known.pointer);
   }
   // Of what others know, too: that this session has seen it now.
-  void note_lately(Key key, PointerCache::Pointer&& pointer) {
+  void note_lately(Key key, PointerCache::Pointer pointer) {
     pointer.seen_at = attachment_.session_of(pointer.item()).oldest_operation();
-    pointers_.note(key.bytes, key.hash, std::move(pointer));
+    pointers_.note(key.bytes, key.hash, pointer);
   }
 
   memory::Attachment& attachment_;

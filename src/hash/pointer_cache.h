@@ -13,7 +13,6 @@
 #include <new>
 #include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -81,7 +80,7 @@ class PointerCache {
 
   // In place of what was noted of the key. Of the keys that share its place, the one that was seen longest
   // ago is forgotten. A copy is one that keeps_copy_of; others make room for it, whichever they are.
-  void note(std::string_view key, std::uint64_t key_hash, Pointer&& pointer) {
+  void note(std::string_view key, std::uint64_t key_hash, const Pointer& pointer) {
     if (key.size() > key_bytes_max) return;
     Place& place = place_to_note(key_hash);
     std::size_t i = place.index_of(key, key_hash);
@@ -96,7 +95,7 @@ class PointerCache {
     if (entry.copy != pointer.copy) {
       drop_copy(entry);
       if (pointer.copy != nullptr) make_room_for(pointer.length_bytes);
-      entry.copy = std::move(pointer.copy);
+      entry.copy = pointer.copy;
     }
     place.seen_at[i] = pointer.seen_at;
     entry.word = pointer.word;

@@ -196,7 +196,7 @@ coro::Task<Result<void>> Shards::look_for_room(base::Nanos until, Collected* col
 }
 
 coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room(base::Nanos until) {
-  fabric::Endpoint& endpoint = attachment_.endpoint();
+  const fabric::Endpoint& endpoint = attachment_.endpoint();
   if (endpoint.now() < found_rests_until_) co_return found_rests_until_;
   Collected collected;
   if (endpoint.now() >= looks_for_room_from_) {

@@ -20,7 +20,7 @@ Result<std::optional<ItemView>> ShortWay::go_waiting() {
   return take_outcome();
 }
 
-std::span<fabric::Operation> ShortWay::go_on(Result<void>&& read) {
+std::span<fabric::Operation> ShortWay::go_on(Result<void> read) {
   if (!read) return end(std::move(read.error()));
   const bool is_there = std::ranges::none_of(asked(), &fabric::Operation::did_nothing);
   count_ = 0;

@@ -55,7 +55,7 @@ class ShortWay final {
 
   std::span<fabric::Operation> begin();
   // Once that was read, each by itself (Endpoint::perform_each).
-  std::span<fabric::Operation> go_on(Result<void>&& read);
+  std::span<fabric::Operation> go_on(Result<void> read);
 
   // All of it, by who waits (Endpoint::perform_each_waiting); the outcome.
   Result<std::optional<ItemView>> go_waiting();

@@ -119,7 +119,8 @@ Result<void> Client::answer_get(const Result<hash::Found>& found, std::string* i
 }
 
 Result<void> Client::get_waiting(std::string_view key, std::string& into) {
-  // Of one host, whoever hands out this client has seen to its refresh.
+  // Of one host, whoever hands out this client has seen to its refresh (Store::Impl::lives). Had that failed,
+  // the registry would say of it what it said before, by which the others hold on to what it may read.
   if (!is_remote() || (attachment_->is_of_cluster() && attachment_->refresh_due()))
     return run(get(key, &into));
   if (auto valid = check_key(key, "get"); !valid) return valid;

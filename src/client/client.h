@@ -91,7 +91,7 @@ class Client {
                                         const PutOptions& options);
 
   coro::Task<Result<void>> get(std::string_view key, std::string* into);
-  // The same for who waits for it.
+  // The same for who waits for it. Of a store of one host: once it was refreshed, if that was due.
   Result<void> get_waiting(std::string_view key, std::string& into);
   coro::Task<Result<Item>> read(std::string_view key);
   coro::Task<Result<hash::Found>> find(std::string_view key);  // the caller holds a pin

@@ -87,7 +87,7 @@ void Endpoint::step() {
   if (queue_.run_one()) return;
   const base::Nanos next = queue_.run_timers();
   if (!queue_.idle()) return;
-  const base::Nanos time = next == 0 ? 0 : now();
+  const base::Nanos time = next == 0 ? 0 : now();  // read for a timer alone
   port_->poll(next > time ? next - time : base::millisecond_ns);
 }
 

@@ -184,8 +184,8 @@ class PointerCache {
     }
   }
 
-  // Places are made when they are first needed, a few at a time: many sessions use few keys,
-  // and those of this host none.
+  // Places are made when they are first needed, in memory for a few: many sessions use few keys, and those of
+  // this host none.
   std::vector<PlaceNumber> numbers_;  // of all places, once there is one
   std::vector<std::unique_ptr<Chunk>> chunks_;
   PlaceNumber places_made_ = 0;

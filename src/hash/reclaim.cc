@@ -222,7 +222,7 @@ coro::Task<Result<std::optional<base::Nanos>>> Shards::make_room(base::Nanos unt
   co_return found_rests_until_;
 }
 
-// And what comes after it.
+// One that is under way, and what comes after one (Homing).
 coro::Task<Result<void>> Shards::end_growth(Table* table) {
   std::uint64_t chunks = 0;
   {

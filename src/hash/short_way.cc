@@ -5,7 +5,7 @@
 
 #include "hash/heap.h"
 
-// Each step is a few instructions, and called in one place or two: by calls they would be twice as many.
+// The steps are inlined: each is a few instructions, and a call as many again.
 
 namespace loch::hash {
 
